@@ -1,0 +1,135 @@
+//! How a node behaves: validated settings, and the reasons for their defaults.
+
+use std::time::Duration;
+
+use crate::engine::keys::Names;
+use crate::error::{Error, Result};
+
+/// The settings of one node. All nodes of a queue should have the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The queue's name. Queues of different names share nothing.
+    pub queue: String,
+    pub names: Names,
+    /// How many messages a handler works on at once.
+    pub concurrency: u32,
+    /// The distance of ticks; zero generates as fast as messages are wanted.
+    pub interval: Duration,
+    /// Numbers stay below this.
+    pub messages: Option<u64>,
+    /// How long a node may be silent before it is given up. 2 s: twenty times the worst hiccup seen on a loaded
+    /// 2-core machine, and short enough that a dead handler's messages move on within 3 s.
+    pub lease: Duration,
+    /// Messages per take; `None` follows the measured speed of the handler.
+    pub batch: Option<u32>,
+    /// How long to finish what is in hand after a signal. 8 s: within the 10 s that container runtimes wait.
+    pub grace: Duration,
+    /// The generator waits while this many messages are queued. 1,000,000: about 15 MB of counters, 1 GB of 1 KB each.
+    pub backlog_max: u64,
+    /// A message delivered this often without an outcome becomes an error.
+    pub deliveries_max: u16,
+    /// The generator handles too: for a fleet of one.
+    pub also_handle: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            queue: "queenright".into(),
+            names: Names::default(),
+            concurrency: 1,
+            interval: Duration::from_millis(500),
+            messages: None,
+            lease: Duration::from_secs(2),
+            batch: None,
+            grace: Duration::from_secs(8),
+            backlog_max: 1_000_000,
+            deliveries_max: 5,
+            also_handle: false,
+        }
+    }
+}
+
+impl Settings {
+    pub const CONCURRENCY_MAX: u32 = 100_000;
+    pub const LEASE_MIN: Duration = Duration::from_millis(200);
+    pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+
+    /// Says what is wrong, naming the flag.
+    pub fn check(&self) -> Result<()> {
+        let wrong = |setting, reason: &str| {
+            Err(Error::Setting {
+                setting,
+                reason: reason.into(),
+            })
+        };
+        if self.queue.is_empty()
+            || self.queue.len() > 200
+            || self.queue.contains(['{', '}'])
+            || self.queue.chars().any(char::is_control)
+        {
+            return wrong(
+                "--queue",
+                "must be 1 to 200 characters without braces or control characters",
+            );
+        }
+        self.names.check()?;
+        if self.concurrency == 0 || self.concurrency > Self::CONCURRENCY_MAX {
+            return wrong("--concurrency", "must be 1 to 100000");
+        }
+        if self.lease < Self::LEASE_MIN || self.lease > Self::LEASE_MAX {
+            return wrong("--lease", "must be 200ms to 1h");
+        }
+        if !self.interval.is_zero() && self.interval < Duration::from_millis(1) {
+            return wrong("--interval", "must be 0 (flat out) or at least 1ms");
+        }
+        if self.interval > Duration::from_secs(366 * 24 * 3600) {
+            return wrong("--interval", "must be at most a year");
+        }
+        if self.batch.is_some_and(|batch| batch == 0 || batch > 1000) {
+            return wrong("--batch", "must be 1 to 1000");
+        }
+        if self.backlog_max == 0 {
+            return wrong("--max-backlog", "must be at least 1");
+        }
+        if self.deliveries_max == 0 || self.deliveries_max > 1000 {
+            return wrong("--max-deliveries", "must be 1 to 1000");
+        }
+        if self.messages.is_some_and(|messages| messages > 1 << 53) {
+            return wrong("--messages", "must be at most 2^53");
+        }
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn lease_ms(&self) -> u64 {
+        ms(self.lease)
+    }
+
+    /// The crown's lease: a fifth of a node's, so that a takeover is noticed within one tick.
+    #[must_use]
+    pub fn crown_ms(&self) -> u64 {
+        self.lease_ms() / 5
+    }
+
+    /// The furthest one look may move the hive clock: half the crown's lease, so that no pause or jump deposes anyone.
+    #[must_use]
+    pub fn step_ms(&self) -> u64 {
+        self.crown_ms() / 2
+    }
+
+    /// A handler's beat.
+    #[must_use]
+    pub fn beat_ms(&self) -> u64 {
+        self.lease_ms() / 4
+    }
+
+    #[must_use]
+    pub fn interval_ms(&self) -> u64 {
+        ms(self.interval)
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,319 @@
+//! The protocol: one method per verb. Every engine behind the trait gives the same answers to the same calls.
+//!
+//! | engine | where the queue lives |
+//! | --- | --- |
+//! | [`redis`] | in Redis or Valkey, one Lua script per verb: what production runs on |
+//! | [`state`] | in memory, no I/O, time passed in: the oracle of the tests, and the engine for users' own tests |
+//!
+//! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
+//! before it writes anything.
+
+pub mod keys;
+mod record;
+pub mod redis;
+pub mod state;
+
+use std::future::Future;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::message::{Outcome, Pack};
+
+/// What this program writes into a queue. A queue written by a newer layout is refused.
+pub const LAYOUT: u64 = 1;
+/// How many nodes watch the crown closely. Everyone else looks once per beat.
+pub const HEIRS_MAX: usize = 5;
+/// The grain of a new queue: packs are cut to this until handlers ask for less.
+pub const GRAIN_START: u64 = crate::message::PACK_MESSAGES_MAX as u64;
+/// How many packs a publish carries, and a take returns, at most: bounds the time of one script.
+pub const PACKS_PER_CALL_MAX: usize = 64;
+/// A take stops once it has this many bytes.
+pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
+/// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
+pub const SETTLES_PER_CALL_MAX: usize = 1000;
+/// How many packs one reap moves.
+pub const REAP_PACKS_MAX: usize = 256;
+
+/// A running process, under the id of its present membership. Random, and never used twice.
+pub type NodeId = String;
+
+/// What a node has seen of the queue, so that a store which went back in time is noticed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub birth: String,
+    pub seq: u64,
+    pub epoch: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    pub node: NodeId,
+    /// How many lanes the node will use, numbered from 0.
+    pub lanes: u32,
+    pub lease_ms: u64,
+    /// The furthest that one look may move the hive clock.
+    pub step_ms: u64,
+    pub seen: Seen,
+    /// Used as the birth id if this join creates the queue.
+    pub birth: String,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub concurrency: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    pub birth: String,
+    /// The store was behind what this node had seen, and was raised.
+    pub rewound: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    pub node: NodeId,
+    pub lease_ms: u64,
+    pub crown_ms: u64,
+    /// Whether this node may be crowned.
+    pub eligible: bool,
+    pub seen: Seen,
+}
+
+/// The answer to a beat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pulse {
+    Alive(Vitals),
+    /// Not a member (any more): join again under a new id. Nothing was written.
+    Deposed,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Vitals {
+    pub generator: bool,
+    pub epoch: u64,
+    /// The next number.
+    pub seq: u64,
+    /// How many messages generators have made.
+    pub made: u64,
+    /// Packs are to be cut to this many messages.
+    pub grain: u64,
+    /// Until the next tick of the grid.
+    pub due_in_ms: u64,
+    /// Until the crown's lease ends, unless it is renewed.
+    pub crown_in_ms: u64,
+    /// Whether this node is among the few who watch the crown closely.
+    pub heir: bool,
+    /// The store's wall clock, for time stamps only.
+    pub wall_ms: u64,
+    /// The generator is to reap this one.
+    pub victim: Option<NodeId>,
+    pub rewound: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publish {
+    pub node: NodeId,
+    pub epoch: u64,
+    /// How many messages generators had made before this call.
+    pub made: u64,
+    /// The number of the first message here.
+    pub first: u64,
+    /// Numbers stay below this.
+    pub messages: Option<u64>,
+    pub backlog_max: u64,
+    /// The distance of ticks; 0 leaves the grid alone.
+    pub interval_ms: u64,
+    pub packs: Vec<Pack>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// Applied, now or by an earlier copy of the same call.
+    Ok {
+        seq: u64,
+        made: u64,
+        grain: u64,
+        due_in_ms: u64,
+    },
+    /// Not the generator of this epoch, or its lease has run out.
+    Fenced,
+    /// The store knows of fewer messages than this call builds on: it went back in time.
+    Gap,
+    /// Others took the numbers: number anew from here.
+    Moved { seq: u64 },
+    /// The backlog is full.
+    Full,
+    /// Would pass the last number that is wanted.
+    Finished,
+}
+
+/// A part of a held pack, with what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Index within the piece.
+    pub from: u32,
+    pub count: u32,
+    pub outcome: Outcome,
+}
+
+/// Runs of one held piece, ascending; what is not named is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settle {
+    /// The first number of the held piece.
+    pub piece: u64,
+    pub runs: Vec<Run>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    pub node: NodeId,
+    pub lane: u32,
+    /// One more than the last call of this lane that was answered.
+    pub call: u64,
+    pub settles: Vec<Settle>,
+    /// How many messages to take at most.
+    pub want: u32,
+    /// The bell led here: ring for the next one if work is left.
+    pub woken: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exchanged {
+    Ok {
+        packs: Vec<Pack>,
+        /// Messages whose effects were refused, and why: they became errors.
+        refused: Vec<(u64, String)>,
+    },
+    /// The node was given up, or the store went back in time. Nothing was written.
+    Deposed,
+    /// An old copy of a call that was answered long ago. Nothing was written.
+    Stale,
+    /// Names something that this node does not hold. Nothing was written.
+    Unheld,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reap {
+    pub victim: NodeId,
+    pub deliveries_max: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    /// Messages that were handed on.
+    pub redelivered: u64,
+    /// Messages that had been delivered too often and became errors.
+    pub failed: u64,
+    /// Whether the victim still holds more.
+    pub more: bool,
+}
+
+/// What one can wait for without asking again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Work waits.
+    Bell,
+    /// The crown was given up.
+    Crown,
+}
+
+/// One call of a reader of errors: confirms the batch of the call before, and takes the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    pub reader: String,
+    /// From 1, one more for each batch.
+    pub call: u64,
+    /// Only numbers below this.
+    pub below: u64,
+    /// 0: confirm and leave.
+    pub want: u32,
+    pub lease_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Drained {
+    Batch {
+        failed: Vec<Failed>,
+        /// Other readers who hold errors.
+        others: u64,
+        /// A reader whose lease has run out: release it.
+        victim: Option<String>,
+    },
+    /// Given up: what was not confirmed has gone back to the errors.
+    Deposed,
+}
+
+/// A failed message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    pub number: u64,
+    pub attempt: u16,
+    pub epoch: u64,
+    pub published_ms: u64,
+    /// When it failed.
+    pub time_ms: u64,
+    pub node: NodeId,
+    pub error: Vec<u8>,
+    pub payload: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub birth: String,
+    pub generator: Option<NodeId>,
+    pub epoch: u64,
+    /// Numbers given out.
+    pub published: u64,
+    pub queued: u64,
+    pub in_hand: u64,
+    pub later: u64,
+    pub done: u64,
+    pub failed: u64,
+    /// Waiting to be drained.
+    pub errors: u64,
+    /// How often the store was found to have gone back in time.
+    pub rewinds: u64,
+    pub grain: u64,
+    pub nodes: Vec<NodeStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    pub node: NodeId,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub concurrency: u32,
+    pub age_ms: u64,
+    pub in_hand: u64,
+    pub done: u64,
+    pub failed: u64,
+}
+
+/// A store that speaks the protocol.
+pub trait Engine: Send + Sync + 'static {
+    /// Becomes a member. The only way to become one.
+    fn join(&self, join: &Join) -> impl Future<Output = Result<Joined>> + Send;
+    /// "I am alive": renews the lease, and elects.
+    fn beat(&self, beat: &Beat) -> impl Future<Output = Result<Pulse>> + Send;
+    /// Appends messages, if the caller is the generator.
+    fn publish(&self, publish: &Publish) -> impl Future<Output = Result<Published>> + Send;
+    /// Settles what is finished and takes what comes next.
+    fn exchange(&self, exchange: &Exchange) -> impl Future<Output = Result<Exchanged>> + Send;
+    /// Gives up a member whose lease has run out, and hands on what it held.
+    fn reap(&self, reap: &Reap) -> impl Future<Output = Result<Reaped>> + Send;
+    /// Ends a membership in good order; what is still held is handed on.
+    fn leave(&self, node: &NodeId) -> impl Future<Output = Result<()>> + Send;
+    /// Waits for a ring, at most so long. A ring may be lost: it only wakes.
+    fn listen(&self, wake: Wake, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
+    /// Confirms what a reader of errors has printed, and takes its next batch.
+    fn drain(&self, drain: &Drain) -> impl Future<Output = Result<Drained>> + Send;
+    /// Renews a reader's lease while its output blocks. False: it was given up.
+    fn hold(&self, reader: &str, lease_ms: u64) -> impl Future<Output = Result<bool>> + Send;
+    /// Puts back what a reader took and did not confirm; if `expired`, only when its lease has run out.
+    fn release(&self, reader: &str, expired: bool) -> impl Future<Output = Result<()>> + Send;
+    /// Failed messages from `from` on, in the order of their numbers, without taking them.
+    fn failed(&self, from: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
+    /// One consistent look at everything.
+    fn status(&self) -> impl Future<Output = Result<Status>> + Send;
+}

@@ -1,0 +1,108 @@
+//! Every key of a queue. All carry one hash tag, so that a queue lives in one slot of a cluster.
+
+use crate::error::{Error, Result};
+
+/// Names that can be chosen; `meta` records them, and a node with other names refuses to start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names {
+    pub errors: String,
+    pub bell: String,
+    pub crown: String,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self {
+            errors: "errors".into(),
+            bell: "bell".into(),
+            crown: "crown".into(),
+        }
+    }
+}
+
+impl Names {
+    /// As recorded in `meta`, and shown to people.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("errors={} bell={} crown={}", self.errors, self.bell, self.crown)
+    }
+
+    /// No two keys of a queue may be one.
+    pub fn check(&self) -> Result<()> {
+        const TAKEN: [&str; 7] = ["meta", "queue", "again", "later", "nodes", "dead", "readers"];
+        let all = [&self.errors, &self.bell, &self.crown];
+        for (i, name) in all.iter().enumerate() {
+            let reason = if name.is_empty() {
+                "a key name must not be empty".to_string()
+            } else if name.contains([':', '{', '}']) || name.chars().any(char::is_control) {
+                format!("the key name {name:?} must not contain ':', braces or control characters")
+            } else if TAKEN.contains(&name.as_str()) || name.as_str() == "taken" {
+                format!("the key name {name:?} is one of the queue's own; choose another")
+            } else if all[..i].contains(name) {
+                format!("the key name {name:?} is given twice; errors, bell and crown must differ")
+            } else {
+                continue;
+            };
+            return Err(Error::Setting {
+                setting: "key names",
+                reason,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The keys of one queue.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    pub queue_name: String,
+    pub names: Names,
+    pub prefix: String,
+    pub meta: String,
+    pub queue: String,
+    pub again: String,
+    pub later: String,
+    pub nodes: String,
+    pub dead: String,
+    pub errors: String,
+    pub records: String,
+    pub readers: String,
+    pub bell: String,
+    pub crown: String,
+}
+
+impl Keys {
+    #[must_use]
+    pub fn new(queue: &str, names: &Names) -> Self {
+        let prefix = format!("{{qr:{queue}}}:");
+        let key = |name: &str| format!("{prefix}{name}");
+        Self {
+            queue_name: queue.to_string(),
+            names: names.clone(),
+            meta: key("meta"),
+            queue: key("queue"),
+            again: key("again"),
+            later: key("later"),
+            nodes: key("nodes"),
+            dead: key("dead"),
+            errors: key(&names.errors),
+            records: key(&format!("{}:records", names.errors)),
+            readers: key("readers"),
+            bell: key(&names.bell),
+            crown: key(&names.crown),
+            prefix,
+        }
+    }
+
+    /// What a node holds.
+    #[must_use]
+    pub fn taken(&self, node: &str) -> String {
+        format!("{}taken:{node}", self.prefix)
+    }
+
+    /// What a reader of errors is printing.
+    #[must_use]
+    pub fn reading(&self, reader: &str) -> String {
+        format!("{}:{reader}", self.errors)
+    }
+}

@@ -1,0 +1,61 @@
+//! Everything that can go wrong, in one enum; each message says what to do.
+
+/// What a call into queenright can fail with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store cannot be reached or cannot answer yet. The same call may be repeated.
+    #[error("{store} is away: {reason}")]
+    Away { store: String, reason: String },
+    /// The store refuses us: credentials, rights. Repeating does not help.
+    #[error("{store} refuses: {reason}; {fix}")]
+    Refused {
+        store: String,
+        reason: String,
+        fix: &'static str,
+    },
+    #[error("{store} runs {found}, which is too old: queenright needs Redis 6.2 or newer, or Valkey")]
+    OldServer { store: String, found: String },
+    #[error(
+        "{store} has maxmemory set with the eviction policy {policy}, which may delete queued messages: \
+         set maxmemory-policy to noeviction (or a volatile-* policy)"
+    )]
+    Evicts { store: String, policy: String },
+    #[error(
+        "queue {queue:?} was written by a newer queenright (layout {found}, this one knows {known}): upgrade this program"
+    )]
+    NewerLayout {
+        queue: String,
+        found: u64,
+        known: u64,
+    },
+    #[error(
+        "queue {queue:?} was created with the key names {recorded}, but this node has {given}: \
+         use the same names (errors, bell, crown) everywhere"
+    )]
+    OtherNames {
+        queue: String,
+        recorded: String,
+        given: String,
+    },
+    #[error("the key {key:?} already holds something else (a {found}): choose another queue or key name, or remove it")]
+    ForeignKey { key: String, found: String },
+    #[error("{setting}: {reason}")]
+    Setting {
+        setting: &'static str,
+        reason: String,
+    },
+    /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.
+    #[error("unexpected answer from the store: {detail}")]
+    Protocol { detail: String },
+}
+
+impl Error {
+    /// Whether waiting and repeating the same call can help.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        matches!(self, Self::Away { .. })
+    }
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;

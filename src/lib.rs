@@ -1,0 +1,5 @@
+//! One elected generator, many competing handlers, exactly one outcome for every message.
+pub mod config;
+pub mod engine;
+pub mod error;
+pub mod message;

@@ -1,0 +1,350 @@
+//! Messages, the packs they travel in, and their outcomes.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::error::{Error, Result};
+
+/// The most messages one pack holds, and one take asks for.
+pub const PACK_MESSAGES_MAX: usize = 1000;
+/// A pack of several messages holds at most this much payload: splitting one copies its bytes.
+pub const PACK_BYTES_MAX: usize = 64 * 1024;
+/// The largest payload of one message.
+pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The longest error text that is kept; the rest is cut.
+pub const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
+
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 36;
+const OFFSET_BYTES: usize = 4;
+
+/// One message, as a handler sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Unique and without gaps in its queue: a ready-made idempotency key.
+    pub number: u64,
+    /// 1 at first, one more each time it had to be handed on.
+    pub attempt: u16,
+    /// The reign in which it was published.
+    pub epoch: u64,
+    /// When it was published, in milliseconds since 1970 by the store's clock.
+    pub published_ms: u64,
+    pub payload: Bytes,
+}
+
+/// How a message ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done, with the effects to apply in the same step as the settle.
+    Done(Vec<Effect>),
+    /// Failed: the message is kept among the errors with this text.
+    Error(String),
+    /// Not started: goes back to the head of the queue, attempt unchanged.
+    Return,
+}
+
+/// A change in the store that happens exactly once, together with the settle of its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Add to a counter. Counters stay within ±2^53, where every engine counts exactly.
+    Add { key: String, by: i64 },
+    /// Set a value.
+    Set { key: String, value: Vec<u8> },
+    /// Set one field of a hash.
+    SetField {
+        key: String,
+        field: String,
+        value: Vec<u8>,
+    },
+    /// Append to a list.
+    Push { key: String, value: Vec<u8> },
+}
+
+impl Effect {
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Add { key, .. }
+            | Self::Set { key, .. }
+            | Self::SetField { key, .. }
+            | Self::Push { key, .. } => key,
+        }
+    }
+}
+
+/// A run of consecutive messages, stored and moved as one piece.
+///
+/// Little-endian: version u8, flags u8, attempt u16, failures u16, reserved u16, first number u64, epoch u64,
+/// published-at u64, count u32, then count + 1 offsets u32 and the payloads. The offsets of a piece are those of
+/// the pack that it was cut from, so that cutting copies bytes and computes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pack {
+    bytes: Bytes,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl Pack {
+    /// Checks everything that the accessors rely on, so that bytes from the store cannot make them panic.
+    pub fn decode(bytes: Bytes) -> Result<Self> {
+        let broken = |detail: &str| Error::Protocol {
+            detail: format!("pack of {} bytes: {detail}", bytes.len()),
+        };
+        if bytes.len() < HEADER_BYTES + 2 * OFFSET_BYTES {
+            return Err(broken("too short"));
+        }
+        if bytes[0] != VERSION || bytes[1] != 0 {
+            return Err(broken("unknown version or flags"));
+        }
+        let count = u32_at(&bytes, 32) as usize;
+        if count == 0 || count > PACK_MESSAGES_MAX {
+            return Err(broken("impossible count"));
+        }
+        if u64_at(&bytes, 8) > (1 << 53) {
+            return Err(broken("impossible number"));
+        }
+        let data = HEADER_BYTES + OFFSET_BYTES * (count + 1);
+        if bytes.len() < data {
+            return Err(broken("offsets cut off"));
+        }
+        let base = u32_at(&bytes, HEADER_BYTES);
+        let mut last = base;
+        for i in 1..=count {
+            let next = u32_at(&bytes, HEADER_BYTES + OFFSET_BYTES * i);
+            if next < last {
+                return Err(broken("offsets go back"));
+            }
+            last = next;
+        }
+        if data + (last - base) as usize != bytes.len() {
+            return Err(broken("length does not match offsets"));
+        }
+        Ok(Self { bytes })
+    }
+
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    #[must_use]
+    pub fn attempt(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[2], self.bytes[3]])
+    }
+
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        u64_at(&self.bytes, 8)
+    }
+
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        u64_at(&self.bytes, 16)
+    }
+
+    #[must_use]
+    pub fn published_ms(&self) -> u64 {
+        u64_at(&self.bytes, 24)
+    }
+
+    #[must_use]
+    pub fn count(&self) -> usize {
+        u32_at(&self.bytes, 32) as usize
+    }
+
+    fn offset(&self, i: usize) -> usize {
+        u32_at(&self.bytes, HEADER_BYTES + OFFSET_BYTES * i) as usize
+    }
+
+    fn data(&self) -> usize {
+        HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)
+    }
+
+    /// The payload of the message at `index`, sharing the pack's memory.
+    ///
+    /// # Panics
+    /// If `index` is not below [`Pack::count`].
+    #[must_use]
+    pub fn payload(&self, index: usize) -> Bytes {
+        assert!(index < self.count(), "index within the pack");
+        let shift = self.data() - self.offset(0);
+        self.bytes
+            .slice(self.offset(index) + shift..self.offset(index + 1) + shift)
+    }
+
+    /// The message at `index`.
+    #[must_use]
+    pub fn message(&self, index: usize) -> Message {
+        Message {
+            number: self.first() + index as u64,
+            attempt: self.attempt(),
+            epoch: self.epoch(),
+            published_ms: self.published_ms(),
+            payload: self.payload(index),
+        }
+    }
+
+    /// The messages `from .. from + count` as a pack of their own.
+    ///
+    /// # Panics
+    /// If the range is empty or not within the pack.
+    #[must_use]
+    pub fn piece(&self, from: usize, count: usize) -> Self {
+        assert!(count > 0 && from + count <= self.count(), "range within the pack");
+        let shift = self.data() - self.offset(0);
+        let payloads = self.offset(from) + shift..self.offset(from + count) + shift;
+        let mut out =
+            BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
+        out.put_slice(&self.bytes[..8]);
+        out.put_u64_le(self.first() + from as u64);
+        out.put_slice(&self.bytes[16..32]);
+        out.put_u32_le(u32::try_from(count).expect("at most PACK_MESSAGES_MAX"));
+        let offsets = HEADER_BYTES + OFFSET_BYTES * from;
+        out.put_slice(&self.bytes[offsets..offsets + OFFSET_BYTES * (count + 1)]);
+        out.put_slice(&self.bytes[payloads]);
+        Self { bytes: out.freeze() }
+    }
+
+    /// The same messages, delivered once more.
+    #[must_use]
+    pub fn next_attempt(&self) -> Self {
+        let mut out = BytesMut::from(&self.bytes[..]);
+        out[2..4].copy_from_slice(&self.attempt().saturating_add(1).to_le_bytes());
+        Self { bytes: out.freeze() }
+    }
+}
+
+/// Collects payloads into a pack.
+#[derive(Debug, Default)]
+pub struct PackBuilder {
+    offsets: Vec<u32>,
+    payloads: Vec<u8>,
+}
+
+impl PackBuilder {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Whether one more payload of this size still belongs into the pack.
+    #[must_use]
+    pub fn has_room(&self, payload_bytes: usize) -> bool {
+        self.is_empty()
+            || (self.count() < PACK_MESSAGES_MAX
+                && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
+    }
+
+    /// Appends a payload that `write` produces.
+    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.offsets
+            .push(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
+        write(&mut self.payloads);
+    }
+
+    pub fn push(&mut self, payload: &[u8]) {
+        self.push_with(|out| out.extend_from_slice(payload));
+    }
+
+    /// Bytes of payload so far.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        self.payloads.len()
+    }
+
+    /// The pack, at its first attempt; the builder is empty again and keeps its memory.
+    ///
+    /// # Panics
+    /// If nothing was pushed.
+    pub fn build(&mut self, first: u64, epoch: u64, published_ms: u64) -> Pack {
+        assert!(!self.is_empty(), "a pack has messages");
+        let count = self.offsets.len();
+        let mut out = BytesMut::with_capacity(
+            HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len(),
+        );
+        out.put_slice(&[VERSION, 0]);
+        out.put_u16_le(1);
+        out.put_u32_le(0);
+        out.put_u64_le(first);
+        out.put_u64_le(epoch);
+        out.put_u64_le(published_ms);
+        out.put_u32_le(u32::try_from(count).expect("at most PACK_MESSAGES_MAX"));
+        for offset in &self.offsets {
+            out.put_u32_le(*offset);
+        }
+        out.put_u32_le(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
+        out.put_slice(&self.payloads);
+        self.offsets.clear();
+        self.payloads.clear();
+        Pack { bytes: out.freeze() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(payloads: &[&[u8]]) -> Pack {
+        let mut builder = PackBuilder::new();
+        for payload in payloads {
+            builder.push(payload);
+        }
+        builder.build(7, 3, 99)
+    }
+
+    #[test]
+    fn a_piece_of_a_piece_still_finds_its_payloads() {
+        let whole = pack(&[b"a", b"", b"ccc", b"dd", b"e"]);
+        let tail = whole.piece(1, 4);
+        let middle = tail.piece(1, 2);
+        assert_eq!(middle.first(), 9);
+        assert_eq!(middle.payload(0), "ccc");
+        assert_eq!(middle.payload(1), "dd");
+        assert_eq!(Pack::decode(middle.bytes().clone()).unwrap(), middle);
+        assert_eq!(whole.piece(0, 5), whole);
+    }
+
+    #[test]
+    fn the_next_attempt_changes_nothing_else() {
+        let whole = pack(&[b"a", b"b"]);
+        let again = whole.next_attempt();
+        assert_eq!(again.attempt(), 2);
+        assert_eq!(again.message(1).payload, "b");
+        assert_eq!(again.epoch(), 3);
+        assert_eq!(again.published_ms(), 99);
+    }
+
+    #[test]
+    fn broken_bytes_are_refused_at_every_length_and_never_panic() {
+        let whole = pack(&[b"hello", b"world"]);
+        for end in 0..whole.bytes().len() {
+            assert!(Pack::decode(whole.bytes().slice(..end)).is_err(), "{end}");
+        }
+        for i in 0..whole.bytes().len() {
+            for bit in 0..8 {
+                let mut bytes = whole.bytes().to_vec();
+                bytes[i] ^= 1 << bit;
+                if let Ok(pack) = Pack::decode(bytes.into()) {
+                    for index in 0..pack.count() {
+                        let _ = pack.message(index);
+                    }
+                }
+            }
+        }
+    }
+}
