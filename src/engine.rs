@@ -25,14 +25,18 @@ pub const LAYOUT: u64 = 1;
 pub const HEIRS_MAX: usize = 5;
 /// The grain of a new queue: packs are cut to this until handlers ask for less.
 pub const GRAIN_START: u64 = crate::message::PACK_MESSAGES_MAX as u64;
-/// How many packs a publish carries, and a take returns, at most: bounds the time of one script.
-pub const PACKS_PER_CALL_MAX: usize = 64;
+/// How many packs a publish carries at most: bounds the time of one script.
+pub const PUBLISH_PACKS_MAX: usize = 64;
+/// How many packs a take returns, before it stops.
+pub const TAKE_PACKS_MAX: usize = 256;
 /// A take stops once it has this many bytes.
 pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
 /// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
 pub const SETTLES_PER_CALL_MAX: usize = 1000;
 /// How many packs one reap moves.
-pub const REAP_PACKS_MAX: usize = 256;
+pub const REAP_PACKS_MAX: usize = 1000;
+/// A batch of errors stops growing once it has this many bytes.
+pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A running process, under the id of its present membership. Random, and never used twice.
 pub type NodeId = String;

@@ -40,6 +40,8 @@ pub enum Error {
     },
     #[error("the key {key:?} already holds something else (a {found}): choose another queue or key name, or remove it")]
     ForeignKey { key: String, found: String },
+    #[error("there is no queue {queue:?} yet: it is created when the first node starts")]
+    NoQueue { queue: String },
     #[error("{setting}: {reason}")]
     Setting {
         setting: &'static str,

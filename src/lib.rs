@@ -2,4 +2,5 @@
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod event;
 pub mod message;

@@ -9,7 +9,7 @@ pub const PACK_MESSAGES_MAX: usize = 1000;
 /// A pack of several messages holds at most this much payload: splitting one copies its bytes.
 pub const PACK_BYTES_MAX: usize = 64 * 1024;
 /// The largest payload of one message.
-pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// The longest error text that is kept; the rest is cut.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
 

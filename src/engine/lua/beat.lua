@@ -1,0 +1,50 @@
+-- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell
+-- ARGV  1 node 2 lease 3 crown's lease 4 eligible 5 seen seq 6 seen epoch 7 most heirs
+-- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim rewound | deposed
+-- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
+-- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
+local node = ARGV[1]
+if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
+  'due', 'grain', 'rewinds')
+if not m[1] then return {'deposed'} end
+local clock, wall = hive(m[1], m[2], m[3])
+local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
+
+local rewound = tonumber(ARGV[5]) > seq or tonumber(ARGV[6]) > epoch
+if rewound then
+  seq, epoch = math.max(seq, ARGV[5]), math.max(epoch, ARGV[6]) -- guard: rewind-beat
+  generator, crown = '', 0 -- guard: rewind-beat
+  redis.call('HSET', KEYS[1], 'rewinds', num(m[12] + 1))
+end
+
+redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
+local mine = generator == node
+if not mine and ARGV[4] == '1' and crown <= clock then
+  mine, generator, epoch = true, node, epoch + 1
+end
+if mine then crown = clock + ARGV[3] end
+
+local heir = string.find(' ' .. heirs .. ' ', ' ' .. node .. ' ', 1, true) ~= nil
+if heir and (mine or ARGV[4] ~= '1') then
+  heirs, heir = without(heirs, node), false
+elseif not heir and not mine and ARGV[4] == '1' then
+  local _, count = string.gsub(heirs, '%S+', '')
+  if count < tonumber(ARGV[7]) then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
+end
+redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
+  'crown', num(crown), 'heirs', heirs, 'seq', num(seq))
+
+local victim = ''
+if mine then
+  if redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0 then ring(KEYS[6]) end -- guard: second-bell
+  victim = redis.call('LINDEX', KEYS[5], 0)
+  if not victim then
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    victim = tonumber(first[2]) <= clock and first[1] or ''
+  end
+end
+return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
+  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, rewound and 1 or 0}

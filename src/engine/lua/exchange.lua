@@ -1,0 +1,208 @@
+-- exchange: settles what is finished, then takes what comes next.
+-- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell, then the keys of effects
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken
+--       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
+--       text) 2 return; an effect: {kind, index of its key, ...}
+-- Returns  ok refused packs | deposed | stale | unheld
+-- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
+local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
+local settles = ARGV[4] == '' and {} or cmsgpack.unpack(ARGV[4])
+local fields = {lane, 'worn'}
+local named = {}
+for i, settle in ipairs(settles) do
+  fields[i + 2] = num(settle[1])
+  if named[settle[1]] then return {'unheld'} end -- guard: named-once
+  named[settle[1]] = true
+end
+local stored = redis.call('HMGET', KEYS[4], unpack(fields))
+local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
+if not stored[1] then return {'deposed'} end -- guard: lane-record
+local repeated, stale = false, false
+repeated = call == record[1] -- guard: call-repeat
+stale = call < record[1] -- guard: call-stale
+if repeated then
+  local packs = #record[5] > 0 and redis.call('HMGET', KEYS[4], unpack(record[5])) or {}
+  return {'ok', record[6], packs}
+end
+if stale then return {'stale'} end
+if call > record[1] + 1 then return {'deposed'} end -- guard: call-ahead
+local m = redis.call('HMGET', KEYS[1], 'grain', 'again')
+
+-- Effects are checked against what the keys hold, and against those already admitted in this call.
+local own, known = string.sub(KEYS[1], 1, -5), {}
+local function lookup(trial, key)
+  local entry = trial[key] or known[key]
+  if not entry then
+    entry = {kind = redis.call('TYPE', key).ok}
+    known[key] = entry
+  end
+  return entry
+end
+local LIMIT = 9007199254740992
+local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
+local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
+local function refusal(effects)
+  local trial = {}
+  for _, effect in ipairs(effects) do
+    local key = KEYS[7 + effect[2]]
+    if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
+    local entry, kind = lookup(trial, key), KINDS[effect[1]]
+    if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
+      return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
+    end -- guard: effect-type
+    local value = nil
+    if effect[1] == 'add' then
+      local text = entry.value or (entry.kind == 'string' and redis.call('GET', key)) or '0'
+      local old = string.match(text, '^%-?%d+$') and tonumber(text)
+      if not old or math.abs(old) > LIMIT or num(old) ~= text then return 'key ' .. key .. ' holds no whole number' end -- guard: effect-number
+      local new = (old or 0) + effect[3]
+      if math.abs(effect[3]) > LIMIT or math.abs(new) > LIMIT then return 'key ' .. key .. ' would leave 2^53' end
+      value = num(new)
+    elseif effect[1] == 'set' then
+      value = effect[3]
+    end
+    trial[key] = {kind = kind, value = value}
+  end
+  for key, entry in pairs(trial) do known[key] = entry end
+end
+
+-- First everything is worked out; nothing is written before all of it is known to be right.
+local gone, set, errors, records, back, back_again = {}, {}, {}, {}, {}, {}
+local effects, refused, done, failed, returned = {}, {}, 0, 0, 0
+local worn, worn_out = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
+local worn_before = stored[2]
+worn, worn_out = tonumber(worn), tonumber(worn_out)
+local time = nil
+local function fail(pack, index, text)
+  if not time then local _, wall = hive(0, 0, 0); time = wall end
+  local number, kept = failure(pack, index, time, node, text)
+  errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
+  records[#records + 1] = num(number); records[#records + 1] = kept
+  failed = failed + 1
+  return number
+end
+local function keep(pack, from, n)
+  set[#set + 1] = num(select(6, head(pack)) + from)
+  set[#set + 1] = piece(pack, from, n)
+end
+for i, settle in ipairs(settles) do
+  local pack, at, released = stored[i + 2], 0, 0
+  if not pack then return {'unheld'} end
+  local _, _, attempt, _, _, _, _, _, count = head(pack)
+  for _, run in ipairs(settle[2]) do
+    local from, n, outcome = run[1], run[2], run[3]
+    if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
+    if from > at then keep(pack, at, from - at) end
+    if outcome == 0 and run[4] then
+      local why = refusal(run[4])
+      if why then
+        refused[#refused + 1] = fail(pack, from, 'effect refused: ' .. why)
+        refused[#refused + 1] = 'effect refused: ' .. why
+      else
+        done = done + n
+        for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end
+      end
+    elseif outcome == 0 then
+      done = done + n
+    elseif outcome == 1 then
+      for index = from, from + n - 1 do fail(pack, index, run[4]) end
+    else
+      local to = attempt > 1 and back_again or back
+      to[#to + 1] = piece(pack, from, n)
+      returned = returned + n
+    end
+    at, released = from + n, released + n
+  end
+  if at < count then keep(pack, at, count - at) end
+  gone[#gone + 1] = fields[i + 2]
+  if attempt > 1 then worn = worn - released end
+  if attempt > 2 then worn_out = worn_out - released end
+end
+
+-- Now the writes. The first is one that full memory does not refuse.
+if #gone == 0 then gone[1] = '' end -- guard: opener-exchange
+if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
+for _, effect in ipairs(effects) do
+  local kind, key = effect[1], KEYS[7 + effect[2]]
+  if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
+  elseif kind == 'set' then redis.call('SET', key, effect[3])
+  elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
+  else redis.call('RPUSH', key, effect[3]) end
+end
+for i = 1, #errors, 2000 do
+  redis.call('ZADD', KEYS[5], unpack(errors, i, math.min(i + 1999, #errors)))
+  redis.call('HSET', KEYS[6], unpack(records, i, math.min(i + 1999, #records)))
+end
+-- Back to the head, the oldest foremost.
+for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
+for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[3], back_again[i]) end
+local again = m[2] == '1' or #back_again > 0
+
+-- Then the take: what was delivered before first, one message of it.
+local ids, packs, total, bytes, grain = {}, {}, 0, 0, tonumber(m[1])
+local function take(pack, n)
+  local _, _, attempt, _, _, first = head(pack)
+  ids[#ids + 1] = num(first)
+  packs[#packs + 1] = pack
+  set[#set + 1] = num(first)
+  set[#set + 1] = pack
+  total, bytes = total + n, bytes + #pack
+  if attempt > 1 then worn = worn + n end
+  if attempt > 2 then worn_out = worn_out + n end
+end
+if want > 0 and again then
+  local pack = redis.call('LPOP', KEYS[3])
+  if pack then
+    local _, _, attempt, _, _, _, _, _, count = head(pack)
+    -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
+    local alone, n = true, count
+    alone = worn == 0 or (attempt < 3 and worn_out == 0) -- guard: worn
+    n = 1 -- guard: again-one
+    if alone then
+      if count > n then redis.call('LPUSH', KEYS[3], piece(pack, n, count - n)) end
+      take(piece(pack, 0, n), n)
+    else
+      redis.call('LPUSH', KEYS[3], pack)
+    end
+  else
+    again = false
+  end
+end
+local pop = 8
+while total < want and bytes < 1048576 and #packs < 256 do
+  local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
+  if not popped then break end
+  local left = {}
+  for _, pack in ipairs(popped) do
+    local count, room = select(9, head(pack)), want - total
+    if room <= 0 or bytes >= 1048576 then
+      left[#left + 1] = pack
+    elseif count <= room then
+      take(pack, count)
+    else
+      take(piece(pack, 0, room), room)
+      -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
+      local rest = count - room
+      local share = rest > 8 * room and math.ceil(rest / 8) or rest
+      for from = room, count - 1, share do left[#left + 1] = piece(pack, from, math.min(share, count - from)) end
+    end
+  end
+  for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end
+  if #left > 0 then break end
+  pop = pop * 2
+end
+
+if want > 0 then
+  if want < grain then grain = grain - math.ceil((grain - want) / 8)
+  elseif want > grain then grain = grain + math.ceil((want - grain) / 8) end
+end
+local flag = again and '1' or '0'
+if num(grain) ~= m[1] or flag ~= m[2] then redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag) end
+local now_worn = num(worn) .. ' ' .. num(worn_out)
+if now_worn ~= worn_before then set[#set + 1] = 'worn'; set[#set + 1] = now_worn end
+set[#set + 1] = lane
+set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
+  record[4] - done - failed - returned + total, ids, refused})
+for i = 1, #set, 2000 do redis.call('HSET', KEYS[4], unpack(set, i, math.min(i + 1999, #set))) end
+if returned > 0 or (ARGV[6] == '1' and total > 0 and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[7]) end
+return {'ok', refused, packs}

@@ -1,0 +1,13 @@
+-- leave: ends a membership in good order. What is still held goes the way of the dead; the crown is free at once.
+-- KEYS  1 meta 2 nodes 3 dead 4 taken:NODE 5 crown
+-- ARGV  1 node
+-- Returns  1, or 0 if it was no member
+redis.call('HDEL', KEYS[1], '') -- guard: opener-leave
+if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end
+local held, ruled = depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1])
+if held == 0 then
+  redis.call('LREM', KEYS[3], 0, ARGV[1])
+  redis.call('DEL', KEYS[4])
+end
+if ruled then ring(KEYS[5]) end
+return 1

@@ -1,0 +1,47 @@
+-- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
+-- KEYS  1 meta 2 queue 3 bell
+-- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8.. packs
+-- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | finished
+-- The first write is RPUSH: with memory full it is refused, and so nothing is written.
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
+  'grain', 'head')
+if not m[1] then return {'fenced'} end
+local clock = hive(m[1], m[2], m[3])
+if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return {'fenced'} end -- guard: token
+if tonumber(m[6]) <= clock then return {'fenced'} end -- guard: crown-lease
+
+local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local n = 0
+for i = 8, #ARGV do
+  local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
+  if version ~= 1 or flags ~= 0 or number ~= first + n or epoch ~= tonumber(m[5]) or count < 1 then
+    return redis.error_reply('ERR queenright: malformed pack')
+  end
+  n = n + count
+end
+local seq, due, interval, limit = tonumber(m[7]), tonumber(m[9]), tonumber(ARGV[7]), tonumber(ARGV[6])
+local applied = false
+applied = made + n <= tonumber(m[8]) -- guard: made
+if applied then return {'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)} end
+if made ~= tonumber(m[8]) then return {'gap'} end -- guard: gap
+if first ~= seq then return {'moved', seq} end -- guard: moved
+if last >= 0 and seq + n > last then return {'finished'} end
+
+-- How many wait is not counted but told from the number at the head, and that is looked up only when it matters.
+local waiting_from = tonumber(m[11])
+if seq + n - waiting_from > limit then
+  local pack = redis.call('LINDEX', KEYS[2], 0)
+  waiting_from = pack and select(6, head(pack)) or seq
+  if seq + n - waiting_from > limit then return {'full'} end -- guard: full
+end
+
+for i = 8, #ARGV, 1000 do
+  redis.call('RPUSH', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+end
+if interval > 0 then
+  if due > clock + interval then due = clock end
+  due = due + interval * math.max(1, math.floor((clock - due) / interval) + 1)
+end
+redis.call('HSET', KEYS[1], 'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'head', num(waiting_from))
+ring(KEYS[3])
+return {'ok', seq + n, made + n, tonumber(m[10]), math.max(due - clock, 0)}

@@ -1,0 +1,21 @@
+-- release: puts back what a reader of errors took and did not confirm.
+-- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
+-- ARGV  1 reader 2 only if its lease has run out
+-- Returns  how many went back
+redis.call('HDEL', KEYS[1], '') -- guard: opener-release
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
+if not m[1] then return 0 end
+if ARGV[2] == '1' then
+  local clock = hive(m[1], m[2], m[3])
+  local deadline = redis.call('ZSCORE', KEYS[4], ARGV[1])
+  if not deadline or tonumber(deadline) > clock then return 0 end -- guard: reader-lease
+end
+local batch = redis.call('LRANGE', KEYS[5], 1, -1)
+for _, record in ipairs(batch) do
+  local number = num(cmsgpack.unpack(record)[1])
+  redis.call('ZADD', KEYS[2], number, number)
+  redis.call('HSET', KEYS[3], number, record)
+end
+redis.call('DEL', KEYS[5])
+redis.call('ZREM', KEYS[4], ARGV[1])
+return #batch

@@ -1,0 +1,239 @@
+//! What the scripts store and are given as MessagePack, which Redis' Lua reads natively.
+
+use rmp::decode::{self, Bytes as Reader};
+use rmp::encode;
+
+use crate::engine::state::Lane;
+use crate::engine::{Failed, Join, Settle};
+use crate::error::{Error, Result};
+use crate::message::{Effect, Outcome};
+
+/// Writing to a `Vec` cannot fail.
+const IN_MEMORY: &str = "writes to memory";
+
+fn text(out: &mut Vec<u8>, bytes: &[u8]) {
+    encode::write_str_len(out, u32::try_from(bytes.len()).expect("bounded by the largest payload")).expect(IN_MEMORY);
+    out.extend_from_slice(bytes);
+}
+
+fn array(out: &mut Vec<u8>, len: usize) {
+    encode::write_array_len(out, u32::try_from(len).expect("bounded by the protocol")).expect(IN_MEMORY);
+}
+
+fn uint(out: &mut Vec<u8>, value: u64) {
+    encode::write_uint(out, value).expect(IN_MEMORY);
+}
+
+/// The settles of an exchange, and the keys that its effects touch.
+pub(super) fn settles(settles: &[Settle]) -> (Vec<u8>, Vec<&str>) {
+    let (mut out, mut keys) = (Vec::new(), Vec::new());
+    if settles.is_empty() {
+        return (out, keys);
+    }
+    array(&mut out, settles.len());
+    for settle in settles {
+        array(&mut out, 2);
+        uint(&mut out, settle.piece);
+        array(&mut out, settle.runs.len());
+        for run in &settle.runs {
+            let plain = matches!(&run.outcome, Outcome::Return)
+                || matches!(&run.outcome, Outcome::Done(effects) if effects.is_empty());
+            array(&mut out, if plain { 3 } else { 4 });
+            uint(&mut out, run.from.into());
+            uint(&mut out, run.count.into());
+            match &run.outcome {
+                Outcome::Done(effects) => {
+                    uint(&mut out, 0);
+                    if !effects.is_empty() {
+                        array(&mut out, effects.len());
+                        for each in effects {
+                            effect(&mut out, each, &mut keys);
+                        }
+                    }
+                }
+                Outcome::Error(error) => {
+                    uint(&mut out, 1);
+                    text(&mut out, error.as_bytes());
+                }
+                Outcome::Return => uint(&mut out, 2),
+            }
+        }
+    }
+    (out, keys)
+}
+
+fn effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, keys: &mut Vec<&'a str>) {
+    let index = keys.iter().position(|key| *key == effect.key()).unwrap_or_else(|| {
+        keys.push(effect.key());
+        keys.len() - 1
+    });
+    let mut open = |kind: &str, len| {
+        array(out, len);
+        text(out, kind.as_bytes());
+        uint(out, index as u64 + 1);
+    };
+    match effect {
+        Effect::Add { by, .. } => {
+            open("add", 3);
+            encode::write_sint(out, *by).expect(IN_MEMORY);
+        }
+        Effect::Set { value, .. } => {
+            open("set", 3);
+            text(out, value);
+        }
+        Effect::SetField { field, value, .. } => {
+            open("field", 4);
+            text(out, field.as_bytes());
+            text(out, value);
+        }
+        Effect::Push { value, .. } => {
+            open("push", 3);
+            text(out, value);
+        }
+    }
+}
+
+/// What is told of a node.
+pub(super) fn about(join: &Join) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 4);
+    text(&mut out, join.host.as_bytes());
+    uint(&mut out, join.pid.into());
+    text(&mut out, join.version.as_bytes());
+    uint(&mut out, join.concurrency.into());
+    out
+}
+
+/// Reads what the scripts wrote; anything else is an error, never a panic.
+struct Fields<'a> {
+    reader: Reader<'a>,
+}
+
+fn broken(what: impl std::fmt::Debug) -> Error {
+    Error::Protocol {
+        detail: format!("stored record: {what:?}"),
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn of(bytes: &'a [u8], len: u32) -> Result<Self> {
+        let mut reader = Reader::new(bytes);
+        let found = decode::read_array_len(&mut reader).map_err(broken)?;
+        if found != len {
+            return Err(broken(format!("{found} fields instead of {len}")));
+        }
+        Ok(Self { reader })
+    }
+
+    fn uint(&mut self) -> Result<u64> {
+        decode::read_int(&mut self.reader).map_err(broken)
+    }
+
+    fn small<T: TryFrom<u64>>(&mut self) -> Result<T> {
+        T::try_from(self.uint()?).map_err(|_| broken("a number too large"))
+    }
+
+    /// An empty Lua table may be written as an array or as a map.
+    fn array(&mut self) -> Result<usize> {
+        let rest = self.reader.remaining_slice();
+        if rest.first() == Some(&0x80) {
+            self.reader = Reader::new(&rest[1..]);
+            return Ok(0);
+        }
+        Ok(decode::read_array_len(&mut self.reader).map_err(broken)? as usize)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = decode::read_str_len(&mut self.reader).map_err(broken)? as usize;
+        let rest = self.reader.remaining_slice();
+        let bytes = rest.get(..len).ok_or_else(|| broken("cut off"))?;
+        self.reader = Reader::new(&rest[len..]);
+        Ok(bytes)
+    }
+
+    fn string(&mut self) -> Result<String> {
+        Ok(String::from_utf8_lossy(self.bytes()?).into_owned())
+    }
+}
+
+/// host, pid, version, concurrency
+pub(super) fn decode_about(bytes: &[u8]) -> Result<(String, u32, String, u32)> {
+    let mut fields = Fields::of(bytes, 4)?;
+    Ok((fields.string()?, fields.small()?, fields.string()?, fields.small()?))
+}
+
+pub(super) fn decode_failed(bytes: &[u8]) -> Result<Failed> {
+    let mut fields = Fields::of(bytes, 8)?;
+    Ok(Failed {
+        number: fields.uint()?,
+        attempt: fields.small()?,
+        epoch: fields.uint()?,
+        published_ms: fields.uint()?,
+        time_ms: fields.uint()?,
+        node: fields.string()?,
+        error: fields.bytes()?.to_vec(),
+        payload: fields.bytes()?.to_vec(),
+    })
+}
+
+/// As the scripts write it.
+pub(super) fn encode(failed: &Failed) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 8);
+    for number in [
+        failed.number,
+        failed.attempt.into(),
+        failed.epoch,
+        failed.published_ms,
+        failed.time_ms,
+    ] {
+        uint(&mut out, number);
+    }
+    text(&mut out, failed.node.as_bytes());
+    text(&mut out, &failed.error);
+    text(&mut out, &failed.payload);
+    out
+}
+
+pub(super) fn decode_lane(bytes: &[u8]) -> Result<Lane> {
+    let mut fields = Fields::of(bytes, 6)?;
+    let mut lane = Lane {
+        call: fields.uint()?,
+        done: fields.uint()?,
+        failed: fields.uint()?,
+        held: fields.uint()?,
+        ..Lane::default()
+    };
+    for _ in 0..fields.array()? {
+        let first = fields.string()?;
+        lane.pieces.push(first.parse().map_err(broken)?);
+    }
+    for _ in 0..fields.array()? / 2 {
+        lane.refused.push((fields.uint()?, fields.string()?));
+    }
+    Ok(lane)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_message_survives_the_round_trip_and_cut_records_are_refused() {
+        let failed = Failed {
+            number: 1 << 40,
+            attempt: 3,
+            epoch: 9,
+            published_ms: 1,
+            time_ms: 2,
+            node: "n".into(),
+            error: b"bad \xff".to_vec(),
+            payload: vec![0; 70_000],
+        };
+        let bytes = encode(&failed);
+        assert_eq!(decode_failed(&bytes), Ok(failed));
+        for end in 0..200 {
+            assert!(decode_failed(&bytes[..end]).is_err());
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
+
+mod dump;
+mod link;
+mod reply;
+mod script;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Cmd;
+
+use crate::engine::keys::Keys;
+use crate::engine::{
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
+    NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, record,
+};
+use crate::error::{Error, Result};
+use crate::message::Pack;
+use link::Link;
+use reply::Reply;
+
+pub use link::Server;
+pub use script::{Script, Scripts};
+
+/// How often a look is repeated when nodes come and go under it.
+const STATUS_TRIES: u32 = 20;
+
+/// A queue in Redis.
+pub struct RedisEngine {
+    keys: Keys,
+    scripts: Scripts,
+    address: String,
+    /// Joins, beats, publishes, reaps: a publish path that is cut off cannot keep the crown.
+    control: Link,
+    exchange: Link,
+    bell: Link,
+    crown: Link,
+    errors: Link,
+}
+
+impl RedisEngine {
+    /// Prepares a queue; nothing is sent yet.
+    pub fn new(server: &Server, keys: Keys) -> Result<Self> {
+        Self::with_scripts(server, keys, Scripts::new())
+    }
+
+    /// The same with other scripts: for tests that take a guard out or set the clock.
+    #[doc(hidden)]
+    pub fn with_scripts(server: &Server, keys: Keys, scripts: Scripts) -> Result<Self> {
+        Ok(Self {
+            keys,
+            scripts,
+            address: server.address.clone(),
+            control: Link::new(server)?,
+            exchange: Link::new(server)?,
+            bell: Link::new(server)?,
+            crown: Link::new(server)?,
+            errors: Link::new(server)?,
+        })
+    }
+
+    /// Refuses servers on which the promises would not hold.
+    pub async fn check_server(&self) -> Result<()> {
+        let mut cmd = redis::cmd("INFO");
+        cmd.arg("everything");
+        let info = match self.control.query(&cmd).await? {
+            redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+            redis::Value::VerbatimString { text, .. } => text,
+            other => {
+                return Err(Error::Protocol {
+                    detail: format!("INFO: {other:?}"),
+                });
+            }
+        };
+        check_info(&self.address, &info)
+    }
+
+    #[must_use]
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    async fn names(&self, command: &str, key: &str) -> Result<Vec<String>> {
+        let mut cmd = redis::cmd(command);
+        cmd.arg(key).arg(0).arg(-1);
+        let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
+        Ok(rest.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
+    /// None: someone came or went meanwhile.
+    async fn look(&self) -> Result<Option<Status>> {
+        let members = self.names("ZRANGE", &self.keys.nodes).await?;
+        let dead = self.names("LRANGE", &self.keys.dead).await?;
+        let readers = self.names("ZRANGE", &self.keys.readers).await?;
+        let keys = &self.keys;
+        let run = self.control.run(&self.scripts.status, |cmd| {
+            cmd.arg(6 + members.len() + dead.len() + readers.len());
+            cmd.arg(&[&keys.meta, &keys.nodes, &keys.dead, &keys.errors, &keys.later, &keys.readers]);
+            for node in members.iter().chain(&dead) {
+                cmd.arg(keys.taken(node));
+            }
+            for reader in &readers {
+                cmd.arg(keys.reading(reader));
+            }
+            cmd.arg(&[members.len(), dead.len(), readers.len()]);
+            cmd.arg(&members).arg(&dead).arg(&readers);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "ok" => {}
+            "moved" => return Ok(None),
+            _ => {
+                return Err(Error::NoQueue {
+                    queue: keys.queue_name.clone(),
+                });
+            }
+        }
+        let mut meta = reply.list()?;
+        let (errors, later) = (reply.uint()?, reply.uint()?);
+        let mut list = reply.list()?;
+        let mut nodes = Vec::with_capacity(list.len());
+        while list.len() > 0 {
+            let mut node = list.list()?;
+            let id = node.text()?;
+            let (host, pid, version, concurrency) = record::decode_about(&node.bytes()?)?;
+            nodes.push(NodeStatus {
+                node: id,
+                host,
+                pid,
+                version,
+                concurrency,
+                age_ms: node.uint()?,
+                in_hand: node.uint()?,
+                done: node.uint()?,
+                failed: node.uint()?,
+            });
+        }
+        let orphaned = reply.uint()?;
+        let sum = |of: fn(&NodeStatus) -> u64| nodes.iter().map(of).sum::<u64>();
+        let mut status = Status {
+            birth: meta.text()?,
+            generator: meta.name()?,
+            epoch: meta.uint()?,
+            published: meta.uint()?,
+            queued: 0,
+            in_hand: orphaned + sum(|node| node.in_hand),
+            later,
+            done: meta.uint()? + sum(|node| node.done),
+            failed: meta.uint()? + sum(|node| node.failed),
+            errors,
+            rewinds: 0,
+            grain: 0,
+            nodes,
+        };
+        let requeued = meta.uint()?;
+        status.rewinds = meta.uint()?;
+        status.grain = meta.uint()?;
+        status.count_queued(requeued);
+        Ok(Some(status))
+    }
+}
+
+impl Engine for RedisEngine {
+    async fn join(&self, join: &Join) -> Result<Joined> {
+        let keys = &self.keys;
+        let taken = keys.taken(&join.node);
+        let typed = [
+            (&keys.meta, "hash"),
+            (&keys.nodes, "zset"),
+            (&taken, "hash"),
+            (&keys.queue, "list"),
+            (&keys.again, "list"),
+            (&keys.later, "zset"),
+            (&keys.dead, "list"),
+            (&keys.errors, "zset"),
+            (&keys.records, "hash"),
+            (&keys.readers, "zset"),
+            (&keys.bell, "list"),
+            (&keys.crown, "list"),
+        ];
+        let about = record::about(join);
+        let run = self.control.run(&self.scripts.join, |cmd| {
+            cmd.arg(typed.len());
+            for (key, _) in typed {
+                cmd.arg(key);
+            }
+            cmd.arg(&join.node)
+                .arg(join.lanes)
+                .arg(join.lease_ms)
+                .arg(join.step_ms)
+                .arg(LAYOUT)
+                .arg(keys.names.line())
+                .arg(&join.birth)
+                .arg(&join.seen.birth)
+                .arg(join.seen.seq)
+                .arg(join.seen.epoch)
+                .arg(GRAIN_START)
+                .arg(&about);
+            for (_, kind) in typed {
+                cmd.arg(kind);
+            }
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "ok" => Ok(Joined {
+                birth: reply.text()?,
+                rewound: reply.flag()?,
+            }),
+            "layout" => Err(Error::NewerLayout {
+                queue: keys.queue_name.clone(),
+                found: reply.uint()?,
+                known: LAYOUT,
+            }),
+            "names" => Err(Error::OtherNames {
+                queue: keys.queue_name.clone(),
+                recorded: reply.text()?,
+                given: keys.names.line(),
+            }),
+            "type" => Err(Error::ForeignKey {
+                key: reply.text()?,
+                found: reply.text()?,
+            }),
+            other => Err(unknown(other)),
+        }
+    }
+
+    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+        let keys = &self.keys;
+        let run = self.control.run(&self.scripts.beat, |cmd| {
+            cmd.arg(6)
+                .arg(&[&keys.meta, &keys.nodes, &keys.queue, &keys.again, &keys.dead, &keys.bell])
+                .arg(&beat.node)
+                .arg(beat.lease_ms)
+                .arg(beat.crown_ms)
+                .arg(u8::from(beat.eligible))
+                .arg(beat.seen.seq)
+                .arg(beat.seen.epoch)
+                .arg(HEIRS_MAX);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "ok" => Ok(Pulse::Alive(Vitals {
+                generator: reply.flag()?,
+                epoch: reply.uint()?,
+                seq: reply.uint()?,
+                made: reply.uint()?,
+                grain: reply.uint()?,
+                due_in_ms: reply.uint()?,
+                crown_in_ms: reply.uint()?,
+                heir: reply.flag()?,
+                wall_ms: reply.uint()?,
+                victim: reply.name()?,
+                rewound: reply.flag()?,
+            })),
+            "deposed" => Ok(Pulse::Deposed),
+            other => Err(unknown(other)),
+        }
+    }
+
+    async fn publish(&self, publish: &Publish) -> Result<Published> {
+        let keys = &self.keys;
+        let run = self.control.run(&self.scripts.publish, |cmd| {
+            cmd.arg(3)
+                .arg(&[&keys.meta, &keys.queue, &keys.bell])
+                .arg(&publish.node)
+                .arg(publish.epoch)
+                .arg(publish.made)
+                .arg(publish.first)
+                .arg(publish.messages.map_or(-1, u64::cast_signed))
+                .arg(publish.backlog_max)
+                .arg(publish.interval_ms);
+            for pack in &publish.packs {
+                cmd.arg(&pack.bytes()[..]);
+            }
+        });
+        let mut reply = Reply::of(run.await?)?;
+        Ok(match reply.text()?.as_str() {
+            "ok" => Published::Ok {
+                seq: reply.uint()?,
+                made: reply.uint()?,
+                grain: reply.uint()?,
+                due_in_ms: reply.uint()?,
+            },
+            "fenced" => Published::Fenced,
+            "gap" => Published::Gap,
+            "moved" => Published::Moved { seq: reply.uint()? },
+            "full" => Published::Full,
+            "finished" => Published::Finished,
+            other => return Err(unknown(other)),
+        })
+    }
+
+    async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
+        let keys = &self.keys;
+        let taken = keys.taken(&exchange.node);
+        let (settles, effect_keys) = record::settles(&exchange.settles);
+        let run = self.exchange.run(&self.scripts.exchange, |cmd: &mut Cmd| {
+            cmd.arg(7 + effect_keys.len())
+                .arg(&[
+                    &keys.meta,
+                    &keys.queue,
+                    &keys.again,
+                    &taken,
+                    &keys.errors,
+                    &keys.records,
+                    &keys.bell,
+                ])
+                .arg(&effect_keys)
+                .arg(&exchange.node)
+                .arg(exchange.lane)
+                .arg(exchange.call)
+                .arg(&settles)
+                .arg(exchange.want)
+                .arg(u8::from(exchange.woken));
+        });
+        let mut reply = Reply::of(run.await?)?;
+        Ok(match reply.text()?.as_str() {
+            "ok" => {
+                let mut list = reply.list()?;
+                let mut refused = Vec::new();
+                while list.len() > 0 {
+                    refused.push((list.uint()?, list.text()?));
+                }
+                let packs = reply.list()?.rest()?;
+                let packs = packs.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes)));
+                Exchanged::Ok {
+                    packs: packs.collect::<Result<_>>()?,
+                    refused,
+                }
+            }
+            "deposed" => Exchanged::Deposed,
+            "stale" => Exchanged::Stale,
+            "unheld" => Exchanged::Unheld,
+            other => return Err(unknown(other)),
+        })
+    }
+
+    async fn reap(&self, reap: &Reap) -> Result<Reaped> {
+        let keys = &self.keys;
+        let taken = keys.taken(&reap.victim);
+        let run = self.control.run(&self.scripts.reap, |cmd| {
+            cmd.arg(8)
+                .arg(&[
+                    &keys.meta,
+                    &keys.nodes,
+                    &keys.dead,
+                    &taken,
+                    &keys.again,
+                    &keys.errors,
+                    &keys.records,
+                    &keys.bell,
+                ])
+                .arg(&reap.victim)
+                .arg(reap.deliveries_max)
+                .arg(REAP_PACKS_MAX);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        Ok(Reaped {
+            redelivered: reply.uint()?,
+            failed: reply.uint()?,
+            more: reply.flag()?,
+        })
+    }
+
+    async fn leave(&self, node: &NodeId) -> Result<()> {
+        let keys = &self.keys;
+        let run = self.control.run(&self.scripts.leave, |cmd| {
+            cmd.arg(5)
+                .arg(&[&keys.meta, &keys.nodes, &keys.dead, &keys.taken(node), &keys.crown])
+                .arg(node);
+        });
+        run.await.map(drop)
+    }
+
+    async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
+        match wake {
+            Wake::Bell => self.bell.pop(&self.keys.bell, at_most).await,
+            Wake::Crown => self.crown.pop(&self.keys.crown, at_most).await,
+        }
+    }
+
+    async fn drain(&self, drain: &Drain) -> Result<Drained> {
+        let keys = &self.keys;
+        let run = self.errors.run(&self.scripts.drain, |cmd| {
+            cmd.arg(5)
+                .arg(&[
+                    &keys.meta,
+                    &keys.errors,
+                    &keys.records,
+                    &keys.readers,
+                    &keys.reading(&drain.reader),
+                ])
+                .arg(&drain.reader)
+                .arg(drain.call)
+                .arg(drain.below)
+                .arg(drain.want)
+                .arg(drain.lease_ms);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "ok" => Ok(Drained::Batch {
+                others: reply.uint()?,
+                victim: reply.name()?,
+                failed: decode_all(reply.list()?)?,
+            }),
+            "deposed" => Ok(Drained::Deposed),
+            other => Err(unknown(other)),
+        }
+    }
+
+    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
+        let keys = &self.keys;
+        let run = self.errors.run(&self.scripts.hold, |cmd| {
+            cmd.arg(2).arg(&[&keys.meta, &keys.readers]).arg(reader).arg(lease_ms);
+        });
+        Ok(run.await? == redis::Value::Int(1))
+    }
+
+    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
+        let keys = &self.keys;
+        let run = self.errors.run(&self.scripts.release, |cmd| {
+            cmd.arg(5)
+                .arg(&[
+                    &keys.meta,
+                    &keys.errors,
+                    &keys.records,
+                    &keys.readers,
+                    &keys.reading(reader),
+                ])
+                .arg(reader)
+                .arg(u8::from(expired));
+        });
+        run.await.map(drop)
+    }
+
+    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
+        let keys = &self.keys;
+        let run = self.errors.run(&self.scripts.failed, |cmd| {
+            cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(from).arg(limit);
+        });
+        decode_all(Reply::of(run.await?)?)
+    }
+
+    async fn status(&self) -> Result<Status> {
+        for _ in 0..STATUS_TRIES {
+            if let Some(status) = self.look().await? {
+                return Ok(status);
+            }
+        }
+        Err(Error::Away {
+            store: format!("Redis at {}", self.address),
+            reason: "nodes come and go too fast for a consistent look".into(),
+        })
+    }
+}
+
+fn decode_all(reply: Reply) -> Result<Vec<Failed>> {
+    reply.rest()?.iter().map(|bytes| record::decode_failed(bytes)).collect()
+}
+
+fn unknown(answer: &str) -> Error {
+    Error::Protocol {
+        detail: format!("unknown answer {answer:?}"),
+    }
+}
+
+/// Too old a server, or one that may evict our keys, is refused.
+fn check_info(address: &str, info: &str) -> Result<()> {
+    let field = |name: &str| {
+        info.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+            .map(str::trim)
+    };
+    let store = format!("Redis at {address}");
+    // Valkey says 7.2 here, and its own version elsewhere.
+    let version = field("redis_version").unwrap_or("an unknown version");
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let number = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    if number < (6, 2) {
+        return Err(Error::OldServer {
+            store,
+            found: version.to_string(),
+        });
+    }
+    let policy = field("maxmemory_policy").unwrap_or("noeviction");
+    if policy.starts_with("allkeys-") && field("maxmemory").is_some_and(|bytes| bytes != "0") {
+        return Err(Error::Evicts {
+            store,
+            policy: policy.to_string(),
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_info;
+
+    #[test]
+    fn servers_on_which_the_promises_would_not_hold_are_refused() {
+        let info = |version: &str, maxmemory: &str, policy: &str| {
+            let info =
+                format!("redis_version:{version}\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n");
+            check_info("here", &info)
+        };
+        assert!(info("6.2.0", "0", "noeviction").is_ok());
+        assert!(info("10.0.1", "0", "noeviction").is_ok());
+        assert!(info("6.0.16", "0", "noeviction").is_err());
+        assert!(info("7.0.15", "0", "allkeys-lru").is_ok());
+        assert!(info("7.0.15", "1000000", "allkeys-lfu").is_err());
+        assert!(info("7.0.15", "1000000", "volatile-lru").is_ok());
+    }
+}

@@ -1,0 +1,180 @@
+//! The whole queue, read back as the state that it stands for: what the tests compare with the oracle.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::RedisEngine;
+use super::reply::Reply;
+use crate::engine::record;
+use crate::engine::state::{Meta, State, Stored, Taken};
+use crate::error::{Error, Result};
+use crate::message::Pack;
+
+impl RedisEngine {
+    /// Reads everything. Not in one step: only for a queue that nobody works on.
+    #[doc(hidden)]
+    pub async fn dump(&self) -> Result<State> {
+        let keys = &self.keys;
+        let mut state = State::new(&keys.queue_name, &keys.names);
+        state.meta = meta(&self.hash(&keys.meta).await?)?;
+        state.queue = self.packs(&keys.queue).await?.into();
+        state.again = self.packs(&keys.again).await?.into();
+        state.nodes = self.leases(&keys.nodes).await?;
+        state.dead = self.names("LRANGE", &keys.dead).await?.into();
+        state.readers = self.leases(&keys.readers).await?;
+        state.bell = !self.names("LRANGE", &keys.bell).await?.is_empty();
+        state.crown_bell = !self.names("LRANGE", &keys.crown).await?.is_empty();
+        for (number, bytes) in self.hash(&keys.records).await? {
+            state.errors.insert(parse(&number)?, record::decode_failed(&bytes)?);
+        }
+        let indexed = self.names("ZRANGE", &keys.errors).await?;
+        let recorded: Vec<String> = state.errors.keys().map(u64::to_string).collect();
+        if indexed != recorded {
+            return Err(broken(format!("errors {indexed:?} but records {recorded:?}")));
+        }
+        for key in self.all_keys().await? {
+            if let Some(node) = key.strip_prefix(&keys.taken("")) {
+                state.taken.insert(node.to_string(), taken(&self.hash(&key).await?)?);
+            } else if let Some(reader) = key.strip_prefix(&keys.reading("")) {
+                if reader != "records" {
+                    let mut list = self.list(&key).await?.into_iter();
+                    let call = list.next().ok_or_else(|| broken("a reader without a call".into()))?;
+                    let batch = list.map(|bytes| record::decode_failed(&bytes)).collect::<Result<_>>()?;
+                    let call = parse(&String::from_utf8_lossy(&call))?;
+                    state.reading.insert(reader.to_string(), (call, batch));
+                }
+            } else if !key.starts_with(&keys.prefix) && !key.starts_with("test:") {
+                let stored = self.stored(&key).await?;
+                state.stored.insert(key, stored);
+            }
+        }
+        Ok(state)
+    }
+
+    async fn all_keys(&self) -> Result<Vec<String>> {
+        let mut cmd = redis::cmd("KEYS");
+        cmd.arg("*");
+        let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
+        Ok(rest.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect())
+    }
+
+    async fn list(&self, key: &str) -> Result<Vec<Vec<u8>>> {
+        let mut cmd = redis::cmd("LRANGE");
+        cmd.arg(key).arg(0).arg(-1);
+        Reply::of(self.control.query(&cmd).await?)?.rest()
+    }
+
+    async fn packs(&self, key: &str) -> Result<Vec<Pack>> {
+        let list = self.list(key).await?;
+        list.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes))).collect()
+    }
+
+    async fn hash(&self, key: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(key);
+        let mut reply = Reply::of(self.control.query(&cmd).await?)?;
+        let mut hash = BTreeMap::new();
+        while reply.len() > 0 {
+            hash.insert(reply.text()?, reply.bytes()?);
+        }
+        Ok(hash)
+    }
+
+    async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {
+        let mut cmd = redis::cmd("ZRANGE");
+        cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
+        let mut reply = Reply::of(self.control.query(&cmd).await?)?;
+        let mut leases = BTreeMap::new();
+        while reply.len() > 0 {
+            leases.insert(reply.text()?, reply.uint()?);
+        }
+        Ok(leases)
+    }
+
+    async fn stored(&self, key: &str) -> Result<Stored> {
+        let mut cmd = redis::cmd("TYPE");
+        cmd.arg(key);
+        let kind = self.control.query(&cmd).await?;
+        match &kind {
+            Value::SimpleString(kind) if kind == "hash" => Ok(Stored::Hash(self.hash(key).await?)),
+            Value::SimpleString(kind) if kind == "list" => Ok(Stored::List(self.list(key).await?)),
+            Value::SimpleString(kind) if kind == "string" => {
+                let mut cmd = redis::cmd("GET");
+                cmd.arg(key);
+                match self.control.query(&cmd).await? {
+                    Value::BulkString(value) => Ok(Stored::Value(value)),
+                    other => Err(broken(format!("{other:?}"))),
+                }
+            }
+            other => Err(broken(format!("{key} is a {other:?}"))),
+        }
+    }
+}
+
+fn broken(detail: String) -> Error {
+    Error::Protocol { detail }
+}
+
+fn parse(text: &str) -> Result<u64> {
+    text.parse().map_err(|_| broken(format!("no number: {text:?}")))
+}
+
+fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
+    if hash.is_empty() {
+        return Ok(None);
+    }
+    let text = |field: &str| {
+        hash.get(field)
+            .map(|value| String::from_utf8_lossy(value).into_owned())
+            .ok_or_else(|| broken(format!("meta lacks {field}")))
+    };
+    let uint = |field: &str| parse(&text(field)?);
+    Ok(Some(Meta {
+        birth: text("birth")?,
+        layout: uint("layout")?,
+        names: text("names")?,
+        clock: uint("clock")?,
+        wall: uint("wall")?,
+        step: uint("step")?,
+        generator: text("generator")?,
+        epoch: uint("epoch")?,
+        crown: uint("crown")?,
+        heirs: text("heirs")?.split_whitespace().map(str::to_string).collect(),
+        seq: uint("seq")?,
+        made: uint("made")?,
+        due: uint("due")?,
+        grain: uint("grain")?,
+        again: text("again")? == "1",
+        head: uint("head")?,
+        done: uint("done")?,
+        failed: uint("failed")?,
+        requeued: uint("requeued")?,
+        rewinds: uint("rewinds")?,
+    }))
+}
+
+fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
+    let mut taken = Taken::default();
+    for (field, value) in hash {
+        let text = || String::from_utf8_lossy(value).into_owned();
+        if let Some(lane) = field.strip_prefix("lane:") {
+            let lane = u32::try_from(parse(lane)?).map_err(|_| broken("lane".into()))?;
+            taken.lanes.insert(lane, record::decode_lane(value)?);
+        } else if field == "info" {
+            (taken.host, taken.pid, taken.version, taken.concurrency) = record::decode_about(value)?;
+        } else if field == "joined" {
+            taken.joined = parse(&text())?;
+        } else if field == "held" {
+            taken.held = Some(parse(&text())?);
+        } else if field == "worn" {
+            let text = text();
+            let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
+            taken.worn = (parse(twice)?, parse(thrice)?);
+        } else {
+            taken.pieces.insert(parse(field)?, Pack::decode(Bytes::copy_from_slice(value))?);
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,151 @@
+//! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
+
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use tokio::sync::Mutex;
+
+use super::script::Script;
+use crate::error::{Error, Result};
+
+/// Where and how to connect.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub info: redis::ConnectionInfo,
+    /// For people; without a password.
+    pub address: String,
+    /// How long to wait for an answer. Longer than any script takes, shorter than a lease.
+    pub answer_timeout: Duration,
+}
+
+/// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
+/// verb allows for.
+pub(super) struct Link {
+    client: Client,
+    address: String,
+    answer_timeout: Duration,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+impl Link {
+    pub(super) fn new(server: &Server) -> Result<Self> {
+        let client = Client::open(server.info.clone()).map_err(|error| classify(&server.address, &error))?;
+        Ok(Self {
+            client,
+            address: server.address.clone(),
+            answer_timeout: server.answer_timeout,
+            connection: Mutex::new(None),
+        })
+    }
+
+    async fn connect(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.answer_timeout))
+            .set_response_timeout(Some(self.answer_timeout));
+        self.client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+            .map_err(|error| classify(&self.address, &error))
+    }
+
+    async fn connection(&self) -> Result<MultiplexedConnection> {
+        let mut slot = self.connection.lock().await;
+        if slot.is_none() {
+            *slot = Some(self.connect().await?);
+        }
+        Ok(slot.clone().expect("just made"))
+    }
+
+    /// Sends a command and waits for the answer.
+    pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
+        let mut connection = self.connection().await?;
+        match connection.send_packed_command(cmd).await {
+            Ok(value) => value
+                .extract_error()
+                .map_err(|error| classify(&self.address, &error)),
+            Err(error) => Err(self.failed(&error).await),
+        }
+    }
+
+    /// Runs a script; one that the server does not know is sent whole.
+    pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        let build = |name: &str, text: &str| {
+            let mut cmd = redis::cmd(name);
+            cmd.arg(text);
+            arguments(&mut cmd);
+            cmd
+        };
+        let mut connection = self.connection().await?;
+        let answer = connection.send_packed_command(&build("EVALSHA", &script.sha)).await;
+        let answer = match answer.and_then(Value::extract_error) {
+            Err(error) if error.code() == Some("NOSCRIPT") => connection
+                .send_packed_command(&build("EVAL", &script.text))
+                .await
+                .and_then(Value::extract_error),
+            answer => answer,
+        };
+        match answer {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.failed(&error).await),
+        }
+    }
+
+    /// Waits for an element of a list. The connection is out of its place meanwhile: if the caller gives up waiting,
+    /// it is closed, and the server stops waiting too.
+    pub(super) async fn pop(&self, key: &str, at_most: Duration) -> Result<bool> {
+        let kept = self.connection.lock().await.take();
+        let mut connection = match kept {
+            Some(connection) => connection,
+            None => self.connect().await?,
+        };
+        connection.set_response_timeout(at_most + self.answer_timeout);
+        let mut cmd = redis::cmd("BLPOP");
+        cmd.arg(key).arg(at_most.as_secs_f64());
+        let value = connection
+            .send_packed_command(&cmd)
+            .await
+            .and_then(Value::extract_error)
+            .map_err(|error| classify(&self.address, &error))?;
+        *self.connection.lock().await = Some(connection);
+        Ok(value != Value::Nil)
+    }
+
+    async fn failed(&self, error: &RedisError) -> Error {
+        let error = classify(&self.address, error);
+        if error.is_away() {
+            *self.connection.lock().await = None;
+        }
+        error
+    }
+}
+
+/// Which errors pass and which need someone to act. Texts of the server never contain our password.
+pub(super) fn classify(address: &str, error: &RedisError) -> Error {
+    let reason = match error.detail() {
+        Some(detail) if error.code().is_some() => format!("{} {detail}", error.code().unwrap_or_default()),
+        _ => error.to_string(),
+    };
+    let store = format!("Redis at {address}");
+    let fix = match error.code() {
+        Some("NOAUTH") => "give a password in REDIS_PASS or REDIS_URL",
+        Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
+        Some("NOPERM") => {
+            "grant the user the rights: ACL SETUSER <user> ~{qr:<queue>}:* +@all -@admin -@dangerous +info"
+        }
+        Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
+        Some("ERR") if reason.contains("DB index") => "choose another --db",
+        Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
+        Some("ERR") if reason.contains("queenright") => {
+            return Error::Protocol { detail: reason };
+        }
+        _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
+            "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"
+        }
+        _ if error.kind() == redis::ErrorKind::InvalidClientConfig => "check the address",
+        _ => {
+            return Error::Away { store, reason };
+        }
+    };
+    Error::Refused { store, reason, fix }
+}

@@ -1,0 +1,78 @@
+//! The texts of the scripts.
+
+/// One verb's script, as it is sent.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub text: String,
+    pub sha: String,
+}
+
+macro_rules! scripts {
+    ($($name:ident),+) => {
+        /// All scripts, by verb.
+        #[derive(Debug, Clone)]
+        pub struct Scripts { $(pub $name: Script),+ }
+
+        impl Scripts {
+            /// The scripts with every line passed through `edit`, which may change or drop it.
+            #[must_use]
+            pub fn edited(edit: impl Fn(&str) -> Option<String>) -> Self {
+                let script = |body: &str| {
+                    let text: String = include_str!("../lua/common.lua")
+                        .lines()
+                        .chain(body.lines())
+                        .filter_map(&edit)
+                        .flat_map(|line| [line, "\n".into()])
+                        .collect();
+                    Script { sha: redis::Script::new(&text).get_hash().to_string(), text }
+                };
+                Self { $($name: script(include_str!(concat!("../lua/", stringify!($name), ".lua")))),+ }
+            }
+
+            /// The names of all guards, from the marks in the scripts.
+            #[must_use]
+            pub fn guards() -> Vec<String> {
+                let texts = [include_str!("../lua/common.lua"),
+                    $(include_str!(concat!("../lua/", stringify!($name), ".lua"))),+];
+                let mut guards: Vec<String> = texts
+                    .iter()
+                    .flat_map(|text| text.lines())
+                    .filter_map(guard)
+                    .map(str::to_string)
+                    .collect();
+                guards.dedup();
+                guards
+            }
+        }
+    };
+}
+
+scripts!(join, beat, publish, exchange, reap, leave, drain, hold, release, failed, status);
+
+impl Scripts {
+    /// The scripts as they are in production: comments cut, since a script is sent whole the first time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::edited(|line| {
+            let line = line.split("--").next().unwrap_or_default().trim();
+            (!line.is_empty()).then(|| line.to_string())
+        })
+    }
+
+    /// The scripts without the lines of one guard, to show that a test notices.
+    #[must_use]
+    pub fn without(name: &str) -> Self {
+        Self::edited(|line| (guard(line) != Some(name)).then(|| line.to_string()))
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The guard that a line holds.
+fn guard(line: &str) -> Option<&str> {
+    line.split_once("-- guard: ").map(|(_, name)| name.trim())
+}

@@ -1,0 +1,128 @@
+//! The state behind a lock, as an engine: for tests of one's own handlers, without a store.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::State;
+use crate::engine::keys::Names;
+use crate::engine::{
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
+    Reaped, Status, Wake,
+};
+use crate::error::{Error, Result};
+
+/// A queue inside this process. Clones share it.
+#[derive(Clone)]
+pub struct Local {
+    state: Arc<Mutex<State>>,
+    now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
+    rung: Arc<Notify>,
+}
+
+impl Local {
+    /// A queue whose clock is tokio's: real in a program, and moved by the test under a paused runtime.
+    #[must_use]
+    pub fn new(queue: &str) -> Self {
+        let start = tokio::time::Instant::now();
+        Self::with_clock(queue, move || {
+            u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+        })
+    }
+
+    /// A queue with a clock of one's own, in milliseconds.
+    #[must_use]
+    pub fn with_clock(queue: &str, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State::new(queue, &Names::default()))),
+            now_ms: Arc::new(now_ms),
+            rung: Arc::new(Notify::new()),
+        }
+    }
+
+    /// The whole state, to look at or to change.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one verb and wakes those who listen.
+    fn call<T>(&self, verb: impl FnOnce(&mut State, u64) -> T) -> T {
+        let now_ms = (self.now_ms)();
+        let mut state = self.state();
+        let answer = verb(&mut state, now_ms);
+        if state.bell || state.crown_bell {
+            self.rung.notify_waiters();
+        }
+        answer
+    }
+}
+
+impl Engine for Local {
+    async fn join(&self, join: &Join) -> Result<Joined> {
+        self.call(|state, now| state.join(now, join))
+    }
+
+    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+        Ok(self.call(|state, now| state.beat(now, beat)))
+    }
+
+    async fn publish(&self, publish: &Publish) -> Result<Published> {
+        self.call(|state, now| state.publish(now, publish))
+    }
+
+    async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
+        Ok(self.call(|state, now| state.exchange(now, exchange)))
+    }
+
+    async fn reap(&self, reap: &Reap) -> Result<Reaped> {
+        Ok(self.call(|state, now| state.reap(now, reap)))
+    }
+
+    async fn leave(&self, node: &NodeId) -> Result<()> {
+        self.call(|state, _| state.leave(node));
+        Ok(())
+    }
+
+    async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
+        let heard = async {
+            loop {
+                let next = self.rung.notified();
+                tokio::pin!(next);
+                next.as_mut().enable();
+                let rung = self.call(|state, _| match wake {
+                    Wake::Bell => std::mem::take(&mut state.bell),
+                    Wake::Crown => std::mem::take(&mut state.crown_bell),
+                });
+                if rung {
+                    return;
+                }
+                next.await;
+            }
+        };
+        Ok(tokio::time::timeout(at_most, heard).await.is_ok())
+    }
+
+    async fn drain(&self, drain: &Drain) -> Result<Drained> {
+        Ok(self.call(|state, now| state.drain(now, drain)))
+    }
+
+    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
+        Ok(self.call(|state, now| state.hold(now, reader, lease_ms)))
+    }
+
+    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
+        self.call(|state, now| state.release(now, reader, expired));
+        Ok(())
+    }
+
+    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
+        Ok(self.call(|state, _| state.failed(from, limit)))
+    }
+
+    async fn status(&self) -> Result<Status> {
+        self.call(|state, now| state.status(now)).ok_or_else(|| Error::NoQueue {
+            queue: self.state().queue_name.clone(),
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! What a node tells the outside world as it happens.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+/// Something that happened on a node. Message events are told once the store has confirmed them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// Became a member, under the node id that comes with the event.
+    Joined,
+    Elected {
+        epoch: u64,
+        next_number: u64,
+    },
+    /// Lost the crown, or (without an epoch) its membership.
+    Deposed {
+        epoch: Option<u64>,
+    },
+    Published {
+        epoch: u64,
+        number: u64,
+        payload: Bytes,
+    },
+    Done {
+        epoch: u64,
+        number: u64,
+        attempt: u16,
+        payload: Bytes,
+    },
+    Error {
+        epoch: u64,
+        number: u64,
+        attempt: u16,
+        payload: Bytes,
+        error: String,
+    },
+    /// Took a message that had been delivered before.
+    Redelivered {
+        epoch: u64,
+        number: u64,
+        attempt: u16,
+        payload: Bytes,
+    },
+    /// As generator, gave up a silent or departed node and handed on what it held.
+    Reaped {
+        victim: String,
+        redelivered: u64,
+        failed: u64,
+    },
+    /// The store went back in time and was raised to what this node had seen.
+    Rewound {
+        next_number: u64,
+    },
+    /// The store cannot be used at the moment.
+    Away {
+        reason: String,
+    },
+    Reconnected,
+    Left,
+}
+
+impl Event {
+    /// The name in logs, the same in every format.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Joined => "joined",
+            Self::Elected { .. } => "elected",
+            Self::Deposed { .. } => "deposed",
+            Self::Published { .. } => "published",
+            Self::Done { .. } => "done",
+            Self::Error { .. } => "error",
+            Self::Redelivered { .. } => "redelivered",
+            Self::Reaped { .. } => "reaped",
+            Self::Rewound { .. } => "rewound",
+            Self::Away { .. } => "away",
+            Self::Reconnected => "reconnected",
+            Self::Left => "left",
+        }
+    }
+
+    /// Whether there is one of these per message, rather than one in a while.
+    #[must_use]
+    pub fn is_per_message(&self) -> bool {
+        matches!(
+            self,
+            Self::Published { .. } | Self::Done { .. } | Self::Error { .. } | Self::Redelivered { .. }
+        )
+    }
+}
+
+/// Is told what happens on a node, in batches. Must return quickly: the node waits.
+pub trait Observer: Send + Sync + 'static {
+    /// False spares the node from preparing events that there is one of per message.
+    fn wants_messages(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, node: &str, events: &[Event]);
+}
+
+/// Hears nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn wants_messages(&self) -> bool {
+        false
+    }
+
+    fn observe(&self, _: &str, _: &[Event]) {}
+}
+
+/// Bytes as text that is safe on any terminal: every control character, and every byte that is no UTF-8, escaped.
+#[must_use]
+pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
+    let safe = |c: char| !c.is_control() && !is_disguise(c);
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        if text.chars().all(safe) {
+            return Cow::Borrowed(text);
+        }
+    }
+    let mut out = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if safe(c) {
+                out.push(c);
+            } else {
+                out.extend(c.escape_default());
+            }
+        }
+        for byte in chunk.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Characters that reorder or hide what stands beside them.
+fn is_disguise(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::escape;
+
+    #[test]
+    fn no_control_byte_ever_comes_out_of_the_escaper() {
+        let mut bytes: Vec<u8> = (0..=255).collect();
+        bytes.extend("\u{9b}31m \u{202e}abc é 🐝".as_bytes());
+        let text = escape(&bytes);
+        assert!(!text.chars().any(char::is_control), "{text}");
+        assert!(text.ends_with("é 🐝"));
+        assert!(text.contains("\\x80"));
+    }
+
+    #[test]
+    fn plain_text_is_not_copied() {
+        assert!(matches!(escape("é plain 🐝".as_bytes()), std::borrow::Cow::Borrowed(_)));
+    }
+}
