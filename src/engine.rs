@@ -78,7 +78,7 @@ pub struct Beat {
     pub node: NodeId,
     pub lease_ms: u64,
     pub crown_ms: u64,
-    /// Whether this node may be crowned.
+    /// Whether this node may be crowned. A generator that is not resigns.
     pub eligible: bool,
     pub seen: Seen,
 }

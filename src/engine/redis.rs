@@ -228,8 +228,16 @@ impl Engine for RedisEngine {
     async fn beat(&self, beat: &Beat) -> Result<Pulse> {
         let keys = &self.keys;
         let run = self.control.run(&self.scripts.beat, |cmd| {
-            cmd.arg(6)
-                .arg(&[&keys.meta, &keys.nodes, &keys.queue, &keys.again, &keys.dead, &keys.bell])
+            cmd.arg(7)
+                .arg(&[
+                    &keys.meta,
+                    &keys.nodes,
+                    &keys.queue,
+                    &keys.again,
+                    &keys.dead,
+                    &keys.bell,
+                    &keys.crown,
+                ])
                 .arg(&beat.node)
                 .arg(beat.lease_ms)
                 .arg(beat.crown_ms)
@@ -260,7 +268,7 @@ impl Engine for RedisEngine {
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         let keys = &self.keys;
-        let run = self.control.run(&self.scripts.publish, |cmd| {
+        let run = self.control.run_connected(&self.scripts.publish, |cmd| {
             cmd.arg(3)
                 .arg(&[&keys.meta, &keys.queue, &keys.bell])
                 .arg(&publish.node)

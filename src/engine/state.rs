@@ -243,6 +243,12 @@ impl State {
             meta.generator.clone_from(&beat.node);
             meta.epoch += 1;
         }
+        if generator && !beat.eligible {
+            generator = false;
+            meta.generator = String::new();
+            meta.crown = 0;
+            self.crown_bell = true;
+        }
         if generator {
             meta.crown = meta.clock + beat.crown_ms;
         }

@@ -1,6 +1,6 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell
--- ARGV  1 node 2 lease 3 crown's lease 4 eligible 5 seen seq 6 seen epoch 7 most heirs
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown
+-- ARGV  1 node 2 lease 3 crown's lease 4 eligible (0: a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
 -- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim rewound | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
@@ -24,6 +24,10 @@ redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
 local mine = generator == node
 if not mine and ARGV[4] == '1' and crown <= clock then
   mine, generator, epoch = true, node, epoch + 1
+end
+if mine and ARGV[4] ~= '1' then
+  mine, generator, crown = false, '', 0
+  ring(KEYS[7])
 end
 if mine then crown = clock + ARGV[3] end
 

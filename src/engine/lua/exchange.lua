@@ -204,5 +204,7 @@ set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
   record[4] - done - failed - returned + total, ids, refused})
 for i = 1, #set, 2000 do redis.call('HSET', KEYS[4], unpack(set, i, math.min(i + 1999, #set))) end
-if returned > 0 or (ARGV[6] == '1' and total > 0 and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[7]) end
+-- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
+local woken = ARGV[6] == '1' and (total > 0 or want == 0)
+if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[7]) end
 return {'ok', refused, packs}

@@ -70,13 +70,34 @@ impl Link {
 
     /// Runs a script; one that the server does not know is sent whole.
     pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        let connection = self.connection().await?;
+        self.run_on(connection, script, arguments).await
+    }
+
+    /// The same, but does not connect: a connection lives in the runtime that made it, and the control connection
+    /// must live in that of the beat, which no handler can block.
+    pub(super) async fn run_connected(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        let Some(connection) = self.connection.lock().await.clone() else {
+            return Err(Error::Away {
+                store: format!("Redis at {}", self.address),
+                reason: "not connected".into(),
+            });
+        };
+        self.run_on(connection, script, arguments).await
+    }
+
+    async fn run_on(
+        &self,
+        mut connection: MultiplexedConnection,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value> {
         let build = |name: &str, text: &str| {
             let mut cmd = redis::cmd(name);
             cmd.arg(text);
             arguments(&mut cmd);
             cmd
         };
-        let mut connection = self.connection().await?;
         let answer = connection.send_packed_command(&build("EVALSHA", &script.sha)).await;
         let answer = match answer.and_then(Value::extract_error) {
             Err(error) if error.code() == Some("NOSCRIPT") => connection

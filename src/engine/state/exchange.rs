@@ -82,7 +82,8 @@ impl State {
             },
         );
         let left = meta.again || !self.queue.is_empty();
-        if plan.returned > 0 || (exchange.woken && total > 0 && left) {
+        let woken = exchange.woken && (total > 0 || exchange.want == 0);
+        if plan.returned > 0 || (woken && left) {
             self.bell = true;
         }
         self.taken.insert(exchange.node.clone(), taken);

@@ -1,0 +1,273 @@
+//! The command line: what can be typed, and the help that explains it. [`parse`] turns it into an [`Invocation`].
+//!
+//! Values stay text here. The same option can come from the environment or a file, and `crate::sources` reads all of
+//! them with one set of rules, so that a mistake gets the same line wherever it was made.
+
+// The comments on fields are the help that people read, where backticks would only disturb.
+#![allow(clippy::doc_markdown)]
+
+mod parse;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+pub use parse::{Command, Invocation, Stop, Usage, parse};
+
+const AFTER: &str = "\
+Where values come from, the first that has one:
+  1. flags
+  2. the environment
+  3. a file of variables (--env)
+  4. a configuration file (--config)
+  5. the defaults
+  An address wins as a whole: --host beats REDIS_URL, with the password in it.
+  REDIS_USER, REDIS_PASS and REDIS_DB then still apply to --host.
+  When nothing names a Redis, a config.txt beside the executable is read:
+  five lines, which are host:port, queue, error store, notification channel and
+  election channel.
+
+Durations have a unit: 500ms, 2s, 1m. Only 0 needs none.
+
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 69 no Redis.
+
+Examples:
+  queenright                           a copy on localhost:6379; start several
+  queenright -h db1 -q jobs -c 100     100 messages at once, on another Redis
+  REDIS_URL=rediss://:pw@db1 queenright
+                                       TLS, and a password that `ps` cannot show
+  queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet
+                                       a million messages, flat out
+  queenright get-errors --limit 100    print and remove 100 failed messages
+  queenright status --watch";
+
+/// One elected generator, many competing handlers, exactly one outcome for every message, on one Redis.
+///
+/// Start any number of copies: one of them generates messages, the others handle them. Without a command word this is
+/// `start`.
+#[derive(Parser)]
+#[command(
+    name = "queenright",
+    version,
+    disable_help_flag = true,
+    args_override_self = true,
+    after_help = AFTER,
+    subcommand_help_heading = "Commands",
+    override_usage = "queenright [COMMAND] [OPTIONS]"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Word>,
+    #[command(flatten)]
+    shared: SharedFlags,
+    #[command(flatten)]
+    start: StartFlags,
+    /// Print help (-h is the host, as in redis-cli)
+    #[arg(long, global = true, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Run one copy until it is told to stop (the default)
+    Start(Box<StartFlags>),
+    /// Print the failed messages, oldest first, and remove them
+    #[command(visible_aliases = ["getErrors", "getError"])]
+    GetErrors(GetErrors),
+    /// Look once: generator, epoch, nodes, queued, in hand, done, errors, rate
+    Status(Status),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct GetErrors {
+    /// Print at most this many [default: all that are there now]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Print without removing
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Status {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Look again every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+}
+
+/// The options that every command has, before or after the command word.
+#[derive(Clone, Default, PartialEq, Eq, Args)]
+pub struct SharedFlags {
+    /// Redis as a URL: redis://, rediss:// (TLS) or unix:/path [env: REDIS_URL, REDISURL]
+    #[arg(long, short, value_name = "URL", global = true, help_heading = "Connection")]
+    pub url: Option<String>,
+    /// Redis's host [env: REDIS_HOST] [default: localhost]
+    #[arg(long, short = 'h', value_name = "HOST", global = true, help_heading = "Connection")]
+    pub host: Option<String>,
+    /// Redis's port [env: REDIS_PORT] [default: 6379]
+    #[arg(long, short, value_name = "PORT", global = true, help_heading = "Connection")]
+    pub port: Option<String>,
+    /// The user, where Redis has several [env: REDIS_USER]
+    #[arg(long, value_name = "NAME", global = true, help_heading = "Connection")]
+    pub user: Option<String>,
+    /// The password; better in REDIS_PASS, since others can see command lines [env: REDIS_PASS]
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        global = true,
+        allow_hyphen_values = true,
+        help_heading = "Connection"
+    )]
+    pub pass: Option<String>,
+    /// The number of the database [env: REDIS_DB] [default: 0]
+    #[arg(long, value_name = "N", global = true, help_heading = "Connection")]
+    pub db: Option<String>,
+    /// The queue's name; queues share nothing [env: QUEENRIGHT_QUEUE] [default: queenright]
+    #[arg(long, short, value_name = "NAME", global = true, help_heading = "Connection")]
+    pub queue: Option<String>,
+
+    /// Read environment variables from a file (.env if none is named); the real environment wins
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = ".env",
+        help_heading = "Files"
+    )]
+    pub env: Option<PathBuf>,
+    /// Read options from TOML with the names of these flags, or from the five-line form [env: QUEENRIGHT_CONFIG]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Files")]
+    pub config: Option<PathBuf>,
+
+    /// What log lines on stderr look like [env: QUEENRIGHT_LOG] [default: text]
+    #[arg(long, value_name = "text|json", global = true, help_heading = "Log")]
+    pub log: Option<String>,
+    /// Say at the start which settings are in use
+    #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
+    pub verbose: u8,
+    /// Hide the lines that there is one of per message [env: QUEENRIGHT_QUIET]
+    #[arg(long, global = true, help_heading = "Log")]
+    pub quiet: bool,
+}
+
+/// The options of `start`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct StartFlags {
+    /// How many messages to handle at once [env: QUEENRIGHT_CONCURRENCY] [default: 1]
+    #[arg(long, short, value_name = "N", help_heading = "Handling")]
+    pub concurrency: Option<String>,
+    /// How long the built-in handler works on a message, uniformly random [env: QUEENRIGHT_WORK] [default: 0..1s]
+    #[arg(long, value_name = "LOW..HIGH", help_heading = "Handling")]
+    pub work: Option<String>,
+    /// How often the built-in handler fails, from 0 to 1 [env: QUEENRIGHT_ERROR_RATE] [default: 0.15]
+    #[arg(long, value_name = "RATE", help_heading = "Handling")]
+    pub error_rate: Option<String>,
+    /// Messages per call to Redis [env: QUEENRIGHT_BATCH] [default: follows the speed of the handler]
+    #[arg(long, value_name = "N", help_heading = "Handling")]
+    pub batch: Option<String>,
+    /// A message delivered so often without an outcome is an error [env: QUEENRIGHT_MAX_DELIVERIES] [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Handling")]
+    pub max_deliveries: Option<String>,
+    /// Handle while generating too: for a fleet of one [env: QUEENRIGHT_ALSO_HANDLE]
+    #[arg(long, help_heading = "Handling")]
+    pub also_handle: bool,
+
+    /// Time between messages; 0 is flat out [env: QUEENRIGHT_INTERVAL] [default: 500ms]
+    #[arg(long, value_name = "DURATION", help_heading = "Generating")]
+    pub interval: Option<String>,
+    /// Generate numbers below this, fleet-wide; nobody exits [env: QUEENRIGHT_MESSAGES] [default: no end]
+    #[arg(long, value_name = "N", help_heading = "Generating")]
+    pub messages: Option<String>,
+    /// `counter`: the number as text, from 0; `text`: random words with epoch and number [env: QUEENRIGHT_GENERATE]
+    /// [default: counter]
+    #[arg(long, value_name = "counter|text", help_heading = "Generating")]
+    pub generate: Option<String>,
+    /// The generator waits while so many messages are queued [env: QUEENRIGHT_MAX_BACKLOG] [default: 1000000]
+    #[arg(long, value_name = "N", help_heading = "Generating")]
+    pub max_backlog: Option<String>,
+
+    /// How long a copy may be silent before it is given up [env: QUEENRIGHT_LEASE] [default: 2s]
+    #[arg(long, value_name = "DURATION", help_heading = "Running")]
+    pub lease: Option<String>,
+    /// After a signal, how long to finish what is in hand [env: QUEENRIGHT_GRACE] [default: 8s]
+    #[arg(long, value_name = "DURATION", help_heading = "Running")]
+    pub grace: Option<String>,
+    /// Exit with 69 if there is no Redis at the start, instead of waiting for it [env: QUEENRIGHT_NO_WAIT]
+    #[arg(long, help_heading = "Running")]
+    pub no_wait: bool,
+}
+
+impl SharedFlags {
+    /// The values that were given, by the option's name.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, Option<&str>)> {
+        vec![
+            ("url", self.url.as_deref()),
+            ("host", self.host.as_deref()),
+            ("port", self.port.as_deref()),
+            ("user", self.user.as_deref()),
+            ("pass", self.pass.as_deref()),
+            ("db", self.db.as_deref()),
+            ("queue", self.queue.as_deref()),
+            ("log", self.log.as_deref()),
+            ("quiet", self.quiet.then_some("true")),
+        ]
+    }
+}
+
+impl StartFlags {
+    /// The values that were given, by the option's name.
+    #[must_use]
+    pub fn values(&self) -> Vec<(&'static str, Option<&str>)> {
+        vec![
+            ("concurrency", self.concurrency.as_deref()),
+            ("work", self.work.as_deref()),
+            ("error-rate", self.error_rate.as_deref()),
+            ("batch", self.batch.as_deref()),
+            ("max-deliveries", self.max_deliveries.as_deref()),
+            ("also-handle", self.also_handle.then_some("true")),
+            ("interval", self.interval.as_deref()),
+            ("messages", self.messages.as_deref()),
+            ("generate", self.generate.as_deref()),
+            ("max-backlog", self.max_backlog.as_deref()),
+            ("lease", self.lease.as_deref()),
+            ("grace", self.grace.as_deref()),
+            ("no-wait", self.no_wait.then_some("true")),
+        ]
+    }
+
+    /// These, and what only `before` (the part in front of the command word) has.
+    fn over(self, before: Self) -> Self {
+        Self {
+            concurrency: self.concurrency.or(before.concurrency),
+            work: self.work.or(before.work),
+            error_rate: self.error_rate.or(before.error_rate),
+            batch: self.batch.or(before.batch),
+            max_deliveries: self.max_deliveries.or(before.max_deliveries),
+            also_handle: self.also_handle || before.also_handle,
+            interval: self.interval.or(before.interval),
+            messages: self.messages.or(before.messages),
+            generate: self.generate.or(before.generate),
+            max_backlog: self.max_backlog.or(before.max_backlog),
+            lease: self.lease.or(before.lease),
+            grace: self.grace.or(before.grace),
+            no_wait: self.no_wait || before.no_wait,
+        }
+    }
+}
+
+/// Shows nothing, since a password may be inside.
+impl fmt::Debug for SharedFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedFlags").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,208 @@
+//! Where values come from: flags, then the environment, then a file of variables, then a configuration file, then the
+//! defaults. [`resolve`] merges them, and everything it hands out has been checked.
+//!
+//! | file | reads |
+//! | --- | --- |
+//! | `layer` | what one source gives, by the option's name |
+//! | `dotenv` | files of variables |
+//! | `file` | TOML, and the five-line form |
+//! | `address` | URL or host and port, user, password, database |
+//! | `value` | durations, numbers, choices |
+
+mod address;
+mod dotenv;
+mod file;
+mod layer;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Invocation, Usage};
+use crate::config::Settings;
+use crate::engine::keys::Names;
+use crate::error::Error;
+use layer::{Layer, Stack};
+pub use value::{Builtin, LogFormat, Work};
+
+/// Larger files than this are no configuration.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+const UNASKED: &str = "read since no other source names a Redis";
+
+/// Everything that a command needs to know.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub server: redis::ConnectionInfo,
+    /// The server for people: never with user or password.
+    pub address: String,
+    pub settings: Settings,
+    pub work: Work,
+    pub error_rate: f64,
+    pub generate: Builtin,
+    pub log: LogFormat,
+    pub verbose: u8,
+    pub quiet: bool,
+    pub no_wait: bool,
+    /// Warnings to print at the start.
+    pub notes: Vec<String>,
+}
+
+/// What there is to merge. Nothing else is looked at, so that tests need no process of their own.
+pub struct Inputs<'a> {
+    pub asked: &'a Invocation,
+    pub environment: &'a BTreeMap<String, String>,
+    pub read: &'a dyn Fn(&Path) -> io::Result<String>,
+    /// `config.txt` beside the executable, whether or not it exists.
+    pub beside: Option<&'a Path>,
+}
+
+/// [`resolve`] with the environment, the files and the executable of this process.
+pub fn of_this_process(asked: &Invocation) -> Result<Resolved, Usage> {
+    let environment = std::env::vars_os()
+        .map(|(name, value)| {
+            (
+                name.to_string_lossy().into_owned(),
+                value.to_string_lossy().into_owned(),
+            )
+        })
+        .collect();
+    let beside = std::env::current_exe()
+        .ok()
+        .map(|path| path.with_file_name("config.txt"));
+    resolve(&Inputs {
+        asked,
+        environment: &environment,
+        read: &read,
+        beside: beside.as_deref(),
+    })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other("it is larger than 1 MB"));
+    }
+    Ok(text)
+}
+
+/// Merges all sources, the most specific first.
+pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
+    let mut notes = Vec::new();
+    let stack = stack(inputs, &mut notes)?;
+    let address = address::choose(&stack, &mut notes)?;
+    let settings = settings(&stack)?;
+    settings.check().map_err(|error| unsettled(&stack, &error))?;
+    Ok(Resolved {
+        server: address.server,
+        address: address.shown,
+        settings,
+        work: stack.parse("work", value::work)?.unwrap_or_default(),
+        error_rate: stack.parse("error-rate", value::rate)?.unwrap_or(0.15),
+        generate: stack.parse("generate", value::builtin)?.unwrap_or(Builtin::Counter),
+        log: stack.parse("log", value::log)?.unwrap_or(LogFormat::Text),
+        verbose: inputs.asked.shared.verbose,
+        quiet: stack.parse("quiet", value::yes)?.unwrap_or(false),
+        no_wait: stack.parse("no-wait", value::yes)?.unwrap_or(false),
+        notes,
+    })
+}
+
+fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
+    let shared = &inputs.asked.shared;
+    let flags = Layer::of_flags(shared.values().into_iter().chain(inputs.asked.start.values()));
+    let mut layers = vec![flags, Layer::of_environment(inputs.environment, None)];
+    let mut variables = inputs.environment.clone();
+    if let Some(path) = &shared.env {
+        let given = dotenv::parse(&open(inputs, "--env", path)?)
+            .map_err(|wrong| Usage::new(format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)))?;
+        layers.push(Layer::of_environment(&given, Some(path)));
+        for (name, value) in given {
+            let real = variables.entry(name).or_default();
+            if real.is_empty() {
+                *real = value;
+            }
+        }
+    }
+    let named = variables.get("QUEENRIGHT_CONFIG").filter(|path| !path.is_empty());
+    let config = match (&shared.config, named) {
+        (Some(path), _) => Some(("--config", path.clone())),
+        (None, Some(path)) => Some(("QUEENRIGHT_CONFIG", PathBuf::from(path))),
+        (None, None) => None,
+    };
+    if let Some((origin, path)) = config {
+        layers.push(file::parse(&path, &open(inputs, origin, &path)?)?);
+    } else if let Some(path) = inputs.beside
+        && !layers.iter().any(Layer::is_about_the_connection)
+        && let Some(text) = beside(inputs, path)?
+    {
+        let layer = file::five_lines(path, &text).map_err(|usage| Usage::new(format!("{usage} ({UNASKED})")))?;
+        layers.push(layer);
+        notes.push(format!("using {}, {UNASKED}", path.display()));
+    }
+    Ok(Stack(layers))
+}
+
+/// The `config.txt` that nobody asked for may be absent, but not unreadable: that would mean another Redis.
+fn beside(inputs: &Inputs<'_>, path: &Path) -> Result<Option<String>, Usage> {
+    match (inputs.read)(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        read => reading(path, read)
+            .map(Some)
+            .map_err(|reason| Usage::new(format!("{reason} ({UNASKED})"))),
+    }
+}
+
+fn open(inputs: &Inputs<'_>, origin: &str, path: &Path) -> Result<String, Usage> {
+    reading(path, (inputs.read)(path)).map_err(|reason| Usage::new(format!("{origin}: {reason}")))
+}
+
+fn reading(path: &Path, read: io::Result<String>) -> Result<String, String> {
+    read.map_err(|error| {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "there is no such file".to_string(),
+            io::ErrorKind::InvalidData => "it is not UTF-8 text".to_string(),
+            _ => error.to_string(),
+        };
+        format!("cannot read {}: {reason}", path.display())
+    })
+}
+
+fn settings(stack: &Stack) -> Result<Settings, Usage> {
+    let base = Settings::default();
+    let text = |name: &str, default: String| stack.get(name).map_or(default, |given| given.text.clone());
+    Ok(Settings {
+        names: Names {
+            errors: text("keys.errors", base.names.errors),
+            bell: text("keys.bell", base.names.bell),
+            crown: text("keys.crown", base.names.crown),
+        },
+        queue: text("queue", base.queue),
+        concurrency: stack.parse("concurrency", value::whole)?.unwrap_or(base.concurrency),
+        interval: stack.parse("interval", value::duration)?.unwrap_or(base.interval),
+        messages: stack.parse("messages", value::whole)?.or(base.messages),
+        lease: stack.parse("lease", value::duration)?.unwrap_or(base.lease),
+        batch: stack.parse("batch", value::whole)?.or(base.batch),
+        grace: stack.parse("grace", value::duration)?.unwrap_or(base.grace),
+        backlog_max: stack.parse("max-backlog", value::whole)?.unwrap_or(base.backlog_max),
+        deliveries_max: stack
+            .parse("max-deliveries", value::whole)?
+            .unwrap_or(base.deliveries_max),
+        also_handle: stack.parse("also-handle", value::yes)?.unwrap_or(base.also_handle),
+    })
+}
+
+/// The library names flags; people are told the place where they wrote the value.
+fn unsettled(stack: &Stack, error: &Error) -> Usage {
+    if let Error::Setting { setting, reason } = error
+        && let Some(given) = setting.strip_prefix("--").and_then(|name| stack.get(name))
+    {
+        return Usage::new(format!("{}: {reason}", given.origin));
+    }
+    Usage::new(error.to_string())
+}
