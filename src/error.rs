@@ -24,11 +24,7 @@ pub enum Error {
     #[error(
         "queue {queue:?} was written by a newer queenright (layout {found}, this one knows {known}): upgrade this program"
     )]
-    NewerLayout {
-        queue: String,
-        found: u64,
-        known: u64,
-    },
+    NewerLayout { queue: String, found: u64, known: u64 },
     #[error(
         "queue {queue:?} was created with the key names {recorded}, but this node has {given}: \
          use the same names (errors, bell, crown) everywhere"
@@ -43,10 +39,7 @@ pub enum Error {
     #[error("there is no queue {queue:?} yet: it is created when the first node starts")]
     NoQueue { queue: String },
     #[error("{setting}: {reason}")]
-    Setting {
-        setting: &'static str,
-        reason: String,
-    },
+    Setting { setting: &'static str, reason: String },
     /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.
     #[error("unexpected answer from the store: {detail}")]
     Protocol { detail: String },

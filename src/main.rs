@@ -1,1 +1,30 @@
-fn main(){}
+use std::io::Write;
+use std::process::ExitCode;
+
+use queenright::cli::{self, Stop};
+use queenright::{commands, sources};
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err((line, code)) => {
+            // Nobody may be listening; the exit code says the same.
+            let _ = writeln!(std::io::stderr(), "queenright: {line}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run() -> Result<ExitCode, (String, u8)> {
+    let usage = |usage: cli::Usage| (usage.to_string(), 2);
+    let asked = match cli::parse(std::env::args_os()) {
+        Ok(asked) => asked,
+        Err(Stop::Show(text)) => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(Stop::Usage(wrong)) => return Err(usage(wrong)),
+    };
+    let resolved = sources::of_this_process(&asked).map_err(usage)?;
+    commands::run(&asked, resolved).map_err(|failure| (failure.line, failure.code))
+}

@@ -45,16 +45,12 @@ pub enum Outcome {
 /// A change in the store that happens exactly once, together with the settle of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
-    /// Add to a counter. Counters stay within ±2^53, where every engine counts exactly.
+    /// Add to a counter. Counters stay between −2^53 and 2^53, where every engine counts exactly.
     Add { key: String, by: i64 },
     /// Set a value.
     Set { key: String, value: Vec<u8> },
     /// Set one field of a hash.
-    SetField {
-        key: String,
-        field: String,
-        value: Vec<u8>,
-    },
+    SetField { key: String, field: String, value: Vec<u8> },
     /// Append to a list.
     Push { key: String, value: Vec<u8> },
 }
@@ -63,10 +59,7 @@ impl Effect {
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
-            Self::Add { key, .. }
-            | Self::Set { key, .. }
-            | Self::SetField { key, .. }
-            | Self::Push { key, .. } => key,
+            Self::Add { key, .. } | Self::Set { key, .. } | Self::SetField { key, .. } | Self::Push { key, .. } => key,
         }
     }
 }
@@ -198,8 +191,7 @@ impl Pack {
         assert!(count > 0 && from + count <= self.count(), "range within the pack");
         let shift = self.data() - self.offset(0);
         let payloads = self.offset(from) + shift..self.offset(from + count) + shift;
-        let mut out =
-            BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&self.bytes[..8]);
         out.put_u64_le(self.first() + from as u64);
         out.put_slice(&self.bytes[16..32]);
@@ -245,26 +237,19 @@ impl PackBuilder {
     /// Whether one more payload of this size still belongs into the pack.
     #[must_use]
     pub fn has_room(&self, payload_bytes: usize) -> bool {
-        self.is_empty()
-            || (self.count() < PACK_MESSAGES_MAX
-                && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
-    }
-
-    /// Appends a payload that `write` produces.
-    pub fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        self.offsets
-            .push(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
-        write(&mut self.payloads);
+        self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
     }
 
     pub fn push(&mut self, payload: &[u8]) {
-        self.push_with(|out| out.extend_from_slice(payload));
+        self.offsets
+            .push(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
+        self.payloads.extend_from_slice(payload);
     }
 
-    /// Bytes of payload so far.
-    #[must_use]
-    pub fn payload_bytes(&self) -> usize {
-        self.payloads.len()
+    /// Forgets what was pushed.
+    pub fn clear(&mut self) {
+        self.offsets.clear();
+        self.payloads.clear();
     }
 
     /// The pack, at its first attempt; the builder is empty again and keeps its memory.
@@ -274,9 +259,7 @@ impl PackBuilder {
     pub fn build(&mut self, first: u64, epoch: u64, published_ms: u64) -> Pack {
         assert!(!self.is_empty(), "a pack has messages");
         let count = self.offsets.len();
-        let mut out = BytesMut::with_capacity(
-            HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len(),
-        );
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len());
         out.put_slice(&[VERSION, 0]);
         out.put_u16_le(1);
         out.put_u32_le(0);
@@ -289,8 +272,7 @@ impl PackBuilder {
         }
         out.put_u32_le(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
         out.put_slice(&self.payloads);
-        self.offsets.clear();
-        self.payloads.clear();
+        self.clear();
         Pack { bytes: out.freeze() }
     }
 }

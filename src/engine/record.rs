@@ -129,6 +129,10 @@ impl<'a> Fields<'a> {
         decode::read_int(&mut self.reader).map_err(broken)
     }
 
+    fn int(&mut self) -> Result<i64> {
+        decode::read_int(&mut self.reader).map_err(broken)
+    }
+
     fn small<T: TryFrom<u64>>(&mut self) -> Result<T> {
         T::try_from(self.uint()?).map_err(|_| broken("a number too large"))
     }
@@ -201,7 +205,7 @@ pub(super) fn decode_lane(bytes: &[u8]) -> Result<Lane> {
         call: fields.uint()?,
         done: fields.uint()?,
         failed: fields.uint()?,
-        held: fields.uint()?,
+        held: fields.int()?,
         ..Lane::default()
     };
     for _ in 0..fields.array()? {

@@ -85,7 +85,10 @@ impl RedisEngine {
         let mut cmd = redis::cmd(command);
         cmd.arg(key).arg(0).arg(-1);
         let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
-        Ok(rest.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+        Ok(rest
+            .iter()
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect())
     }
 
     /// None: someone came or went meanwhile.
@@ -96,7 +99,14 @@ impl RedisEngine {
         let keys = &self.keys;
         let run = self.control.run(&self.scripts.status, |cmd| {
             cmd.arg(6 + members.len() + dead.len() + readers.len());
-            cmd.arg(&[&keys.meta, &keys.nodes, &keys.dead, &keys.errors, &keys.later, &keys.readers]);
+            cmd.arg(&[
+                &keys.meta,
+                &keys.nodes,
+                &keys.dead,
+                &keys.errors,
+                &keys.later,
+                &keys.readers,
+            ]);
             for node in members.iter().chain(&dead) {
                 cmd.arg(keys.taken(node));
             }
@@ -508,8 +518,7 @@ mod tests {
     #[test]
     fn servers_on_which_the_promises_would_not_hold_are_refused() {
         let info = |version: &str, maxmemory: &str, policy: &str| {
-            let info =
-                format!("redis_version:{version}\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n");
+            let info = format!("redis_version:{version}\r\nmaxmemory:{maxmemory}\r\nmaxmemory_policy:{policy}\r\n");
             check_info("here", &info)
         };
         assert!(info("6.2.0", "0", "noeviction").is_ok());

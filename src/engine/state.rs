@@ -96,7 +96,8 @@ pub struct Lane {
     pub call: u64,
     pub done: u64,
     pub failed: u64,
-    pub held: u64,
+    /// Taken less settled: below zero if it settles what other lanes of the node took.
+    pub held: i64,
     pub pieces: Vec<u64>,
     pub refused: Vec<(u64, String)>,
 }
@@ -203,7 +204,9 @@ impl State {
             raise(&mut meta, &join.seen);
             meta.rewinds += 1;
         }
-        if !self.nodes.contains_key(&join.node) {
+        // A late copy of the join of a node that was given up meanwhile does not bring it back.
+        let dead = self.guard("join-dead") && self.dead.contains(&join.node);
+        if !dead && !self.nodes.contains_key(&join.node) {
             let taken = Taken {
                 host: join.host.clone(),
                 pid: join.pid,
@@ -364,7 +367,9 @@ impl State {
             if failed >= 1000 {
                 break;
             }
-            let Some((_, pack)) = taken.pieces.pop_first() else { break };
+            let Some((_, pack)) = taken.pieces.pop_first() else {
+                break;
+            };
             if self.guard("deliveries") && pack.attempt() >= reap.deliveries_max {
                 let text = format!("delivered {} times without an outcome", pack.attempt());
                 for index in 0..pack.count() {
@@ -415,12 +420,13 @@ impl State {
         let close = self.guard("depose-lanes");
         let meta = self.meta.as_mut().expect("a member has a queue");
         let taken = self.taken.entry(node.clone()).or_default();
-        let mut held = 0;
+        let mut held: i64 = 0;
         for lane in taken.lanes.values() {
             meta.done += lane.done;
             meta.failed += lane.failed;
             held += lane.held;
         }
+        let held = u64::try_from(held).expect("a node settles only what it holds");
         if close {
             taken.lanes.clear();
             taken.worn = (0, 0);
@@ -460,7 +466,9 @@ impl State {
     pub fn status(&self, wall_ms: u64) -> Option<Status> {
         let meta = self.meta.as_ref()?;
         let clock = self.hive(meta, wall_ms, meta.step);
-        let sum = |of: fn(&Lane) -> u64, taken: &Taken| taken.lanes.values().map(of).sum::<u64>();
+        let sum = |of: fn(&Lane) -> i64, taken: &Taken| {
+            u64::try_from(taken.lanes.values().map(of).sum::<i64>()).expect("counts of a node are not negative")
+        };
         let mut order: Vec<_> = self.nodes.iter().map(|(node, deadline)| (*deadline, node)).collect();
         order.sort();
         let nodes: Vec<NodeStatus> = order
@@ -475,16 +483,12 @@ impl State {
                     concurrency: taken.concurrency,
                     age_ms: clock.saturating_sub(taken.joined),
                     in_hand: sum(|lane| lane.held, taken),
-                    done: sum(|lane| lane.done, taken),
-                    failed: sum(|lane| lane.failed, taken),
+                    done: sum(|lane| lane.done.cast_signed(), taken),
+                    failed: sum(|lane| lane.failed.cast_signed(), taken),
                 }
             })
             .collect();
-        let orphaned: u64 = self
-            .dead
-            .iter()
-            .filter_map(|node| self.taken.get(node)?.held)
-            .sum();
+        let orphaned: u64 = self.dead.iter().filter_map(|node| self.taken.get(node)?.held).sum();
         let read: usize = self.reading.values().map(|(_, batch)| batch.len()).sum();
         let mut status = Status {
             birth: meta.birth.clone(),

@@ -67,6 +67,7 @@ local function depose(meta, nodes, dead, taken, node)
     local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
     done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
   end
+  -- The first write must be one that full memory does not refuse; after it none is.
   redis.call('ZREM', nodes, node)
   redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
   redis.call('HSET', taken, 'held', num(held))

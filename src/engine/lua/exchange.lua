@@ -21,7 +21,11 @@ local repeated, stale = false, false
 repeated = call == record[1] -- guard: call-repeat
 stale = call < record[1] -- guard: call-stale
 if repeated then
-  local packs = #record[5] > 0 and redis.call('HMGET', KEYS[4], unpack(record[5])) or {}
+  -- Another lane of the node may have settled some of them since.
+  local packs = {}
+  for _, pack in ipairs(#record[5] > 0 and redis.call('HMGET', KEYS[4], unpack(record[5])) or {}) do
+    if pack then packs[#packs + 1] = pack end
+  end
   return {'ok', record[6], packs}
 end
 if stale then return {'stale'} end
@@ -38,7 +42,8 @@ local function lookup(trial, key)
   end
   return entry
 end
-local LIMIT = 9007199254740992
+-- 2^53 - 1: above it a sum may be rounded down to what is allowed.
+local LIMIT = 9007199254740991
 local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
 local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
 local function refusal(effects)
@@ -96,8 +101,10 @@ for i, settle in ipairs(settles) do
     if outcome == 0 and run[4] then
       local why = refusal(run[4])
       if why then
-        refused[#refused + 1] = fail(pack, from, 'effect refused: ' .. why)
-        refused[#refused + 1] = 'effect refused: ' .. why
+        for index = from, from + n - 1 do
+          refused[#refused + 1] = fail(pack, index, 'effect refused: ' .. why)
+          refused[#refused + 1] = 'effect refused: ' .. why
+        end
       else
         done = done + n
         for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end

@@ -1,5 +1,5 @@
 -- join: becomes a member. Creates the queue if there is none.
--- KEYS  1 meta 2 nodes 3 taken:NODE, then the other keys of the queue, whose types are checked
+-- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys: the types of all are checked
 -- ARGV  1 node 2 lanes 3 lease 4 step 5 layout 6 key names 7 birth id for a new queue
 --       8 seen birth 9 seen seq 10 seen epoch 11 first grain 12 about the node (msgpack)
 --       13.. the types that the keys must have
@@ -33,7 +33,10 @@ if rewound then
     'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1)) -- guard: rewind-join
 end
 
-if not redis.call('ZSCORE', KEYS[2], node) then
+-- A late copy of the join of a node that was given up meanwhile does not bring it back.
+local known = redis.call('ZSCORE', KEYS[2], node)
+known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
+if not known then
   local fields = {'info', ARGV[12], 'joined', num(clock), 'worn', '0 0'}
   for lane = 0, tonumber(ARGV[2]) - 1 do
     fields[#fields + 1] = 'lane:' .. num(lane)

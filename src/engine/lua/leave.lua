@@ -2,7 +2,7 @@
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:NODE 5 crown
 -- ARGV  1 node
 -- Returns  1, or 0 if it was no member
-redis.call('HDEL', KEYS[1], '') -- guard: opener-leave
+-- Its first write is depose's ZREM, which full memory does not refuse.
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end
 local held, ruled = depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1])
 if held == 0 then

@@ -3,7 +3,7 @@
 -- ARGV  1 victim 2 most deliveries 3 most packs
 -- Returns  redelivered failed more
 -- Deposes before it moves anything: from then on the victim's calls are refused.
-redis.call('HDEL', KEYS[1], '') -- guard: opener-reap
+-- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
 local victim = ARGV[1]
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return {0, 0, 0} end

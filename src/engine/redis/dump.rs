@@ -57,7 +57,10 @@ impl RedisEngine {
         let mut cmd = redis::cmd("KEYS");
         cmd.arg("*");
         let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
-        Ok(rest.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect())
+        Ok(rest
+            .iter()
+            .map(|key| String::from_utf8_lossy(key).into_owned())
+            .collect())
     }
 
     async fn list(&self, key: &str) -> Result<Vec<Vec<u8>>> {
@@ -173,7 +176,9 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
             taken.worn = (parse(twice)?, parse(thrice)?);
         } else {
-            taken.pieces.insert(parse(field)?, Pack::decode(Bytes::copy_from_slice(value))?);
+            taken
+                .pieces
+                .insert(parse(field)?, Pack::decode(Bytes::copy_from_slice(value))?);
         }
     }
     Ok(taken)

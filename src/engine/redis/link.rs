@@ -30,6 +30,8 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(server: &Server) -> Result<Self> {
+        // Another provider may have been chosen by the program that uses this library: then that one serves.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::open(server.info.clone()).map_err(|error| classify(&server.address, &error))?;
         Ok(Self {
             client,
@@ -61,9 +63,7 @@ impl Link {
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
         let mut connection = self.connection().await?;
         match connection.send_packed_command(cmd).await {
-            Ok(value) => value
-                .extract_error()
-                .map_err(|error| classify(&self.address, &error)),
+            Ok(value) => value.extract_error().map_err(|error| classify(&self.address, &error)),
             Err(error) => Err(self.failed(&error).await),
         }
     }

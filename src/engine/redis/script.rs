@@ -47,7 +47,9 @@ macro_rules! scripts {
     };
 }
 
-scripts!(join, beat, publish, exchange, reap, leave, drain, hold, release, failed, status);
+scripts!(
+    join, beat, publish, exchange, reap, leave, drain, hold, release, failed, status
+);
 
 impl Scripts {
     /// The scripts as they are in production: comments cut, since a script is sent whole the first time.
@@ -59,10 +61,10 @@ impl Scripts {
         })
     }
 
-    /// The scripts without the lines of one guard, to show that a test notices.
+    /// The scripts without the lines of one guard, to show that a test notices; `edit` changes the others.
     #[must_use]
-    pub fn without(name: &str) -> Self {
-        Self::edited(|line| (guard(line) != Some(name)).then(|| line.to_string()))
+    pub fn without(name: &str, edit: impl Fn(&str) -> String) -> Self {
+        Self::edited(|line| (guard(line) != Some(name)).then(|| edit(line)))
     }
 }
 

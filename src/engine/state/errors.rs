@@ -25,7 +25,10 @@ impl State {
                 self.readers.remove(&drain.reader);
                 Vec::new()
             } else {
-                let numbers = bounded(self.errors.range(..drain.below).map(|(_, failed)| failed), drain.want as usize);
+                let numbers = bounded(
+                    self.errors.range(..drain.below).map(|(_, failed)| failed),
+                    drain.want as usize,
+                );
                 let batch: Vec<Failed> = numbers.iter().filter_map(|number| self.errors.remove(number)).collect();
                 self.reading.insert(drain.reader.clone(), (drain.call, batch.clone()));
                 batch
@@ -68,7 +71,8 @@ impl State {
             return;
         }
         if let Some((_, batch)) = self.reading.remove(reader) {
-            self.errors.extend(batch.into_iter().map(|failed| (failed.number, failed)));
+            self.errors
+                .extend(batch.into_iter().map(|failed| (failed.number, failed)));
         }
         self.readers.remove(reader);
     }

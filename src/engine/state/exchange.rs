@@ -7,7 +7,7 @@ use crate::engine::{Exchange, Exchanged, TAKE_BYTES_MAX, TAKE_PACKS_MAX};
 use crate::message::{Effect, Outcome, Pack};
 
 /// Counters stay where a double counts exactly.
-const COUNTER_MAX: i64 = 1 << 53;
+const COUNTER_MAX: i64 = (1 << 53) - 1;
 
 /// What an exchange is going to change, worked out before anything is written.
 #[derive(Default)]
@@ -42,7 +42,11 @@ impl State {
         };
         if self.guard("call-repeat") && exchange.call == lane.call {
             return Exchanged::Ok {
-                packs: lane.pieces.iter().filter_map(|first| taken.pieces.get(first).cloned()).collect(),
+                packs: lane
+                    .pieces
+                    .iter()
+                    .filter_map(|first| taken.pieces.get(first).cloned())
+                    .collect(),
                 refused: lane.refused,
             };
         }
@@ -76,7 +80,7 @@ impl State {
                 call: exchange.call,
                 done: lane.done + plan.done,
                 failed: lane.failed + plan.failed,
-                held: (lane.held + total).saturating_sub(plan.done + plan.failed + plan.returned),
+                held: lane.held + total.cast_signed() - (plan.done + plan.failed + plan.returned).cast_signed(),
                 pieces: packs.iter().map(Pack::first).collect(),
                 refused: plan.refused.clone(),
             },
@@ -116,9 +120,11 @@ impl State {
                         Ok(()) => plan.done += count as u64,
                         Err(why) => {
                             let text = format!("effect refused: {why}");
-                            plan.refused.push((pack.first() + from as u64, text.clone()));
-                            plan.errors.push((pack.clone(), from, text));
-                            plan.failed += 1;
+                            for index in from..from + count {
+                                plan.refused.push((pack.first() + index as u64, text.clone()));
+                                plan.errors.push((pack.clone(), index, text.clone()));
+                            }
+                            plan.failed += count as u64;
                         }
                     },
                     Outcome::Done(_) => plan.done += count as u64,
@@ -151,7 +157,9 @@ impl State {
             }
         }
         let kept = std::mem::take(&mut plan.kept);
-        plan.taken.pieces.extend(kept.into_iter().map(|pack| (pack.first(), pack)));
+        plan.taken
+            .pieces
+            .extend(kept.into_iter().map(|pack| (pack.first(), pack)));
         Some(plan)
     }
 

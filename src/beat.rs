@@ -1,0 +1,349 @@
+//! The beat: membership, the crown, and handing on what dead nodes held.
+//!
+//! ```text
+//!            join                    beat: crown free, we are first
+//! outside ─────────▶ handler ──────────────────────────────────▶ generator
+//!    ▲                │  ▲                                         │
+//!    │ beat: deposed  │  │ beat: another was crowned, or we resign │
+//!    └────────────────┘  └─────────────────────────────────────────┘
+//! ```
+//! What a node believes of itself is only a reason to try: whether it may publish or settle is decided in the store,
+//! by the store, at the moment of the call.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use crate::config::Settings;
+use crate::engine::{Beat, Engine, Join, NodeId, Pulse, Reap, Seen, Vitals, Wake};
+use crate::error::Result;
+use crate::event::{Event, Observer};
+use crate::retry::Retry;
+
+/// How long an orderly leave may take while the store does not answer.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
+
+/// What a node is, as far as it knows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Standing {
+    /// Empty before the first join.
+    pub node: NodeId,
+    pub reign: Option<Reign>,
+    pub heir: bool,
+}
+
+/// A generator's reign, as the store last told of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Reign {
+    pub epoch: u64,
+    pub seq: u64,
+    pub made: u64,
+    pub grain: u64,
+    /// When the next tick is due.
+    pub due: Instant,
+    /// The store's wall clock at `told`.
+    pub wall_ms: u64,
+    pub told: Instant,
+}
+
+/// What the rest of the node asks of the beat.
+#[derive(Debug, Default)]
+pub(crate) struct Asks {
+    /// Beat now.
+    pub beat_now: Notify,
+    wishes: std::sync::Mutex<Wishes>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Wishes {
+    resign: bool,
+    leave: bool,
+    /// The membership that no longer works.
+    abandon: Option<NodeId>,
+    seen: Seen,
+}
+
+impl Asks {
+    fn wish(&self, change: impl FnOnce(&mut Wishes)) {
+        change(&mut self.wishes.lock().expect("nobody panics with the wishes in hand"));
+        self.beat_now.notify_one();
+    }
+
+    fn wishes(&self) -> Wishes {
+        self.wishes
+            .lock()
+            .expect("nobody panics with the wishes in hand")
+            .clone()
+    }
+
+    /// Give up the crown and never take it again.
+    pub fn resign(&self) {
+        self.wish(|wishes| wishes.resign = true);
+    }
+
+    /// End the membership, and the beat.
+    pub fn leave(&self) {
+        self.wish(|wishes| wishes.leave = true);
+    }
+
+    /// The store does not know this membership any more: get another.
+    pub fn abandon(&self, node: &NodeId) {
+        self.wish(|wishes| wishes.abandon = Some(node.clone()));
+    }
+
+    /// The highest number seen, so that a store that went back in time is noticed.
+    pub fn saw(&self, seq: u64) {
+        let mut wishes = self.wishes.lock().expect("nobody panics with the wishes in hand");
+        wishes.seen.seq = wishes.seen.seq.max(seq);
+    }
+}
+
+/// Beats until told to leave, or until the store refuses for good.
+pub(crate) struct Heart<E> {
+    pub engine: Arc<E>,
+    pub settings: Arc<Settings>,
+    pub observer: Arc<dyn Observer>,
+    pub asks: Arc<Asks>,
+    pub standing: watch::Sender<Standing>,
+    pub host: String,
+    pub retry: Retry,
+}
+
+impl<E: Engine> Heart<E> {
+    pub(crate) async fn run(mut self) -> Result<()> {
+        loop {
+            let Some(node) = self.join().await? else {
+                return Ok(());
+            };
+            self.serve(&node).await?;
+            let wishes = self.asks.wishes();
+            self.standing.send_modify(|standing| {
+                standing.reign = None;
+                standing.heir = false;
+            });
+            if wishes.leave {
+                let left = tokio::time::timeout(LEAVE_TIME, self.leave(&node)).await;
+                if left.is_ok() {
+                    self.tell(&node, Event::Left);
+                }
+                return Ok(());
+            }
+            if wishes.abandon.as_ref() == Some(&node) {
+                let _ = tokio::time::timeout(LEAVE_TIME, self.engine.leave(&node)).await;
+            }
+            self.tell(&node, Event::Deposed { epoch: None });
+        }
+    }
+
+    fn tell(&self, node: &str, event: Event) {
+        self.observer.observe(node, &[event]);
+    }
+
+    /// None: told to leave before it came to that.
+    async fn join(&mut self) -> Result<Option<NodeId>> {
+        let node = new_id();
+        let join = Join {
+            node: node.clone(),
+            lanes: 1,
+            lease_ms: self.settings.lease_ms(),
+            step_ms: self.settings.step_ms(),
+            seen: self.asks.wishes().seen,
+            birth: new_id(),
+            host: self.host.clone(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            concurrency: self.settings.concurrency,
+        };
+        loop {
+            if self.asks.wishes().leave {
+                return Ok(None);
+            }
+            match self.engine.join(&join).await {
+                Ok(joined) => {
+                    self.back(&node);
+                    let next_number = join.seen.seq;
+                    self.asks.wish(|wishes| wishes.seen.birth = joined.birth);
+                    if joined.rewound {
+                        self.tell(&node, Event::Rewound { next_number });
+                    }
+                    self.tell(&node, Event::Joined);
+                    self.standing.send_modify(|standing| standing.node.clone_from(&node));
+                    return Ok(Some(node));
+                }
+                Err(error) if error.is_away() => self.wait(&node, &error.to_string()).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Beats as this member, until it is none any more or is to leave.
+    async fn serve(&mut self, node: &NodeId) -> Result<()> {
+        loop {
+            let wishes = self.asks.wishes();
+            if wishes.leave || wishes.abandon.as_ref() == Some(node) {
+                return Ok(());
+            }
+            let beat = Beat {
+                node: node.clone(),
+                lease_ms: self.settings.lease_ms(),
+                crown_ms: self.settings.crown_ms(),
+                eligible: !wishes.resign,
+                seen: wishes.seen,
+            };
+            match self.engine.beat(&beat).await {
+                Ok(Pulse::Alive(vitals)) => {
+                    self.back(node);
+                    let more = self.reap(node, &vitals).await;
+                    let pause = if more { Duration::ZERO } else { self.pause(&vitals) };
+                    self.stand(node, vitals);
+                    tokio::select! {
+                        biased;
+                        () = self.asks.beat_now.notified() => {}
+                        () = tokio::time::sleep(pause) => {}
+                    }
+                }
+                Ok(Pulse::Deposed) => return Ok(()),
+                Err(error) if error.is_away() => self.wait(node, &error.to_string()).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// When to beat again. Heirs come back right after the crown's lease ends, and often enough for the hive clock.
+    fn pause(&self, vitals: &Vitals) -> Duration {
+        let settings = &self.settings;
+        let ms = if vitals.generator {
+            settings.crown_ms() / 4
+        } else if vitals.heir {
+            (vitals.crown_in_ms + 1).min(settings.step_ms())
+        } else {
+            settings.beat_ms()
+        };
+        Duration::from_millis(ms.max(1))
+    }
+
+    /// Takes note of what the store said, and tells of changes.
+    fn stand(&self, node: &NodeId, vitals: Vitals) {
+        let now = Instant::now();
+        let mut events = Vec::new();
+        if vitals.rewound {
+            events.push(Event::Rewound {
+                next_number: vitals.seq,
+            });
+        }
+        self.asks.saw(vitals.seq);
+        self.asks
+            .wishes
+            .lock()
+            .expect("nobody panics with the wishes in hand")
+            .seen
+            .epoch = vitals.epoch;
+        self.standing.send_if_modified(|standing| {
+            let before = standing.reign.as_ref().map(|reign| reign.epoch);
+            let changed = standing.heir != vitals.heir || before != vitals.generator.then_some(vitals.epoch);
+            standing.heir = vitals.heir;
+            if let Some(epoch) = before.filter(|epoch| !vitals.generator || *epoch != vitals.epoch) {
+                standing.reign = None;
+                events.push(Event::Deposed { epoch: Some(epoch) });
+            }
+            if vitals.generator && before != Some(vitals.epoch) {
+                standing.reign = Some(Reign {
+                    epoch: vitals.epoch,
+                    seq: vitals.seq,
+                    made: vitals.made,
+                    grain: vitals.grain,
+                    due: now + Duration::from_millis(vitals.due_in_ms.min(self.settings.interval_ms())),
+                    wall_ms: vitals.wall_ms,
+                    told: now,
+                });
+                events.push(Event::Elected {
+                    epoch: vitals.epoch,
+                    next_number: vitals.seq,
+                });
+            }
+            changed
+        });
+        if !events.is_empty() {
+            self.observer.observe(node, &events);
+        }
+    }
+
+    /// As generator, gives up one silent node. True: there is more to hand on.
+    async fn reap(&self, node: &NodeId, vitals: &Vitals) -> bool {
+        let Some(victim) = &vitals.victim else { return false };
+        let reap = Reap {
+            victim: victim.clone(),
+            deliveries_max: self.settings.deliveries_max,
+        };
+        let Ok(reaped) = self.engine.reap(&reap).await else {
+            return false;
+        };
+        self.tell(
+            node,
+            Event::Reaped {
+                victim: victim.clone(),
+                redelivered: reaped.redelivered,
+                failed: reaped.failed,
+            },
+        );
+        true
+    }
+
+    async fn leave(&mut self, node: &NodeId) -> Result<()> {
+        loop {
+            match self.engine.leave(node).await {
+                Err(error) if error.is_away() => self.wait(node, &error.to_string()).await,
+                done => return done,
+            }
+        }
+    }
+
+    /// The store is away: says so once, and waits a little longer each time.
+    async fn wait(&mut self, node: &NodeId, reason: &str) {
+        if self.retry.is_fresh() {
+            self.tell(
+                node,
+                Event::Away {
+                    reason: reason.to_string(),
+                },
+            );
+        }
+        self.retry.wait().await;
+    }
+
+    /// The store has answered.
+    fn back(&mut self, node: &NodeId) {
+        if !self.retry.is_fresh() {
+            self.retry.reset();
+            self.tell(node, Event::Reconnected);
+        }
+    }
+}
+
+/// Beats at once when the crown is given up, for as long as this node is an heir.
+pub(crate) async fn watch_crown<E: Engine>(
+    engine: Arc<E>,
+    settings: Arc<Settings>,
+    asks: Arc<Asks>,
+    mut standing: watch::Receiver<Standing>,
+) {
+    let mut retry = Retry::new(&settings);
+    while standing.wait_for(|standing| standing.heir).await.is_ok() {
+        match engine
+            .listen(Wake::Crown, Duration::from_millis(settings.beat_ms()))
+            .await
+        {
+            Ok(true) => asks.beat_now.notify_one(),
+            Ok(false) => retry.reset(),
+            Err(_) => retry.wait().await,
+        }
+    }
+}
+
+/// Random, so that no incarnation is ever taken for another: 50 bits, easy to read.
+pub(crate) fn new_id() -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    (0..10).map(|_| char::from(ALPHABET[fastrand::usize(..32)])).collect()
+}

@@ -1,0 +1,94 @@
+//! One file per command, and what they share: how it ends.
+
+mod get_errors;
+mod start;
+mod status;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cli::{Command, Invocation};
+use crate::engine::keys::Keys;
+use crate::engine::redis::{RedisEngine, Server};
+use crate::error::Error;
+use crate::errors::ReadError;
+use crate::log::Log;
+use crate::sources::Resolved;
+
+/// Why a command did not end well: one line, and the exit code that goes with it.
+#[derive(Debug)]
+pub struct Failure {
+    pub line: String,
+    pub code: u8,
+}
+
+const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
+const NO_REDIS: u8 = 69;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Away { .. } => NO_REDIS,
+            Error::Setting { .. } => WRONG_USAGE,
+            _ => FAILED,
+        };
+        Self {
+            line: error.to_string(),
+            code,
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error.into(),
+            ReadError::Output(error) => Self {
+                line: format!("cannot write the output ({error}); what was not written stays among the errors"),
+                code: FAILED,
+            },
+        }
+    }
+}
+
+/// Runs what was asked for.
+pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
+    let log = Arc::new(Log::to_stderr(
+        resolved.log,
+        resolved.quiet,
+        std::env::var("NO_COLOR").ok().as_deref(),
+    ));
+    for note in &resolved.notes {
+        log.note(note);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure {
+            line: format!("cannot start: {error}"),
+            code: FAILED,
+        })?;
+    let ended = runtime.block_on(async {
+        match &asked.command {
+            Command::Start => start::run(resolved, log).await,
+            Command::GetErrors(flags) => get_errors::run(&resolved, flags).await,
+            Command::Status(flags) => status::run(&resolved, flags).await,
+        }
+    });
+    // A write to a pipe that nobody reads may still hang in a thread: leave without it.
+    runtime.shutdown_timeout(Duration::ZERO);
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// The queue that was asked for.
+fn engine(resolved: &Resolved) -> Result<Arc<RedisEngine>, Error> {
+    let server = Server {
+        info: resolved.server.clone(),
+        address: resolved.address.clone(),
+        answer_timeout: (resolved.settings.lease / 2).max(Duration::from_millis(500)),
+    };
+    let keys = Keys::new(&resolved.settings.queue, &resolved.settings.names);
+    Ok(Arc::new(RedisEngine::new(&server, keys)?))
+}

@@ -1,0 +1,162 @@
+//! `status`: one look at everything.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal, Write as _};
+use std::time::Duration;
+
+use super::{FAILED, Failure, engine};
+use crate::cli::Status as Flags;
+use crate::engine::{Engine, NodeStatus, Status};
+use crate::event::escape;
+use crate::json;
+use crate::sources::Resolved;
+
+/// Between the two looks that a rate is told from.
+const RATE_OVER: Duration = Duration::from_millis(250);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
+    let engine = engine(resolved)?;
+    engine.check_server().await?;
+    let mut before = engine.status().await?;
+    let mut pause = RATE_OVER;
+    loop {
+        let text = if flags.json && !flags.watch {
+            as_json(&before)
+        } else {
+            tokio::time::sleep(pause).await;
+            let now = engine.status().await?;
+            let rate = now.settled().saturating_sub(before.settled()) as f64 / pause.as_secs_f64();
+            before = now;
+            if flags.json {
+                as_json(&before)
+            } else {
+                as_text(&before, &resolved.settings.queue, rate)
+            }
+        };
+        let clear = flags.watch && !flags.json && io::stdout().is_terminal();
+        let mut out = io::stdout().lock();
+        let written = out
+            .write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })
+            .and_then(|()| out.write_all(text.as_bytes()))
+            .and_then(|()| out.flush());
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            Err(error) => {
+                return Err(Failure {
+                    line: format!("cannot write the output: {error}"),
+                    code: FAILED,
+                });
+            }
+            Ok(()) if !flags.watch => return Ok(()),
+            Ok(()) => pause = WATCH_EVERY,
+        }
+    }
+}
+
+impl Status {
+    fn settled(&self) -> u64 {
+        self.done + self.failed
+    }
+
+    fn role(&self, node: &NodeStatus) -> &'static str {
+        if self.generator.as_ref() == Some(&node.node) {
+            "generator"
+        } else {
+            "handler"
+        }
+    }
+}
+
+fn as_text(status: &Status, queue: &str, rate: f64) -> String {
+    let mut out = String::new();
+    let generator = status.generator.as_deref().unwrap_or("none");
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "queue      {}", escape(queue.as_bytes()));
+    let _ = writeln!(out, "generator  {generator}  epoch {}", status.epoch);
+    let _ = writeln!(
+        out,
+        "published  {}  queued {}  in hand {}  later {}",
+        status.published, status.queued, status.in_hand, status.later
+    );
+    let _ = writeln!(
+        out,
+        "done       {}  failed {}  errors waiting {}  rate {rate:.0}/s",
+        status.done, status.failed, status.errors
+    );
+    if status.rewinds > 0 {
+        let _ = writeln!(
+            out,
+            "rewinds    {}  (the store lost acknowledged writes)",
+            status.rewinds
+        );
+    }
+    let _ = writeln!(
+        out,
+        "\n{:<12} {:<10} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+        "NODE", "ROLE", "HOST", "PID", "AGE", "IN HAND", "DONE", "FAILED"
+    );
+    for node in &status.nodes {
+        let host: String = escape(node.host.as_bytes()).chars().take(20).collect();
+        let _ = writeln!(
+            out,
+            "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+            node.node,
+            status.role(node),
+            node.pid,
+            age(node.age_ms),
+            node.in_hand,
+            node.done,
+            node.failed
+        );
+    }
+    out
+}
+
+fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..60 => format!("{}.{}s", seconds, ms % 1000 / 100),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d{:02}h", seconds / 86400, seconds / 3600 % 24),
+    }
+}
+
+fn as_json(status: &Status) -> String {
+    let mut out = String::from("{");
+    match &status.generator {
+        Some(generator) => json::text(&mut out, "generator", generator),
+        None => out.push_str("\"generator\":null"),
+    }
+    for (key, value) in [
+        ("epoch", status.epoch),
+        ("published", status.published),
+        ("queued", status.queued),
+        ("in_hand", status.in_hand),
+        ("later", status.later),
+        ("done", status.done),
+        ("failed", status.failed),
+        ("errors", status.errors),
+        ("rewinds", status.rewinds),
+    ] {
+        json::number(&mut out, key, value);
+    }
+    out.push_str(",\"nodes\":[");
+    for (i, node) in status.nodes.iter().enumerate() {
+        out.push_str(if i == 0 { "{" } else { ",{" });
+        json::text(&mut out, "node", &node.node);
+        json::text(&mut out, "role", status.role(node));
+        json::text(&mut out, "host", &node.host);
+        json::number(&mut out, "pid", node.pid.into());
+        json::text(&mut out, "version", &node.version);
+        json::number(&mut out, "concurrency", node.concurrency.into());
+        json::number(&mut out, "age_ms", node.age_ms);
+        json::number(&mut out, "in_hand", node.in_hand);
+        json::number(&mut out, "done", node.done);
+        json::number(&mut out, "failed", node.failed);
+        out.push('}');
+    }
+    out.push_str("]}\n");
+    out
+}

@@ -1,0 +1,150 @@
+//! Reading the failed messages: print, then confirm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::beat::new_id;
+use crate::engine::{Drain, Drained, Engine, Failed};
+use crate::error::{Error, Result};
+
+/// How long a reader may be silent before what it holds goes to another.
+const LEASE: Duration = Duration::from_secs(2);
+/// Messages per batch.
+const BATCH: u32 = 500;
+/// How often to look whether another reader is done.
+const POLL: Duration = Duration::from_millis(50);
+/// How long a store may be away in the middle before a reader gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes a batch of failed messages and shows them. What it returns without an error is taken as shown.
+pub trait Show: Send + 'static {
+    fn show(&mut self, failed: &[Failed]) -> std::io::Result<()>;
+}
+
+impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
+    fn show(&mut self, failed: &[Failed]) -> std::io::Result<()> {
+        self(failed)
+    }
+}
+
+/// Why reading ended before its end. Nothing is lost in either case.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The output failed; what was not confirmed went back.
+    #[error("{0}")]
+    Output(std::io::Error),
+}
+
+/// Shows every failed message that was there at the beginning, and removes it; with a limit, so many of them.
+///
+/// Several readers share the work. Without a limit, a reader waits for the others, and shows what those left who died.
+/// Returns how many were shown.
+pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Show) -> Result<u64, ReadError> {
+    let below = match engine.status().await {
+        Ok(status) => status.published,
+        Err(Error::NoQueue { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let mut reader = Reader {
+        engine,
+        id: new_id(),
+        call: 0,
+        below,
+    };
+    let (mut shown, mut show) = (0, show);
+    loop {
+        let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
+        let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
+        let Some((failed, others, victim)) = reader.next(want).await? else {
+            // Given up: what was not confirmed is shown once more, by whoever takes it.
+            (reader.id, reader.call) = (new_id(), 0);
+            continue;
+        };
+        if want == 0 {
+            return Ok(shown);
+        }
+        if let Some(victim) = &victim {
+            reader.engine.release(victim, true).await?;
+        }
+        if failed.is_empty() {
+            if limit.is_some() || (others == 0 && victim.is_none()) {
+                reader.next(0).await?;
+                return Ok(shown);
+            }
+            tokio::time::sleep(POLL).await;
+            continue;
+        }
+        shown += failed.len() as u64;
+        show = match reader.show(failed, show).await {
+            Ok(show) => show,
+            Err(error) => {
+                reader.engine.release(&reader.id, false).await?;
+                return Err(ReadError::Output(error));
+            }
+        };
+    }
+}
+
+/// Shows the failed messages and keeps them.
+pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
+    let (mut from, mut shown) = (0, 0);
+    loop {
+        let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
+        let failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+        let Some(last) = failed.last() else { return Ok(shown) };
+        from = last.number + 1;
+        shown += failed.len() as u64;
+        show.show(&failed).map_err(ReadError::Output)?;
+    }
+}
+
+struct Reader<E> {
+    engine: Arc<E>,
+    id: String,
+    call: u64,
+    below: u64,
+}
+
+type Batch = (Vec<Failed>, u64, Option<String>);
+
+impl<E: Engine> Reader<E> {
+    /// Confirms what was shown and takes the next batch. None: this reader was given up.
+    async fn next(&mut self, want: u32) -> Result<Option<Batch>> {
+        self.call += 1;
+        let drain = Drain {
+            reader: self.id.clone(),
+            call: self.call,
+            below: self.below,
+            want,
+            lease_ms: u64::try_from(LEASE.as_millis()).expect("a constant"),
+        };
+        let give_up = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            match self.engine.drain(&drain).await {
+                Ok(Drained::Batch { failed, others, victim }) => return Ok(Some((failed, others, victim))),
+                Ok(Drained::Deposed) => return Ok(None),
+                Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => {
+                    tokio::time::sleep(POLL).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Shows a batch on a thread of its own, which may block, and holds the lease meanwhile.
+    async fn show<S: Show>(&self, failed: Vec<Failed>, mut show: S) -> std::io::Result<S> {
+        let mut showing = tokio::task::spawn_blocking(move || show.show(&failed).map(|()| show));
+        let lease_ms = u64::try_from(LEASE.as_millis()).expect("a constant");
+        loop {
+            tokio::select! {
+                shown = &mut showing => return shown.unwrap_or_else(|error| Err(std::io::Error::other(error))),
+                () = tokio::time::sleep(LEASE / 4) => {
+                    // If this fails, the next call tells.
+                    let _ = self.engine.hold(&self.id, lease_ms).await;
+                }
+            }
+        }
+    }
+}

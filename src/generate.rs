@@ -1,0 +1,330 @@
+//! Generate → publish: what a generator does for as long as it reigns.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::beat::{Asks, Reign, Standing};
+use crate::config::Settings;
+use crate::engine::{Engine, PUBLISH_PACKS_MAX, Publish, Published};
+use crate::error::{Error, Result};
+use crate::event::{Event, Observer};
+use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::retry::Retry;
+use crate::shutdown::Shutdown;
+
+/// How many messages, and bytes, one publish carries at most.
+const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
+const PUBLISH_BYTES_MAX: usize = 1024 * 1024;
+
+/// The message that is to be generated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    pub number: u64,
+    pub epoch: u64,
+}
+
+/// Makes messages.
+pub trait Generate: Send + 'static {
+    /// Appends the payload of the next message to `payload`. May be asked again for the same number.
+    fn generate(&mut self, next: Next, payload: &mut Vec<u8>) -> impl Future<Output = ()> + Send;
+}
+
+pub(crate) struct Generator<E, G> {
+    pub engine: Arc<E>,
+    pub settings: Arc<Settings>,
+    pub observer: Arc<dyn Observer>,
+    pub asks: Arc<Asks>,
+    pub standing: watch::Receiver<Standing>,
+    pub shutdown: Shutdown,
+    pub generate: G,
+    pub builder: PackBuilder,
+}
+
+/// How far a reign has come.
+struct Progress {
+    seq: u64,
+    made: u64,
+    grain: u64,
+    due: Instant,
+}
+
+/// What became of a publish.
+enum Step {
+    Went(Progress),
+    Moved(u64),
+    /// No more numbers are wanted.
+    Finished,
+    /// The reign is over, or the node is to stop.
+    Over,
+}
+
+impl<E: Engine, G: Generate> Generator<E, G> {
+    /// Reigns whenever it is this node's turn, until the node is to stop.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        loop {
+            let mut shutdown = self.shutdown.clone();
+            let reign = tokio::select! {
+                biased;
+                () = shutdown.stopping() => return Ok(()),
+                standing = self.standing.wait_for(|standing| standing.reign.is_some()) => match standing {
+                    Ok(standing) => (standing.node.clone(), standing.reign.clone()),
+                    Err(_) => return Ok(()),
+                },
+            };
+            if let (node, Some(reign)) = reign {
+                self.reign(&node, &reign).await?;
+            }
+        }
+    }
+
+    async fn reign(&mut self, node: &str, reign: &Reign) -> Result<()> {
+        let mut progress = Progress {
+            seq: reign.seq,
+            made: reign.made,
+            grain: reign.grain,
+            due: reign.due,
+        };
+        let mut ready: Option<Vec<Pack>> = None;
+        loop {
+            if !self.pause_until(reign.epoch, progress.due).await {
+                return Ok(());
+            }
+            let packs = match ready.take() {
+                Some(packs) => packs,
+                None => self.build(reign, progress.seq, progress.grain).await?,
+            };
+            if packs.is_empty() {
+                self.reign_ends(reign.epoch).await;
+                return Ok(());
+            }
+            let count: usize = packs.iter().map(Pack::count).sum();
+            let publish = self.publish(node, reign, &progress, packs);
+            let next = progress.seq + count as u64;
+            let sending = Self::send(self.link(), publish, &progress);
+            // Flat out, the next messages are generated while these are on their way.
+            let step = if self.settings.interval.is_zero() {
+                let (settings, grain) = (&self.settings, progress.grain);
+                let building = Self::build_with(settings, &mut self.generate, &mut self.builder, reign, next, grain);
+                let (step, built) = tokio::join!(sending, building);
+                ready = Some(built?);
+                step?
+            } else {
+                sending.await?
+            };
+            match step {
+                Step::Went(now) => {
+                    if now.seq != next {
+                        ready = None;
+                    }
+                    progress = now;
+                }
+                Step::Moved(seq) => {
+                    ready = None;
+                    progress.seq = seq;
+                }
+                Step::Finished => {
+                    self.reign_ends(reign.epoch).await;
+                    return Ok(());
+                }
+                Step::Over => return Ok(()),
+            }
+        }
+    }
+
+    /// False: the reign ended first.
+    async fn pause_until(&mut self, epoch: u64, due: Instant) -> bool {
+        if self.settings.interval.is_zero() {
+            // Numbers to publish there may be without end, but others must have their turn.
+            tokio::task::coop::consume_budget().await;
+            return !self.shutdown.is_stopping() && reigns(&self.standing, epoch);
+        }
+        let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
+        tokio::select! {
+            biased;
+            () = shutdown.stopping() => false,
+            _ = standing.wait_for(|standing| !is_epoch(standing, epoch)) => false,
+            () = tokio::time::sleep_until(due) => true,
+        }
+    }
+
+    async fn reign_ends(&mut self, epoch: u64) {
+        let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
+        tokio::select! {
+            () = shutdown.stopping() => {}
+            _ = standing.wait_for(|standing| !is_epoch(standing, epoch)) => {}
+        }
+    }
+
+    async fn build(&mut self, reign: &Reign, first: u64, grain: u64) -> Result<Vec<Pack>> {
+        Self::build_with(
+            &self.settings,
+            &mut self.generate,
+            &mut self.builder,
+            reign,
+            first,
+            grain,
+        )
+        .await
+    }
+
+    /// The next packs: one message a tick, or as many as a publish carries. None, if no more numbers are wanted.
+    async fn build_with(
+        settings: &Settings,
+        generate: &mut G,
+        builder: &mut PackBuilder,
+        reign: &Reign,
+        first: u64,
+        grain: u64,
+    ) -> Result<Vec<Pack>> {
+        let flat_out = if settings.interval.is_zero() {
+            PUBLISH_MESSAGES_MAX as u64
+        } else {
+            1
+        };
+        let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
+        let most = flat_out.min(wanted).min(settings.backlog_max);
+        let published_ms = reign.wall_ms + u64::try_from(reign.told.elapsed().as_millis()).unwrap_or(0);
+        let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
+        let mut payload = Vec::new();
+        builder.clear();
+        while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
+            payload.clear();
+            let next = Next {
+                number,
+                epoch: reign.epoch,
+            };
+            generate.generate(next, &mut payload).await;
+            if payload.len() > PAYLOAD_BYTES_MAX {
+                return Err(Error::Setting {
+                    setting: "payload",
+                    reason: format!(
+                        "message {number} has {} bytes; the largest is {PAYLOAD_BYTES_MAX}",
+                        payload.len()
+                    ),
+                });
+            }
+            if !builder.has_room(payload.len()) || builder.count() as u64 >= grain {
+                packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
+            }
+            bytes += payload.len();
+            builder.push(&payload);
+            number += 1;
+        }
+        if !builder.is_empty() {
+            packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
+        }
+        Ok(packs)
+    }
+
+    fn publish(&self, node: &str, reign: &Reign, progress: &Progress, packs: Vec<Pack>) -> Publish {
+        Publish {
+            node: node.to_string(),
+            epoch: reign.epoch,
+            made: progress.made,
+            first: progress.seq,
+            messages: self.settings.messages,
+            backlog_max: self.settings.backlog_max,
+            interval_ms: self.settings.interval_ms(),
+            packs,
+        }
+    }
+
+    fn link(&self) -> Link<E> {
+        Link {
+            engine: self.engine.clone(),
+            observer: self.observer.clone(),
+            asks: self.asks.clone(),
+            standing: self.standing.clone(),
+            shutdown: self.shutdown.clone(),
+            retry: Retry::new(&self.settings),
+            room: Retry::up_to(Duration::from_millis(20)),
+            patience: Duration::from_millis(self.settings.crown_ms() / 8),
+            interval: self.settings.interval,
+        }
+    }
+
+    /// Sends the same call until it is answered: only then is it known what was published. What is still unanswered
+    /// when the reign ends is given up, and the next reign has another epoch.
+    async fn send(mut link: Link<E>, publish: Publish, progress: &Progress) -> Result<Step> {
+        loop {
+            match link.engine.publish(&publish).await {
+                Ok(Published::Ok {
+                    seq,
+                    made,
+                    grain,
+                    due_in_ms,
+                }) => {
+                    link.tell(&publish);
+                    link.asks.saw(seq);
+                    let due_in = Duration::from_millis(due_in_ms).min(link.interval);
+                    return Ok(Step::Went(Progress {
+                        seq: seq.max(progress.seq),
+                        made,
+                        grain,
+                        due: Instant::now() + due_in,
+                    }));
+                }
+                Ok(Published::Moved { seq }) => return Ok(Step::Moved(seq)),
+                Ok(Published::Finished) => return Ok(Step::Finished),
+                // The beat finds out whether we still reign.
+                Ok(Published::Fenced | Published::Gap) => {
+                    link.asks.beat_now.notify_one();
+                    tokio::time::sleep(link.patience).await;
+                }
+                Ok(Published::Full) => link.room.wait().await,
+                Err(error) if error.is_away() => {
+                    link.asks.beat_now.notify_one();
+                    link.retry.wait().await;
+                }
+                Err(error) => return Err(error),
+            }
+            if link.shutdown.is_stopping() || !reigns(&link.standing, publish.epoch) {
+                return Ok(Step::Over);
+            }
+        }
+    }
+}
+
+/// What sending needs, apart from the generator, which may be generating meanwhile.
+struct Link<E> {
+    engine: Arc<E>,
+    observer: Arc<dyn Observer>,
+    asks: Arc<Asks>,
+    standing: watch::Receiver<Standing>,
+    shutdown: Shutdown,
+    retry: Retry,
+    room: Retry,
+    patience: Duration,
+    interval: Duration,
+}
+
+impl<E> Link<E> {
+    fn tell(&self, publish: &Publish) {
+        if !self.observer.wants_messages() {
+            return;
+        }
+        let events: Vec<Event> = publish
+            .packs
+            .iter()
+            .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
+            .map(|message| Event::Published {
+                epoch: message.epoch,
+                number: message.number,
+                payload: message.payload,
+            })
+            .collect();
+        self.observer.observe(&publish.node, &events);
+    }
+}
+
+fn is_epoch(standing: &Standing, epoch: u64) -> bool {
+    standing.reign.as_ref().is_some_and(|reign| reign.epoch == epoch)
+}
+
+fn reigns(standing: &watch::Receiver<Standing>, epoch: u64) -> bool {
+    is_epoch(&standing.borrow(), epoch)
+}

@@ -1,0 +1,333 @@
+//! Take → handle → settle: what a handler does.
+//!
+//! One lane of calls to the store feeds any number of slots. A call carries whatever has finished in any slot since
+//! the last one, and brings what comes next.
+
+mod held;
+mod pool;
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::beat::{Asks, Standing};
+use crate::config::Settings;
+use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
+use crate::error::Result;
+use crate::event::{Event, Observer};
+use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
+use crate::retry::Retry;
+use crate::shutdown::Shutdown;
+use held::Held;
+use pool::Pool;
+
+/// What a handler may answer: done, with effects to apply in the same step, or why it failed.
+pub type Handled = Result<Vec<Effect>, String>;
+
+/// Does the work.
+pub trait Handle: Send + Sync + 'static {
+    fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send;
+}
+
+impl<F, Answer> Handle for F
+where
+    F: Fn(Message) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = Handled> + Send,
+{
+    fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send {
+        self(message)
+    }
+}
+
+pub(crate) struct Handler<E, H> {
+    pub engine: Arc<E>,
+    pub settings: Arc<Settings>,
+    pub observer: Arc<dyn Observer>,
+    pub asks: Arc<Asks>,
+    pub standing: watch::Receiver<Standing>,
+    pub shutdown: Shutdown,
+    pub handle: Arc<H>,
+    /// Ends with the handler: what has no outcome by then is handed on.
+    pub slots: JoinSet<()>,
+}
+
+/// Whether there is room for work, and whether the bell has rung.
+#[derive(Default)]
+struct Bell {
+    hungry: watch::Sender<bool>,
+    rung: AtomicBool,
+    heard: Notify,
+}
+
+/// The lane's side of one membership.
+struct Lane {
+    node: NodeId,
+    call: u64,
+    held: Held,
+}
+
+impl<E: Engine, H: Handle> Handler<E, H> {
+    /// Handles, under one membership after the other, until the node is to stop and nothing is in hand any more.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let pool = Arc::new(Pool::new(&self.settings));
+        let bell = Arc::new(Bell::default());
+        let listener = tokio::spawn(listen(self.engine.clone(), self.settings.clone(), bell.clone()));
+        let mut node = String::new();
+        let outcome = loop {
+            if self.shutdown.is_stopping() && node.is_empty() && self.standing.borrow().node.is_empty() {
+                break Ok(());
+            }
+            let mut shutdown = self.shutdown.clone();
+            tokio::select! {
+                biased;
+                next = self.standing.wait_for(|standing| standing.node != node) => match next {
+                    Ok(standing) => node.clone_from(&standing.node),
+                    Err(_) => break Ok(()),
+                },
+                () = shutdown.stopping() => break Ok(()),
+            }
+            match self.serve(&node, &pool, &bell).await {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+            // Given up: what was in hand is someone else's now.
+            pool.abandon();
+            self.asks.abandon(&node);
+        };
+        listener.abort();
+        outcome
+    }
+
+    /// Works as this member. True: it is none any more. False: the node is to stop, and nothing is in hand.
+    async fn serve(&mut self, node: &NodeId, pool: &Arc<Pool>, bell: &Arc<Bell>) -> Result<bool> {
+        let mut lane = Lane {
+            node: node.clone(),
+            call: 0,
+            held: Held::default(),
+        };
+        let mut retry = Retry::new(&self.settings);
+        let mut dry = false;
+        loop {
+            let accepts = self.accepts();
+            if !accepts && lane.held.is_empty() && self.shutdown.is_stopping() {
+                return Ok(false);
+            }
+            while self.slots.try_join_next().is_some() {}
+            let rung = bell.rung.swap(false, Ordering::AcqRel);
+            let now = Instant::now();
+            let want = if accepts { pool.want(now) } else { 0 };
+            // After an empty take there is nothing to ask for until the bell rings, or something is settled anyway.
+            let asks = want > 0 && (!dry || rung);
+            bell.hungry
+                .send_if_modified(|hungry| std::mem::replace(hungry, want > 0) != (want > 0));
+            let stuck = !accepts || pool.is_stuck(now);
+            if !asks && !rung && !(pool.has_settled(now)) && !(stuck && pool.has_ready()) {
+                self.pause(pool, bell, now).await;
+                continue;
+            }
+            let finished = pool.collect(stuck);
+            let settles = lane.held.settles(&finished);
+            let exchange = Exchange {
+                node: node.clone(),
+                lane: 0,
+                call: lane.call + 1,
+                settles,
+                want,
+                woken: rung,
+            };
+            let Some(exchanged) = self.send(&exchange, node, &mut retry).await? else {
+                return Ok(true);
+            };
+            lane.call += 1;
+            let Exchanged::Ok { packs, refused } = exchanged else {
+                return Ok(true);
+            };
+            self.tell(&lane, finished, &refused);
+            lane.held.release(&exchange.settles);
+            dry = is_dry(want, &packs);
+            for pack in &packs {
+                lane.held.insert(pack.clone());
+                self.asks.saw(pack.first() + pack.count() as u64);
+            }
+            self.tell_redelivered(node, &packs);
+            for _ in 0..pool.add(packs, Instant::now()) {
+                self.slots.spawn(slot(pool.clone(), self.handle.clone()));
+            }
+        }
+    }
+
+    /// Whether this node takes work: not while it generates, and not once it is to stop.
+    fn accepts(&self) -> bool {
+        let generates = self.standing.borrow().reign.is_some() && !self.settings.also_handle;
+        !generates && !self.shutdown.is_stopping()
+    }
+
+    /// Waits until there may be something to say.
+    async fn pause(&mut self, pool: &Pool, bell: &Bell, now: Instant) {
+        let stopping = self.shutdown.is_stopping();
+        let mut shutdown = self.shutdown.clone();
+        let wake = pool.wake_at(now);
+        tokio::select! {
+            biased;
+            () = pool.changed() => {}
+            () = bell.heard.notified() => {}
+            _ = self.standing.changed() => {}
+            () = shutdown.stopping(), if !stopping => {}
+            () = tokio::time::sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
+        }
+    }
+
+    /// The same call until it is answered. None: the membership ended first.
+    async fn send(&self, exchange: &Exchange, node: &NodeId, retry: &mut Retry) -> Result<Option<Exchanged>> {
+        loop {
+            match self.engine.exchange(exchange).await {
+                Ok(exchanged) => {
+                    retry.reset();
+                    return Ok(Some(exchanged));
+                }
+                Err(error) if error.is_away() => retry.wait().await,
+                Err(error) => return Err(error),
+            }
+            if self.standing.borrow().node != *node {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Tells what the store has confirmed.
+    fn tell(&self, lane: &Lane, finished: Vec<pool::Finished>, refused: &[(u64, String)]) {
+        if !self.observer.wants_messages() {
+            return;
+        }
+        let mut events = Vec::new();
+        for run in finished {
+            for number in run.first..run.first + u64::from(run.count) {
+                let Some(message) = lane.held.message(number) else {
+                    continue;
+                };
+                let refusal = refused.iter().find(|(refused, _)| *refused == number);
+                let (epoch, attempt, payload) = (message.epoch, message.attempt, message.payload);
+                let error = match (&run.outcome, refusal) {
+                    (_, Some((_, why))) => Some(why.clone()),
+                    (Outcome::Error(text), None) => Some(text.clone()),
+                    (Outcome::Done(_), None) => None,
+                    (Outcome::Return, None) => continue,
+                };
+                events.push(match error {
+                    Some(error) => Event::Error {
+                        epoch,
+                        number,
+                        attempt,
+                        payload,
+                        error,
+                    },
+                    None => Event::Done {
+                        epoch,
+                        number,
+                        attempt,
+                        payload,
+                    },
+                });
+            }
+        }
+        if !events.is_empty() {
+            self.observer.observe(&lane.node, &events);
+        }
+    }
+
+    fn tell_redelivered(&self, node: &str, packs: &[Pack]) {
+        if !self.observer.wants_messages() || packs.iter().all(|pack| pack.attempt() == 1) {
+            return;
+        }
+        let events: Vec<Event> = packs
+            .iter()
+            .filter(|pack| pack.attempt() > 1)
+            .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
+            .map(|message| Event::Redelivered {
+                epoch: message.epoch,
+                number: message.number,
+                attempt: message.attempt,
+                payload: message.payload,
+            })
+            .collect();
+        self.observer.observe(node, &events);
+    }
+}
+
+/// Whether the take got everything there was. What was delivered before comes one by one.
+fn is_dry(want: u32, packs: &[Pack]) -> bool {
+    let total: usize = packs.iter().map(Pack::count).sum();
+    let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
+    total < want as usize
+        && bytes < TAKE_BYTES_MAX
+        && packs.len() < TAKE_PACKS_MAX
+        && packs.iter().all(|pack| pack.attempt() == 1)
+}
+
+/// Waits at the bell for as long as there is room for work.
+async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Bell>) {
+    let mut hungry = bell.hungry.subscribe();
+    let mut retry = Retry::new(&settings);
+    while hungry.wait_for(|hungry| *hungry).await.is_ok() {
+        match engine
+            .listen(Wake::Bell, Duration::from_millis(settings.beat_ms()))
+            .await
+        {
+            Ok(true) => {
+                bell.rung.store(true, Ordering::Release);
+                bell.heard.notify_one();
+            }
+            Ok(false) => retry.reset(),
+            Err(_) => {
+                // A ring may have been lost with the connection.
+                retry.wait().await;
+                bell.rung.store(true, Ordering::Release);
+                bell.heard.notify_one();
+            }
+        }
+    }
+}
+
+/// One strand of work: takes one message after the other until there is none.
+async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>) {
+    let mut started = Instant::now();
+    while let Some((message, membership)) = pool.next(started) {
+        let number = message.number;
+        let outcome = match guarded(handle.handle(message)).await {
+            Ok(effects) => Outcome::Done(effects),
+            Err(mut text) => {
+                text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
+                Outcome::Error(text)
+            }
+        };
+        let ended = Instant::now();
+        pool.finish(number, outcome, membership, ended - started, ended);
+        started = ended;
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+/// A panic of the handler is an error of its message, and of nothing else.
+async fn guarded(handled: impl Future<Output = Handled>) -> Handled {
+    let mut handled = std::pin::pin!(handled);
+    std::future::poll_fn(move |context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_else(|| "no message".into());
+            Poll::Ready(Err(format!("the handler panicked: {text}")))
+        })
+    })
+    .await
+}

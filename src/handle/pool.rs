@@ -1,0 +1,262 @@
+//! Between the lane and the slots: what is ready to be started, what has finished, and how much to ask for.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::config::Settings;
+use crate::engine::SETTLES_PER_CALL_MAX;
+use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
+
+/// Work is fetched ahead for so long, at the measured speed: nothing waits longer behind other messages here.
+const AHEAD: Duration = Duration::from_millis(5);
+/// At most so many messages ahead: one pack in work, one on its way.
+const AHEAD_MAX: usize = 2 * PACK_MESSAGES_MAX;
+/// One call settles at most so many messages, each of which may be a pack of its own in the store.
+const SETTLED_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
+/// If no slot came free for so long, what was fetched ahead is given back.
+const STUCK: Duration = Duration::from_millis(20);
+
+/// A run of messages that ended alike.
+#[derive(Debug, Clone)]
+pub(super) struct Finished {
+    pub first: u64,
+    pub count: u32,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    concurrency: usize,
+    batch: Option<u32>,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// Packs, and how far each has been started.
+    ready: VecDeque<(Pack, usize)>,
+    ready_count: usize,
+    /// Slots at work.
+    busy: usize,
+    finished: Vec<Finished>,
+    finished_count: usize,
+    /// When the first of `finished` did.
+    finished_at: Option<Instant>,
+    last_start: Instant,
+    /// What one message takes, in a moving average; none before the first.
+    message_time: Option<Duration>,
+    /// Counts memberships: what an earlier one took is no longer ours.
+    membership: u64,
+}
+
+impl Pool {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            concurrency: settings.concurrency as usize,
+            batch: settings.batch,
+            changed: Notify::new(),
+            inner: Mutex::new(Inner {
+                ready: VecDeque::new(),
+                ready_count: 0,
+                busy: 0,
+                finished: Vec::new(),
+                finished_count: 0,
+                finished_at: None,
+                last_start: Instant::now(),
+                message_time: None,
+                membership: 0,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages may wait here for a slot.
+    fn ahead(&self, inner: &Inner) -> usize {
+        match (self.batch, inner.message_time) {
+            (Some(_), _) | (None, None) => 0,
+            (None, Some(time)) => {
+                let each = time.as_nanos().max(1);
+                let ahead = AHEAD.as_nanos() * self.concurrency as u128 / each;
+                usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX)
+            }
+        }
+    }
+
+    /// How many messages to ask for now; few are left to others, or to the next call.
+    pub(super) fn want(&self, now: Instant) -> u32 {
+        let inner = self.lock();
+        if inner.stuck(self.concurrency, now) {
+            return 0;
+        }
+        let ahead = self.ahead(&inner);
+        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready_count);
+        if room == 0 || room < ahead / 2 {
+            return 0;
+        }
+        let most = self.batch.unwrap_or(u32::MAX).min(PACK_MESSAGES_MAX as u32);
+        u32::try_from(room).unwrap_or(u32::MAX).min(most)
+    }
+
+    /// Whether outcomes are to be settled now, rather than with the next take.
+    pub(super) fn has_settled(&self, now: Instant) -> bool {
+        let inner = self.lock();
+        let idle = inner.busy == 0 && inner.ready_count == 0;
+        !inner.finished.is_empty()
+            && (idle
+                || inner.finished_count >= PACK_MESSAGES_MAX
+                || inner.finished.len() >= SETTLES_PER_CALL_MAX
+                || inner.finished_at.is_some_and(|at| now >= at + AHEAD))
+    }
+
+    pub(super) fn has_ready(&self) -> bool {
+        self.lock().ready_count > 0
+    }
+
+    /// Every slot has been busy with the same message for long, and others wait behind them.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.lock().stuck(self.concurrency, now)
+    }
+
+    /// When to look again even if nothing changes.
+    pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
+        let inner = self.lock();
+        let settle = inner.finished_at.map(|at| at + AHEAD);
+        let stuck = (inner.ready_count > 0).then(|| inner.last_start + STUCK);
+        let wake = [settle, stuck].into_iter().flatten().min();
+        wake.map(|at| at.max(now + Duration::from_millis(1)))
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// What is to be settled, sorted by number, at most as much as one call carries; with `give_back`, also what was
+    /// not started.
+    pub(super) fn collect(&self, give_back: bool) -> Vec<Finished> {
+        let mut inner = self.lock();
+        if give_back {
+            for (pack, next) in std::mem::take(&mut inner.ready) {
+                inner.finished.push(Finished {
+                    first: pack.first() + next as u64,
+                    count: u32::try_from(pack.count() - next).expect("within a pack"),
+                    outcome: Outcome::Return,
+                });
+            }
+            inner.ready_count = 0;
+        }
+        let mut messages = 0;
+        let fits = |run: &&Finished| {
+            messages += run.count as usize;
+            messages <= SETTLED_MESSAGES_MAX
+        };
+        let runs = inner
+            .finished
+            .iter()
+            .take(SETTLES_PER_CALL_MAX)
+            .take_while(fits)
+            .count();
+        let rest = inner.finished.split_off(runs);
+        let mut finished = std::mem::replace(&mut inner.finished, rest);
+        if inner.finished.is_empty() {
+            inner.finished_at = None;
+        }
+        inner.finished_count = inner.finished.iter().map(|run| run.count as usize).sum();
+        drop(inner);
+        finished.sort_unstable_by_key(|run| run.first);
+        finished
+    }
+
+    /// New work. Returns how many slots are to be started for it.
+    pub(super) fn add(&self, packs: Vec<Pack>, now: Instant) -> usize {
+        let mut inner = self.lock();
+        for pack in packs {
+            inner.ready_count += pack.count();
+            inner.ready.push_back((pack, 0));
+        }
+        let start = inner.ready_count.min(self.concurrency.saturating_sub(inner.busy));
+        inner.busy += start;
+        if start > 0 {
+            inner.last_start = now;
+        }
+        start
+    }
+
+    /// The next message for a slot, and under which membership; none ends the slot.
+    pub(super) fn next(&self, now: Instant) -> Option<(Message, u64)> {
+        let mut inner = self.lock();
+        let Some((pack, next)) = inner.ready.front_mut() else {
+            inner.busy -= 1;
+            drop(inner);
+            self.changed.notify_one();
+            return None;
+        };
+        let message = pack.message(*next);
+        *next += 1;
+        if *next == pack.count() {
+            inner.ready.pop_front();
+        }
+        inner.ready_count -= 1;
+        inner.last_start = now;
+        Some((message, inner.membership))
+    }
+
+    pub(super) fn finish(&self, number: u64, outcome: Outcome, membership: u64, took: Duration, now: Instant) {
+        let mut inner = self.lock();
+        let average = inner.message_time.unwrap_or(took);
+        inner.message_time = Some((average * 7 + took) / 8);
+        if inner.membership != membership {
+            return;
+        }
+        inner.finished_count += 1;
+        inner.finished_at.get_or_insert(now);
+        let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());
+        match inner.finished.last_mut() {
+            Some(run)
+                if run.first + u64::from(run.count) == number
+                    && (run.count as usize) < PACK_MESSAGES_MAX
+                    && plain(&run.outcome)
+                    && plain(&outcome) =>
+            {
+                run.count += 1;
+            }
+            _ => inner.finished.push(Finished {
+                first: number,
+                count: 1,
+                outcome,
+            }),
+        }
+        // Whoever finishes last, or enough, or what makes room, wakes the lane.
+        let ahead = self.ahead(&inner);
+        let room = (self.concurrency + ahead + 1).saturating_sub(inner.busy + inner.ready_count);
+        let wakes = room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX || inner.finished_count == 1;
+        drop(inner);
+        if wakes {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Forgets everything: it belongs to others now. Slots finish what they are at; nobody hears of it.
+    pub(super) fn abandon(&self) {
+        let mut inner = self.lock();
+        inner.ready.clear();
+        inner.ready_count = 0;
+        inner.finished.clear();
+        inner.finished_count = 0;
+        inner.finished_at = None;
+        inner.membership += 1;
+    }
+}
+
+impl Inner {
+    fn stuck(&self, concurrency: usize, now: Instant) -> bool {
+        self.busy >= concurrency && now >= self.last_start + STUCK
+    }
+}

@@ -1,0 +1,143 @@
+//! One process: it beats, and generates or handles.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::beat::{Asks, Heart, Standing, watch_crown};
+use crate::config::Settings;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::event::{Observer, Silent};
+use crate::generate::{Generate, Generator};
+use crate::handle::{Handle, Handler};
+use crate::message::PackBuilder;
+use crate::retry::Retry;
+use crate::shutdown::Shutdown;
+
+/// How long a publish that is on its way may take to be answered when the node stops.
+const LAST_PUBLISH: Duration = Duration::from_secs(1);
+
+/// One copy of the program: a generator whenever it is elected, a handler otherwise.
+pub struct Node<E, G, H> {
+    engine: Arc<E>,
+    settings: Settings,
+    generate: G,
+    handle: H,
+    observer: Arc<dyn Observer>,
+}
+
+impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
+    pub fn new(engine: Arc<E>, settings: Settings, generate: G, handle: H) -> Self {
+        Self {
+            engine,
+            settings,
+            generate,
+            handle,
+            observer: Arc::new(Silent),
+        }
+    }
+
+    /// Tells `observer` what happens.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves.
+    pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
+        self.settings.check()?;
+        let settings = Arc::new(self.settings);
+        let asks = Arc::new(Asks::default());
+        let (sender, standing) = watch::channel(Standing::default());
+        let mut heart = start(Heart {
+            engine: self.engine.clone(),
+            settings: settings.clone(),
+            observer: self.observer.clone(),
+            asks: asks.clone(),
+            standing: sender,
+            host: gethostname::gethostname().to_string_lossy().into_owned(),
+            retry: Retry::new(&settings),
+        })?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(watch_crown(
+            self.engine.clone(),
+            settings.clone(),
+            asks.clone(),
+            standing.clone(),
+        ));
+        let generator = Generator {
+            engine: self.engine.clone(),
+            settings: settings.clone(),
+            observer: self.observer.clone(),
+            asks: asks.clone(),
+            standing: standing.clone(),
+            shutdown: shutdown.clone(),
+            generate: self.generate,
+            builder: PackBuilder::new(),
+        };
+        let mut generating = AbortOnDrop(tokio::spawn(generator.run()));
+        let handler = Handler {
+            engine: self.engine,
+            settings: settings.clone(),
+            observer: self.observer,
+            asks: asks.clone(),
+            standing,
+            shutdown: shutdown.clone(),
+            handle: Arc::new(self.handle),
+            slots: JoinSet::new(),
+        };
+        let mut handling = AbortOnDrop(tokio::spawn(handler.run()));
+
+        let failed = tokio::select! {
+            biased;
+            () = shutdown.stopping() => None,
+            ended = &mut heart => return ended.unwrap_or_else(|_| Err(crashed("beat"))),
+            ended = &mut generating.0 => Some(ended.unwrap_or_else(|_| Err(crashed("generator")))),
+            ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
+        };
+        if failed.is_none() {
+            let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
+            asks.resign();
+            let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
+        }
+        drop((generating, handling));
+        asks.leave();
+        let left = heart.await.unwrap_or_else(|_| Err(crashed("beat")));
+        failed.unwrap_or(left)
+    }
+}
+
+/// The beat has a thread of its own: a handler that blocks must not cost the node its lease.
+fn start<E: Engine>(heart: Heart<E>) -> Result<oneshot::Receiver<Result<()>>> {
+    let (done, ended) = oneshot::channel();
+    let failed = |error: std::io::Error| Error::Protocol {
+        detail: format!("cannot start the beat's thread: {error}"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    std::thread::Builder::new()
+        .name("beat".into())
+        .spawn(move || done.send(runtime.block_on(heart.run())))
+        .map_err(failed)?;
+    Ok(ended)
+}
+
+fn crashed(part: &str) -> Error {
+    Error::Protocol {
+        detail: format!("the {part} crashed"),
+    }
+}
+
+struct AbortOnDrop<T>(JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

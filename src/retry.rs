@@ -1,0 +1,40 @@
+//! Waiting for a store that is away.
+
+use std::time::Duration;
+
+use crate::config::Settings;
+
+/// Waits that double, with jitter, and stay so short that no lease runs out for them.
+#[derive(Debug, Clone)]
+pub(crate) struct Retry {
+    tries: u32,
+    longest: Duration,
+}
+
+impl Retry {
+    const SHORTEST: Duration = Duration::from_millis(5);
+
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self::up_to((settings.lease / 8).min(Duration::from_millis(250)))
+    }
+
+    pub(crate) fn up_to(longest: Duration) -> Self {
+        Self { tries: 0, longest }
+    }
+
+    /// Whether nothing has gone wrong since the last reset.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.tries == 0
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.tries = 0;
+    }
+
+    pub(crate) async fn wait(&mut self) {
+        let longest = (Self::SHORTEST * 2u32.pow(self.tries.min(10))).min(self.longest);
+        self.tries = self.tries.saturating_add(1);
+        // Never all at once: somewhere between half and the whole of it.
+        tokio::time::sleep(longest.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+    }
+}

@@ -1,0 +1,62 @@
+//! What must hold whatever happened, apart from the scenarios.
+
+use std::collections::BTreeMap;
+
+use queenright::engine::Status;
+use queenright::engine::state::State;
+use queenright::message::Pack;
+
+/// What `status` says is what is stored.
+pub fn adds_up(state: &State, status: &Status) {
+    let count = |packs: &mut dyn Iterator<Item = &Pack>| packs.map(|pack| pack.count() as u64).sum::<u64>();
+    let queued = count(&mut state.queue.iter().chain(&state.again));
+    let in_hand = count(&mut state.taken.values().flat_map(|taken| taken.pieces.values()));
+    let read: usize = state.reading.values().map(|(_, batch)| batch.len()).sum();
+    assert_eq!(status.in_hand, in_hand, "in hand");
+    assert_eq!(status.errors, (state.errors.len() + read) as u64, "errors");
+    // A store that went back in time has lost messages, and counts them as queued.
+    if status.rewinds == 0 {
+        assert_eq!(status.queued, queued, "queued");
+        assert_eq!(
+            status.published,
+            queued + in_hand + status.done + status.failed,
+            "published"
+        );
+    }
+    numbers_are_unique(state);
+    for node in state.nodes.keys() {
+        assert!(!state.dead.contains(node), "{node} is a member and dead");
+        assert!(state.taken.contains_key(node), "{node} is a member without a record");
+    }
+    for node in &state.dead {
+        assert!(state.taken.contains_key(node), "{node} is dead and holds nothing");
+    }
+    for node in state.taken.keys() {
+        assert!(
+            state.nodes.contains_key(node) || state.dead.contains(node),
+            "{node} is forgotten"
+        );
+    }
+}
+
+/// No message is in two places.
+fn numbers_are_unique(state: &State) {
+    let held = state.taken.values().flat_map(|taken| taken.pieces.values());
+    let mut places: BTreeMap<u64, u32> = BTreeMap::new();
+    for pack in state.queue.iter().chain(&state.again).chain(held) {
+        for index in 0..pack.count() {
+            *places.entry(pack.first() + index as u64).or_default() += 1;
+        }
+    }
+    let failed = state.errors.keys().copied();
+    for number in failed.chain(
+        state
+            .reading
+            .values()
+            .flat_map(|(_, batch)| batch.iter().map(|failed| failed.number)),
+    ) {
+        *places.entry(number).or_default() += 1;
+    }
+    let twice: Vec<_> = places.iter().filter(|(_, places)| **places > 1).collect();
+    assert!(twice.is_empty(), "in two places: {twice:?}");
+}

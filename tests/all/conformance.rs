@@ -1,0 +1,134 @@
+//! One suite of checks for every engine. A check is a sentence that holds for all of them.
+//!
+//! To add an engine: a [`Bench`] for it, and one line in `engines!`.
+
+mod bench;
+mod effects;
+mod election;
+mod errors;
+mod exchange;
+mod handing_on;
+mod hive;
+mod publish;
+mod redis_only;
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Once;
+use std::time::Duration;
+
+pub use bench::{Bench, LocalBench, RedisBench};
+pub use hive::Hive;
+
+/// A check, and its name.
+pub struct Check<B: Bench> {
+    pub name: &'static str,
+    pub run: for<'a> fn(&'a Hive<B>) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+}
+
+/// A list of checks from the names of functions.
+macro_rules! checks {
+    ($($check:ident),+ $(,)?) => {
+        pub fn checks<B: Bench>() -> Vec<Check<B>> {
+            vec![$(Check { name: stringify!($check), run: |hive| Box::pin($check(hive)) }),+]
+        }
+    };
+}
+use checks;
+
+/// The checks that every engine must pass.
+pub fn all<B: Bench>() -> Vec<Check<B>> {
+    let mut all = election::checks();
+    all.extend(publish::checks());
+    all.extend(exchange::checks());
+    all.extend(handing_on::checks());
+    all.extend(effects::checks());
+    all.extend(errors::checks());
+    all
+}
+
+/// Those that only Redis can be asked.
+pub fn all_of_redis() -> Vec<Check<RedisBench>> {
+    let mut checks = all();
+    checks.extend(redis_only::checks());
+    checks
+}
+
+/// Runs one check on a fresh queue, perhaps with a guard taken out. An error says why it failed.
+pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<B>) -> Result<(), String> {
+    quieten();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let run = async {
+        let hive = Hive::new(B::fresh(store, without).await).await;
+        (check.run)(&hive).await;
+        hive.adds_up().await;
+    };
+    let run = async {
+        tokio::time::timeout(Duration::from_secs(30), run)
+            .await
+            .expect("the check ends")
+    };
+    PANIC.with_borrow_mut(|panic| *panic = Some(String::new()));
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
+    let why = PANIC.with_borrow_mut(Option::take).unwrap_or_default();
+    outcome.map_err(|_| why)
+}
+
+thread_local! {
+    /// What the check on this thread failed with, while one runs.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// A failing check is told of by who runs it: most of them are meant to fail.
+fn quieten() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let loud = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let kept = PANIC.with_borrow_mut(|panic| panic.as_mut().map(|panic| *panic = info.to_string()));
+            if kept.is_none() {
+                loud(info);
+            }
+        }));
+    });
+}
+
+/// Runs all and names those that fail.
+fn pass<B: Bench>(checks: &[Check<B>]) {
+    let store = B::store();
+    let failures: Vec<String> = checks
+        .iter()
+        .filter_map(|check| {
+            verdict(&store, None, check)
+                .err()
+                .map(|why| format!("{}: {why}", check.name))
+        })
+        .collect();
+    assert!(
+        failures.is_empty(),
+        "{} failed:\n\n{}",
+        failures.len(),
+        failures.join("\n\n")
+    );
+}
+
+macro_rules! engines {
+    ($($test:ident: $bench:ty, $checks:expr;)+) => {
+        $(
+            #[test]
+            fn $test() {
+                pass::<$bench>(&$checks);
+            }
+        )+
+    };
+}
+
+engines! {
+    every_check_holds_for_state: LocalBench, all();
+    every_check_holds_for_redis: RedisBench, all_of_redis();
+}

@@ -1,0 +1,183 @@
+//! An engine, with a wall clock that the check sets.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use queenright::engine::keys::{Keys, Names};
+use queenright::engine::redis::{RedisEngine, Scripts};
+use queenright::engine::state::{Local, State, Stored};
+use queenright::engine::{Engine, Join, Joined};
+use queenright::error::Result;
+
+use crate::server::RedisServer;
+
+/// The queue of every check.
+pub const QUEUE: &str = "bench";
+
+pub trait Bench: Sized {
+    type Engine: Engine;
+    /// What outlives a check.
+    type Store;
+
+    fn store() -> Self::Store;
+    /// An empty queue, perhaps with a guard taken out.
+    async fn fresh(store: &Self::Store, without: Option<&str>) -> Self;
+    fn engine(&self) -> &Self::Engine;
+    async fn set_wall(&self, wall_ms: u64);
+    /// Everything that is stored.
+    async fn state(&self) -> State;
+    /// As if a newer program had written the queue.
+    async fn set_layout(&self, layout: u64);
+    /// As if the program had other key names.
+    async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined>;
+    /// A value that someone else wrote.
+    async fn put(&self, key: &str, value: &[u8]);
+}
+
+/// The state machine behind a lock.
+pub struct LocalBench {
+    engine: Local,
+    wall_ms: Arc<AtomicU64>,
+}
+
+impl Bench for LocalBench {
+    type Engine = Local;
+    type Store = ();
+
+    fn store() {}
+
+    async fn fresh((): &(), without: Option<&str>) -> Self {
+        let wall_ms = Arc::new(AtomicU64::new(0));
+        let clock = wall_ms.clone();
+        let engine = Local::with_clock(QUEUE, move || clock.load(Ordering::Relaxed));
+        #[cfg(feature = "mutants")]
+        {
+            engine.state().without = without.map(str::to_string);
+        }
+        #[cfg(not(feature = "mutants"))]
+        assert!(without.is_none(), "needs the feature mutants");
+        Self { engine, wall_ms }
+    }
+
+    fn engine(&self) -> &Local {
+        &self.engine
+    }
+
+    async fn set_wall(&self, wall_ms: u64) {
+        self.wall_ms.store(wall_ms, Ordering::Relaxed);
+    }
+
+    async fn state(&self) -> State {
+        self.engine.state().clone()
+    }
+
+    async fn set_layout(&self, layout: u64) {
+        self.engine.state().meta.as_mut().expect("a queue").layout = layout;
+    }
+
+    async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
+        let own = std::mem::replace(&mut self.engine.state().names, names.clone());
+        let answer = self.engine.join(join).await;
+        self.engine.state().names = own;
+        answer
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) {
+        self.engine
+            .state()
+            .stored
+            .insert(key.into(), Stored::Value(value.into()));
+    }
+}
+
+/// The scripts in a real server, with TIME read from a key.
+pub struct RedisBench {
+    pub engine: RedisEngine,
+    pub server: Arc<RedisServer>,
+    scripts: Scripts,
+    connection: redis::aio::MultiplexedConnection,
+}
+
+/// The scripts as a test runs them: the clock is a key, and one guard may be missing.
+pub fn scripts(without: Option<&str>) -> Scripts {
+    let edit = |line: &str| line.replace("redis.call('TIME')", "redis.call('HMGET', 'test:time', 's', 'us')");
+    match without {
+        Some(guard) => Scripts::without(guard, edit),
+        None => Scripts::edited(|line| Some(edit(line))),
+    }
+}
+
+impl RedisBench {
+    pub async fn command(&self, args: &[&str]) -> redis::Value {
+        let mut cmd = redis::cmd(args[0]);
+        for arg in &args[1..] {
+            cmd.arg(arg);
+        }
+        cmd.query_async(&mut self.connection.clone())
+            .await
+            .expect("the server answers")
+    }
+}
+
+impl Bench for RedisBench {
+    type Engine = RedisEngine;
+    type Store = Arc<RedisServer>;
+
+    fn store() -> Arc<RedisServer> {
+        Arc::new(RedisServer::start())
+    }
+
+    async fn fresh(server: &Arc<RedisServer>, without: Option<&str>) -> Self {
+        let scripts = scripts(without);
+        let keys = Keys::new(QUEUE, &Names::default());
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let connection = client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("the server answers");
+        let bench = Self {
+            engine: RedisEngine::with_scripts(&server.server(), keys, scripts.clone()).expect("a URL"),
+            server: server.clone(),
+            scripts,
+            connection,
+        };
+        bench.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+        bench
+            .command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"])
+            .await;
+        bench.command(&["REPLICAOF", "NO", "ONE"]).await;
+        bench.command(&["FLUSHALL"]).await;
+        bench
+    }
+
+    fn engine(&self) -> &RedisEngine {
+        &self.engine
+    }
+
+    async fn set_wall(&self, wall_ms: u64) {
+        let (s, us) = (wall_ms / 1000, wall_ms % 1000 * 1000);
+        self.command(&["HSET", "test:time", "s", &s.to_string(), "us", &us.to_string()])
+            .await;
+    }
+
+    async fn state(&self) -> State {
+        self.engine.dump().await.expect("readable")
+    }
+
+    async fn set_layout(&self, layout: u64) {
+        self.command(&["HSET", &self.engine.keys().meta, "layout", &layout.to_string()])
+            .await;
+    }
+
+    async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
+        let keys = Keys::new(QUEUE, names);
+        RedisEngine::with_scripts(&self.server.server(), keys, self.scripts.clone())?
+            .join(join)
+            .await
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) {
+        self.command(&["SET", key, std::str::from_utf8(value).expect("text")])
+            .await;
+    }
+}

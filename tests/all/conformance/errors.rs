@@ -1,0 +1,207 @@
+//! Readers of errors.
+
+use queenright::engine::{Drain, Drained, Engine};
+
+use super::hive::{LEASE_MS, STEP_MS, failure, whole};
+use super::{Bench, Check, Hive, checks};
+
+checks![
+    a_failed_message_keeps_all_that_is_known_of_it,
+    failed_messages_can_be_seen_without_taking_them,
+    two_readers_share_without_overlap,
+    a_repeated_drain_gives_the_same_batch,
+    a_late_drain_confirms_nothing,
+    only_what_is_below_the_mark_is_drained,
+    what_an_expired_reader_held_goes_back,
+    what_a_live_reader_holds_stays,
+    a_reader_can_give_back_what_it_could_not_print,
+    a_reader_that_was_given_up_cannot_hold_on,
+    a_batch_of_errors_stops_at_a_megabyte,
+    readers_need_no_queue,
+];
+
+async fn a_failed_message_keeps_all_that_is_known_of_it<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2]).await;
+    let published = hive.wall_ms();
+    let packs = hive.take("b", 2).await;
+    hive.jump(70).await;
+    hive.exchange("b", vec![whole(&packs[0], &failure())], 0).await;
+    let failed = hive.failed().await;
+    assert_eq!(failed.len(), 2);
+    let second = &failed[1];
+    assert_eq!((second.number, second.attempt, second.epoch), (1, 1, 1));
+    assert_eq!((second.published_ms, second.time_ms), (published, published + 70));
+    assert_eq!(
+        (second.node.as_str(), &second.error[..], &second.payload[..]),
+        ("b", &b"it failed"[..], &b"1"[..])
+    );
+}
+
+async fn failed_messages_can_be_seen_without_taking_them<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 12).await;
+    let before = hive.state().await;
+    let seen = hive.engine().failed(3, 4).await.expect("failed");
+    assert_eq!(
+        seen.iter().map(|failed| failed.number).collect::<Vec<_>>(),
+        [3, 4, 5, 6]
+    );
+    assert_eq!(hive.engine().failed(10, 100).await.expect("failed").len(), 2);
+    assert_eq!(hive.engine().failed(12, 100).await.expect("failed"), []);
+    assert_eq!(hive.state().await, before);
+}
+
+async fn two_readers_share_without_overlap<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 7).await;
+    let mut printed = Vec::new();
+    for call in 1..=4 {
+        printed.extend(hive.batch("one", call, 2).await);
+        printed.extend(hive.batch("two", call, 1).await);
+        hive.adds_up().await;
+    }
+    assert_eq!(printed, [0, 1, 2, 3, 4, 5, 6]);
+    let Drained::Batch { others, .. } = hive.drain("one", 5, 0).await else {
+        panic!("alive")
+    };
+    assert_eq!(others, 1, "the other still reads");
+    hive.batch("two", 5, 0).await;
+    let state = hive.state().await;
+    assert!(state.readers.is_empty() && state.reading.is_empty());
+    assert_eq!(hive.status().await.errors, 0);
+}
+
+async fn a_repeated_drain_gives_the_same_batch<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 5).await;
+    let batch = hive.drain("one", 1, 2).await;
+    assert_eq!(hive.drain("one", 1, 2).await, batch);
+    assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
+    assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
+    assert_eq!(hive.status().await.errors, 3, "the first two are confirmed");
+}
+
+async fn a_late_drain_confirms_nothing<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 6).await;
+    hive.batch("one", 1, 2).await;
+    hive.batch("one", 2, 2).await;
+    let before = hive.state().await;
+    assert_eq!(hive.drain("one", 1, 2).await, Drained::Deposed);
+    assert_eq!(hive.drain("one", 4, 2).await, Drained::Deposed);
+    assert_eq!(hive.drain("other", 3, 2).await, Drained::Deposed);
+    assert_eq!(hive.state().await, before);
+}
+
+async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 6).await;
+    let drain = Drain {
+        reader: "one".into(),
+        call: 1,
+        below: 3,
+        want: 100,
+        lease_ms: LEASE_MS,
+    };
+    let Drained::Batch { failed, others, victim } = hive.engine().drain(&drain).await.expect("drain") else {
+        panic!("alive")
+    };
+    assert_eq!(failed.iter().map(|failed| failed.number).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!((others, victim), (0, None));
+}
+
+async fn what_an_expired_reader_held_goes_back<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    hive.batch("dead", 1, 2).await;
+    hive.engine().leave(&"a".into()).await.expect("leave");
+    hive.engine().leave(&"b".into()).await.expect("leave");
+    // No node is there to move the clock: readers do.
+    let mut call = 0;
+    let victim = loop {
+        call += 1;
+        hive.jump(STEP_MS.cast_signed()).await;
+        match hive.drain("live", call, 5).await {
+            Drained::Batch {
+                victim: Some(victim), ..
+            } => break victim,
+            Drained::Batch { others, .. } => assert_eq!(others, 1),
+            Drained::Deposed => panic!("alive"),
+        }
+        assert!(call < 20, "the lease of the dead one ends");
+    };
+    assert_eq!(victim, "dead");
+    hive.engine().release("dead", true).await.expect("release");
+    assert_eq!(hive.batch("live", call + 1, 5).await, [0, 1]);
+    assert_eq!(
+        hive.drain("dead", 2, 2).await,
+        Drained::Deposed,
+        "it can no longer confirm"
+    );
+    assert_eq!(hive.status().await.errors, 2);
+}
+
+async fn what_a_live_reader_holds_stays<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    hive.batch("one", 1, 2).await;
+    hive.pass(LEASE_MS - 100, &["a", "b"]).await;
+    let before = hive.state().await;
+    hive.engine().release("one", true).await.expect("release");
+    assert_eq!(hive.state().await, before);
+    // Held on while its output blocks.
+    assert!(hive.engine().hold("one", LEASE_MS).await.expect("hold"));
+    hive.pass(LEASE_MS - 100, &["a", "b"]).await;
+    hive.engine().release("one", true).await.expect("release");
+    assert_eq!(hive.batch("one", 2, 2).await, [2]);
+}
+
+async fn a_reader_can_give_back_what_it_could_not_print<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    hive.batch("one", 1, 1).await;
+    hive.batch("one", 2, 1).await;
+    hive.engine().release("one", false).await.expect("release");
+    hive.engine().release("one", false).await.expect("release");
+    assert_eq!(hive.status().await.errors, 2);
+    assert_eq!(hive.batch("two", 1, 9).await, [1, 2], "the first was confirmed");
+}
+
+async fn a_reader_that_was_given_up_cannot_hold_on<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 1).await;
+    hive.batch("one", 1, 1).await;
+    hive.pass(LEASE_MS, &["a", "b"]).await;
+    hive.engine().release("one", true).await.expect("release");
+    assert!(!hive.engine().hold("one", LEASE_MS).await.expect("hold"));
+    assert!(hive.state().await.readers.is_empty());
+}
+
+async fn a_batch_of_errors_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let mut call = hive.publish_call("a", &[]).await;
+    let mut builder = queenright::message::PackBuilder::new();
+    for number in 0..8 {
+        builder.push(&vec![b'x'; 400_000]);
+        call.packs.push(builder.build(number, call.epoch, 0));
+    }
+    hive.send(&call).await;
+    for _ in 0..3 {
+        let packs = hive.take("b", 8).await;
+        hive.exchange("b", packs.iter().map(|pack| whole(pack, &failure())).collect(), 0)
+            .await;
+    }
+    assert_eq!(hive.engine().failed(0, 100).await.expect("failed").len(), 3);
+    assert_eq!(hive.batch("one", 1, 100).await, [0, 1, 2]);
+    assert_eq!(hive.batch("one", 2, 100).await, [3, 4, 5]);
+    assert_eq!(hive.batch("one", 3, 100).await, [6, 7]);
+}
+
+async fn readers_need_no_queue<B: Bench>(hive: &Hive<B>) {
+    assert_eq!(hive.batch("one", 1, 5).await, [0; 0]);
+    assert!(!hive.engine().hold("one", LEASE_MS).await.expect("hold"));
+    hive.engine().release("one", false).await.expect("release");
+    assert_eq!(hive.engine().failed(0, 5).await.expect("failed"), []);
+    assert_eq!(hive.state().await.meta, None);
+}

@@ -1,0 +1,278 @@
+//! Settling and taking, and the numbers of calls.
+
+use queenright::engine::{Engine, Exchanged, Settle};
+use queenright::message::{Outcome, Pack};
+
+use super::hive::{done, failure, numbers, part, run, whole};
+use super::{Bench, Check, Hive, checks};
+
+checks![
+    messages_are_taken_oldest_first_and_once,
+    a_large_pack_is_cut_to_what_is_wanted,
+    a_take_stops_at_a_megabyte,
+    a_repeated_exchange_is_applied_once,
+    an_old_copy_of_an_exchange_writes_nothing,
+    a_call_ahead_of_its_lane_is_refused,
+    lanes_count_their_calls_apart,
+    one_lane_may_settle_what_another_took,
+    pieces_are_settled_in_part_and_in_any_order,
+    a_settle_of_what_is_not_held_writes_nothing,
+    a_piece_that_is_named_twice_writes_nothing,
+    runs_that_overlap_or_overreach_write_nothing,
+    returned_messages_come_back_first_with_their_attempt_unchanged,
+    a_thousand_single_pieces_are_settled_in_one_call,
+];
+
+async fn messages_are_taken_oldest_first_and_once<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[2, 1, 3]).await;
+    assert_eq!(numbers(&hive.take("b", 3).await), [0, 1, 2]);
+    assert_eq!(numbers(&hive.take("c", 2).await), [3, 4]);
+    assert_eq!(numbers(&hive.take("b", 9).await), [5]);
+    assert_eq!(numbers(&hive.take("c", 9).await), [0; 0]);
+    assert_eq!(hive.status().await.in_hand, 6);
+}
+
+async fn a_large_pack_is_cut_to_what_is_wanted<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1000]).await;
+    let first = hive.take("b", 3).await;
+    assert_eq!(numbers(&first), [0, 1, 2]);
+    assert_eq!(
+        hive.state().await.queue.len(),
+        8,
+        "broken into eight, so that the next copy less"
+    );
+    let mut all = first;
+    for _ in 0..250 {
+        let taken = hive.take("b", 7).await;
+        if taken.is_empty() {
+            break;
+        }
+        all.extend(taken);
+    }
+    assert_eq!(numbers(&all), (0..1000).collect::<Vec<u64>>());
+    for message in all
+        .iter()
+        .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
+    {
+        assert_eq!(message.payload, message.number.to_string());
+    }
+}
+
+async fn a_take_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let mut call = hive.publish_call("a", &[]).await;
+    let mut builder = queenright::message::PackBuilder::new();
+    for number in 0..4 {
+        builder.push(&vec![b'x'; 400_000]);
+        call.packs.push(builder.build(number, call.epoch, 0));
+    }
+    hive.send(&call).await;
+    assert_eq!(numbers(&hive.take("b", 4).await), [0, 1, 2]);
+    assert_eq!(numbers(&hive.take("b", 4).await), [3]);
+}
+
+async fn a_repeated_exchange_is_applied_once<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2, 2, 2]).await;
+    let take = hive.next_call("b", 0, Vec::new(), 2);
+    let answer = hive.call(&take).await;
+    assert_eq!(hive.call(&take).await, answer);
+    let Exchanged::Ok { packs, .. } = answer else {
+        panic!("{answer:?}")
+    };
+    let settle = hive.next_call("b", 0, vec![whole(&packs[0], &failure())], 2);
+    let answer = hive.call(&settle).await;
+    let before = hive.state().await;
+    assert_eq!(hive.call(&settle).await, answer, "the same packs again");
+    assert_eq!(hive.state().await, before);
+    let status = hive.status().await;
+    assert_eq!((status.in_hand, status.failed), (2, 2));
+}
+
+async fn an_old_copy_of_an_exchange_writes_nothing<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1, 1, 1]).await;
+    let old = hive.next_call("b", 0, Vec::new(), 1);
+    hive.call(&old).await;
+    hive.take("b", 1).await;
+    let before = hive.state().await;
+    assert_eq!(hive.call(&old).await, Exchanged::Stale);
+    assert_eq!(hive.state().await, before);
+}
+
+async fn a_call_ahead_of_its_lane_is_refused<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    hive.next_call("b", 0, Vec::new(), 1);
+    let ahead = hive.next_call("b", 0, Vec::new(), 1);
+    let before = hive.state().await;
+    assert_eq!(
+        hive.call(&ahead).await,
+        Exchanged::Deposed,
+        "the store has forgotten a call: it went back"
+    );
+    assert_eq!(hive.state().await, before);
+}
+
+async fn lanes_count_their_calls_apart<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1, 1, 1]).await;
+    hive.take("b", 1).await;
+    hive.take("b", 1).await;
+    let other = hive.next_call("b", 1, Vec::new(), 1);
+    assert_eq!(other.call, 1);
+    assert!(matches!(hive.call(&other).await, Exchanged::Ok { packs, .. } if numbers(&packs) == [2]));
+    let none = hive.next_call("b", 2, Vec::new(), 1);
+    assert_eq!(hive.call(&none).await, Exchanged::Deposed, "it joined with two lanes");
+}
+
+async fn one_lane_may_settle_what_another_took<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1, 3]).await;
+    let take = hive.next_call("b", 0, Vec::new(), 4);
+    let Exchanged::Ok { packs, .. } = hive.call(&take).await else {
+        panic!("taken")
+    };
+    let settle = hive.next_call(
+        "b",
+        1,
+        vec![whole(&packs[0], &done()), part(&packs[1], &[run(0, 1, &done())])],
+        0,
+    );
+    assert!(matches!(hive.call(&settle).await, Exchanged::Ok { .. }));
+    let status = hive.status().await;
+    assert_eq!((status.done, status.in_hand), (2, 2));
+    // The first lane's answer may still be asked for: what is settled is no longer in it.
+    assert!(matches!(hive.call(&take).await, Exchanged::Ok { packs, .. } if packs.is_empty()));
+    hive.engine().leave(&"b".into()).await.expect("leave");
+    assert_eq!(hive.reap("b", 5).await.redelivered, 2);
+    assert_eq!(hive.status().await.done, 2);
+}
+
+async fn pieces_are_settled_in_part_and_in_any_order<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[6, 4]).await;
+    let packs = hive.take("b", 10).await;
+    // The middle of the first, the end of the second, the second named first.
+    let settles = vec![
+        part(&packs[1], &[run(3, 1, &failure())]),
+        part(&packs[0], &[run(2, 1, &done()), run(4, 1, &done())]),
+    ];
+    hive.exchange("b", settles, 0).await;
+    let kept: Vec<Vec<u64>> = hive.state().await.taken["b"]
+        .pieces
+        .values()
+        .map(|pack| numbers(std::slice::from_ref(pack)))
+        .collect();
+    assert_eq!(kept, [vec![0, 1], vec![3], vec![5], vec![6, 7, 8]]);
+    let status = hive.status().await;
+    assert_eq!((status.in_hand, status.done, status.failed), (7, 2, 1));
+    // Nothing of a piece is named: all of it is kept.
+    hive.exchange(
+        "b",
+        vec![Settle {
+            piece: 6,
+            runs: Vec::new(),
+        }],
+        0,
+    )
+    .await;
+    let settles = [(5, 1), (0, 2), (3, 1), (6, 3)].map(|(piece, count)| Settle {
+        piece,
+        runs: vec![run(0, count, &done())],
+    });
+    hive.exchange("b", settles.to_vec(), 0).await;
+    let status = hive.status().await;
+    assert_eq!((status.in_hand, status.done, status.failed), (0, 9, 1));
+}
+
+async fn a_settle_of_what_is_not_held_writes_nothing<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[2, 2]).await;
+    let mine = hive.take("b", 2).await;
+    let theirs = hive.take("c", 2).await;
+    let before = hive.state().await;
+    let call = hive.next_call("b", 0, vec![whole(&mine[0], &failure()), whole(&theirs[0], &done())], 1);
+    assert_eq!(hive.call(&call).await, Exchanged::Unheld);
+    assert_eq!(hive.state().await, before, "not even what was right in it");
+}
+
+async fn a_piece_that_is_named_twice_writes_nothing<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[4]).await;
+    let packs = hive.take("b", 4).await;
+    let before = hive.state().await;
+    let call = hive.next_call("b", 0, vec![whole(&packs[0], &done()), whole(&packs[0], &done())], 0);
+    assert_eq!(hive.call(&call).await, Exchanged::Unheld);
+    assert_eq!(hive.state().await, before);
+}
+
+async fn runs_that_overlap_or_overreach_write_nothing<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[4]).await;
+    let packs = hive.take("b", 4).await;
+    let wrong = [
+        vec![run(0, 2, &done()), run(1, 1, &done())],
+        vec![run(2, 1, &done()), run(0, 1, &done())],
+        vec![run(3, 2, &done())],
+        vec![run(1, 0, &done())],
+    ];
+    let before = hive.state().await;
+    let mut call = hive.next_call("b", 0, Vec::new(), 0);
+    for runs in wrong {
+        call.settles = vec![part(&packs[0], &runs)];
+        assert_eq!(hive.call(&call).await, Exchanged::Unheld, "{runs:?}");
+        assert_eq!(hive.state().await, before, "{runs:?}");
+    }
+}
+
+async fn returned_messages_come_back_first_with_their_attempt_unchanged<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[5, 5]).await;
+    let packs = hive.take("b", 5).await;
+    let returned = vec![part(
+        &packs[0],
+        &[
+            run(0, 1, &done()),
+            run(1, 2, &Outcome::Return),
+            run(4, 1, &Outcome::Return),
+        ],
+    )];
+    hive.exchange("b", returned, 0).await;
+    assert_eq!(hive.status().await.queued, 8);
+    let packs = hive.take("c", 4).await;
+    assert_eq!(numbers(&packs), [1, 2, 4, 5]);
+    assert!(packs.iter().all(|pack| pack.attempt() == 1));
+    // The same for one that was handed on before: it stays at its second attempt.
+    assert_eq!(hive.bury("c", &["a", "b"]).await.redelivered, 4);
+    let again = hive.take("b", 1).await;
+    assert_eq!((numbers(&again), again[0].attempt()), (vec![1], 2));
+    hive.exchange("b", vec![whole(&again[0], &Outcome::Return)], 0).await;
+    let again = hive.take("b", 1).await;
+    assert_eq!((numbers(&again), again[0].attempt()), (vec![1], 2));
+}
+
+async fn a_thousand_single_pieces_are_settled_in_one_call<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    for _ in 0..10 {
+        hive.publish("a", &[1; 100]).await;
+    }
+    let mut packs: Vec<Pack> = Vec::new();
+    while packs.len() < 1000 {
+        packs.extend(hive.take("b", 1000).await);
+    }
+    let outcomes = [done(), failure(), Outcome::Return];
+    let settles = packs
+        .iter()
+        .zip(outcomes.iter().cycle())
+        .map(|(pack, outcome)| whole(pack, outcome))
+        .collect();
+    hive.exchange("b", settles, 1).await;
+    let status = hive.status().await;
+    assert_eq!(
+        (status.done, status.failed, status.queued, status.in_hand),
+        (334, 333, 332, 1)
+    );
+}

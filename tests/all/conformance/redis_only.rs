@@ -1,0 +1,281 @@
+//! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
+
+use queenright::engine::keys::{Keys, Names};
+use queenright::engine::redis::RedisEngine;
+use queenright::engine::{Drained, Engine, Exchanged, Published};
+use queenright::error::Error;
+use queenright::message::Effect;
+
+use super::bench::QUEUE;
+use super::hive::{LEASE_MS, done, numbers, whole, with};
+use super::{Bench, Check, Hive, RedisBench};
+use crate::server::RedisServer;
+
+macro_rules! redis_checks {
+    ($($check:ident),+ $(,)?) => {
+        pub fn checks() -> Vec<Check<RedisBench>> {
+            vec![$(Check { name: stringify!($check), run: |hive| Box::pin($check(hive)) }),+]
+        }
+    };
+}
+
+redis_checks![
+    with_memory_full_nodes_join_beat_and_leave,
+    with_memory_full_work_in_hand_is_settled,
+    with_memory_full_the_dead_are_handed_on,
+    with_memory_full_errors_are_drained,
+    with_memory_full_nothing_is_published,
+    forgotten_scripts_are_sent_again,
+    a_foreign_key_is_refused,
+    an_effect_on_a_foreign_type_is_refused,
+    a_replica_is_away,
+    wrong_credentials_are_refused_without_telling_them,
+    a_server_that_evicts_is_refused,
+];
+
+type Redis = Hive<RedisBench>;
+
+async fn fill_memory(hive: &Redis) {
+    hive.bench.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+}
+
+async fn free_memory(hive: &Redis) {
+    hive.bench.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
+}
+
+/// The test's clock is a key too, and cannot be set while memory is full.
+async fn jump(hive: &Redis, ms: i64) {
+    free_memory(hive).await;
+    hive.jump(ms).await;
+    fill_memory(hive).await;
+}
+
+async fn with_memory_full_nodes_join_beat_and_leave(hive: &Redis) {
+    fill_memory(hive).await;
+    hive.found("a", &["b"]).await;
+    jump(hive, 100).await;
+    hive.beat("b").await;
+    assert!(hive.beat("a").await.generator);
+    hive.engine().leave(&"a".into()).await.expect("leave");
+    assert!(hive.beat("b").await.generator);
+    assert_eq!(hive.status().await.nodes.len(), 1);
+}
+
+async fn with_memory_full_work_in_hand_is_settled(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[3, 1, 1]).await;
+    let packs = hive.take("b", 1).await;
+    fill_memory(hive).await;
+    assert_eq!(hive.take("b", 0).await, [], "a call that does nothing");
+    let next = hive
+        .exchange(
+            "b",
+            vec![whole(&packs[0], &with(&[Effect::Add { key: "n".into(), by: 1 }]))],
+            9,
+        )
+        .await;
+    assert_eq!(numbers(&next), [1, 2, 3, 4]);
+    let returned = next
+        .iter()
+        .map(|pack| whole(pack, &queenright::message::Outcome::Return))
+        .collect();
+    hive.exchange("b", returned, 0).await;
+    let next = hive.take("b", 9).await;
+    hive.exchange("b", vec![whole(&next[0], &super::hive::failure())], 9)
+        .await;
+    assert_eq!(hive.take("b", 9).await, [], "an empty take");
+    let status = hive.status().await;
+    assert_eq!((status.done, status.failed, status.in_hand), (1, 2, 2));
+}
+
+async fn with_memory_full_the_dead_are_handed_on(hive: &Redis) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[3]).await;
+    hive.take("b", 1).await;
+    hive.take("c", 1).await;
+    hive.pass(LEASE_MS - 100, &["a", "c"]).await;
+    fill_memory(hive).await;
+    jump(hive, 100).await;
+    assert_eq!(hive.beat("a").await.victim.as_deref(), Some("b"));
+    assert_eq!(hive.reap("b", 1).await.failed, 1);
+    hive.engine().leave(&"c".into()).await.expect("leave");
+    assert_eq!(hive.reap("c", 5).await.redelivered, 1);
+    assert_eq!(hive.reap("c", 5).await.redelivered, 0);
+    let status = hive.status().await;
+    assert_eq!((status.failed, status.queued, status.in_hand), (1, 2, 0));
+}
+
+async fn with_memory_full_errors_are_drained(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 6).await;
+    fill_memory(hive).await;
+    assert_eq!(hive.batch("one", 1, 2).await, [0, 1]);
+    assert_eq!(hive.batch("one", 1, 2).await, [0, 1], "repeated");
+    assert!(hive.engine().hold("one", LEASE_MS).await.expect("hold"));
+    assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
+    hive.engine().release("one", false).await.expect("release");
+    assert_eq!(hive.batch("two", 1, 9).await, [2, 3, 4, 5]);
+    assert!(matches!(hive.drain("two", 2, 0).await, Drained::Batch { .. }));
+    assert_eq!(hive.status().await.errors, 0);
+}
+
+async fn with_memory_full_nothing_is_published(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let call = hive.publish_call("a", &[2]).await;
+    hive.rung(queenright::engine::Wake::Bell).await;
+    let before = hive.state().await;
+    fill_memory(hive).await;
+    let answer = hive.engine().publish(&call).await;
+    assert!(
+        matches!(&answer, Err(Error::Away { reason, .. }) if reason.contains("OOM")),
+        "{answer:?}"
+    );
+    free_memory(hive).await;
+    assert_eq!(hive.state().await, before);
+    assert!(
+        matches!(hive.send(&call).await, Published::Ok { seq: 3, .. }),
+        "the same call, when there is room"
+    );
+}
+
+async fn forgotten_scripts_are_sent_again(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2]).await;
+    hive.bench.command(&["SCRIPT", "FLUSH"]).await;
+    let packs = hive.take("b", 1).await;
+    hive.bench.command(&["SCRIPT", "FLUSH"]).await;
+    hive.exchange("b", vec![whole(&packs[0], &done())], 0).await;
+    hive.bench
+        .command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])
+        .await;
+    // A connection that was cut is away once, then made anew; the call may be repeated.
+    let call = hive.next_call("b", 0, Vec::new(), 1);
+    let mut answer = hive.engine().exchange(&call).await;
+    for _ in 0..5 {
+        if !answer.as_ref().is_err_and(Error::is_away) {
+            break;
+        }
+        answer = hive.engine().exchange(&call).await;
+    }
+    assert!(matches!(answer, Ok(Exchanged::Ok { packs, .. }) if numbers(&packs) == [1]));
+    while hive.engine().status().await.is_err_and(|error| error.is_away()) {}
+}
+
+async fn a_foreign_key_is_refused(hive: &Redis) {
+    for (key, kind) in [("queue", "string"), ("meta", "string"), ("errors:records", "string")] {
+        let key = format!("{{qr:{QUEUE}}}:{key}");
+        hive.bench.put(&key, b"not ours").await;
+        let answer = hive.engine().join(&Redis::join_call("a")).await;
+        let Err(Error::ForeignKey { key: named, found }) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!((named.as_str(), found.as_str()), (key.as_str(), kind));
+        hive.bench.command(&["DEL", &key]).await;
+    }
+    assert_eq!(
+        hive.bench.command(&["DBSIZE"]).await,
+        redis::Value::Int(1),
+        "nothing but the clock"
+    );
+}
+
+async fn an_effect_on_a_foreign_type_is_refused(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let packs = hive.take("b", 1).await;
+    hive.bench.command(&["ZADD", "test:zset", "1", "x"]).await;
+    let push = Effect::Push {
+        key: "test:zset".into(),
+        value: b"v".to_vec(),
+    };
+    let (_, refused) = hive
+        .exchange_fully("b", vec![whole(&packs[0], &with(&[push]))], 0)
+        .await;
+    assert_eq!(
+        refused,
+        [(0, "effect refused: key test:zset holds a zset, not a list".to_string())]
+    );
+}
+
+async fn a_replica_is_away(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let call = hive.publish_call("a", &[1]).await;
+    let before = hive.state().await;
+    // Of a primary that does not exist: it keeps what it has, and takes no writes.
+    hive.bench.command(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let take = hive.next_call("b", 0, Vec::new(), 1);
+    assert!(
+        hive.engine()
+            .beat(&Redis::beat_call("a"))
+            .await
+            .is_err_and(|error| error.is_away())
+    );
+    assert!(hive.engine().publish(&call).await.is_err_and(|error| error.is_away()));
+    assert!(hive.engine().exchange(&take).await.is_err_and(|error| error.is_away()));
+    hive.bench.command(&["REPLICAOF", "NO", "ONE"]).await;
+    assert_eq!(hive.state().await, before);
+    hive.beat("a").await;
+    assert!(matches!(hive.call(&take).await, Exchanged::Ok { packs, .. } if packs.len() == 1));
+}
+
+async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
+    let locked = RedisServer::with_args(&["--requirepass", "right-secret"]);
+    let open = &hive.bench.server;
+    let attempts = [
+        (&locked, format!("redis://127.0.0.1:{}", locked.port()), "NOAUTH"),
+        (
+            &locked,
+            format!("redis://:wrong-secret@127.0.0.1:{}", locked.port()),
+            "WRONGPASS",
+        ),
+        (
+            &locked,
+            format!("redis://me:wrong-secret@127.0.0.1:{}", locked.port()),
+            "WRONGPASS",
+        ),
+        (
+            open,
+            format!("redis://me:wrong-secret@127.0.0.1:{}", open.port()),
+            "WRONGPASS",
+        ),
+    ];
+    for (server, url, code) in attempts {
+        let engine = engine(server, &url);
+        for answer in [
+            engine.check_server().await,
+            engine.beat(&Redis::beat_call("a")).await.map(drop),
+        ] {
+            let Err(error @ Error::Refused { .. }) = answer else {
+                panic!("{url}: {answer:?}")
+            };
+            let told = format!("{error} {error:?}");
+            assert!(told.contains(code), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
+    }
+    let right = engine(&locked, &format!("redis://:right-secret@127.0.0.1:{}", locked.port()));
+    right.check_server().await.expect("the right password");
+}
+
+fn engine(server: &RedisServer, url: &str) -> RedisEngine {
+    RedisEngine::new(&server.server_as(url), Keys::new(QUEUE, &Names::default())).expect("a URL")
+}
+
+async fn a_server_that_evicts_is_refused(hive: &Redis) {
+    hive.engine().check_server().await.expect("fine as it is");
+    hive.bench.command(&["CONFIG", "SET", "maxmemory", "100000000"]).await;
+    hive.engine()
+        .check_server()
+        .await
+        .expect("a limit alone evicts nothing");
+    hive.bench
+        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .await;
+    let answer = hive.engine().check_server().await;
+    assert!(
+        matches!(&answer, Err(Error::Evicts { policy, .. }) if policy == "allkeys-lru"),
+        "{answer:?}"
+    );
+}

@@ -1,0 +1,7 @@
+//! The one integration test binary.
+
+mod checker;
+mod conformance;
+mod mutants;
+mod oracle;
+mod server;

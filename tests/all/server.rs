@@ -1,0 +1,171 @@
+//! A redis-server of one's own: on a free port, in a directory of its own, gone when dropped, also by a panic.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use queenright::engine::redis::Server;
+use redis::{IntoConnectionInfo, Value};
+
+/// How long a server may take to start or to load its log.
+const START_MAX: Duration = Duration::from_secs(20);
+
+static DIRECTORIES: AtomicU32 = AtomicU32::new(0);
+
+/// A running redis-server.
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    directory: PathBuf,
+    args: Vec<String>,
+}
+
+impl RedisServer {
+    /// A server that keeps nothing on disk.
+    pub fn start() -> Self {
+        Self::with_args(&[])
+    }
+
+    /// A server that survives a restart with everything that it acknowledged.
+    pub fn durable() -> Self {
+        Self::with_args(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// A server with further arguments.
+    pub fn with_args(args: &[&str]) -> Self {
+        let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("queenright-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory for the server");
+        let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+        for _ in 0..20 {
+            let port = free_port();
+            let child = spawn(port, &directory, &args);
+            let mut server = Self {
+                child,
+                port,
+                directory: directory.clone(),
+                args: args.clone(),
+            };
+            if server.answers() {
+                return server;
+            }
+            // Someone else was faster on that port.
+            server.kill();
+            std::mem::forget(server);
+        }
+        panic!("no redis-server started: is it installed?");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/0", self.port)
+    }
+
+    /// What an engine needs to connect.
+    pub fn server(&self) -> Server {
+        self.server_as(&self.url())
+    }
+
+    /// The same under another URL, with credentials for example.
+    pub fn server_as(&self, url: &str) -> Server {
+        Server {
+            info: url.into_connection_info().expect("a URL"),
+            address: format!("127.0.0.1:{}", self.port),
+            answer_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// One command on a connection of its own.
+    ///
+    /// # Errors
+    /// What the server or the connection says.
+    pub fn command(&self, args: &[&str]) -> redis::RedisResult<Value> {
+        let mut connection = redis::Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(2))?;
+        let mut cmd = redis::cmd(args[0]);
+        for arg in &args[1..] {
+            cmd.arg(arg);
+        }
+        cmd.query(&mut connection)
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    pub fn kill(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again on the same port with the same directory, after a `kill -9`.
+    pub fn restart(&mut self) {
+        self.kill();
+        let deadline = Instant::now() + START_MAX;
+        loop {
+            self.child = spawn(self.port, &self.directory, &self.args);
+            if self.answers() {
+                return;
+            }
+            self.kill();
+            assert!(Instant::now() < deadline, "redis-server does not start again");
+        }
+    }
+
+    /// Waits until this very process answers. False: it has ended, or another one answers.
+    fn answers(&mut self) -> bool {
+        let deadline = Instant::now() + START_MAX;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            match self.command(&["INFO", "server"]) {
+                Ok(Value::BulkString(info)) => {
+                    let pid = format!("process_id:{}\r", self.pid());
+                    return String::from_utf8_lossy(&info).contains(&pid);
+                }
+                // A password is set: only ours could be.
+                Err(error) if error.code() == Some("NOAUTH") => return true,
+                _ => std::thread::sleep(Duration::from_millis(2)),
+            }
+        }
+        false
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("bound").port()
+}
+
+fn spawn(port: u16, directory: &PathBuf, args: &[String]) -> Child {
+    Command::new("redis-server")
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--daemonize",
+            "no",
+            "--dir",
+        ])
+        .arg(directory)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed")
+}
