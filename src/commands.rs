@@ -34,8 +34,12 @@ impl From<Error> for Failure {
             Error::Setting { .. } => WRONG_USAGE,
             _ => FAILED,
         };
+        let hint = match code {
+            NO_REDIS => "; start redis-server there, or give another address with --url or --host",
+            _ => "",
+        };
         Self {
-            line: error.to_string(),
+            line: format!("{error}{hint}"),
             code,
         }
     }

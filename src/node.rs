@@ -92,14 +92,15 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         };
         let mut handling = AbortOnDrop(tokio::spawn(handler.run()));
 
-        let failed = tokio::select! {
+        // Generator and handler end before they are told to only with an error, or because the beat has ended.
+        let ended = tokio::select! {
             biased;
-            () = shutdown.stopping() => None,
+            () = shutdown.stopping() => Ok(()),
             ended = &mut heart => return ended.unwrap_or_else(|_| Err(crashed("beat"))),
-            ended = &mut generating.0 => Some(ended.unwrap_or_else(|_| Err(crashed("generator")))),
-            ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
+            ended = &mut generating.0 => ended.unwrap_or_else(|_| Err(crashed("generator"))),
+            ended = &mut handling.0 => ended.unwrap_or_else(|_| Err(crashed("handler"))),
         };
-        if failed.is_none() {
+        if shutdown.is_stopping() {
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
             asks.resign();
             let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
@@ -107,7 +108,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         drop((generating, handling));
         asks.leave();
         let left = heart.await.unwrap_or_else(|_| Err(crashed("beat")));
-        failed.unwrap_or(left)
+        ended.and(left)
     }
 }
 

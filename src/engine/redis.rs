@@ -62,9 +62,7 @@ impl RedisEngine {
 
     /// Refuses servers on which the promises would not hold.
     pub async fn check_server(&self) -> Result<()> {
-        let mut cmd = redis::cmd("INFO");
-        cmd.arg("everything");
-        let info = match self.control.query(&cmd).await? {
+        let info = match self.control.query(&redis::cmd("INFO")).await? {
             redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
             redis::Value::VerbatimString { text, .. } => text,
             other => {

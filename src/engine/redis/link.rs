@@ -141,6 +141,9 @@ impl Link {
     }
 }
 
+const RIGHTS: &str = "grant the user its rights: ACL SETUSER <user> ~{qr:<queue>}:* +@hash +@list +@sortedset \
+                      +@scripting +type +time +del +info (and those that effects need)";
+
 /// Which errors pass and which need someone to act. Texts of the server never contain our password.
 pub(super) fn classify(address: &str, error: &RedisError) -> Error {
     let reason = match error.detail() {
@@ -151,9 +154,8 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
     let fix = match error.code() {
         Some("NOAUTH") => "give a password in REDIS_PASS or REDIS_URL",
         Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
-        Some("NOPERM") => {
-            "grant the user the rights: ACL SETUSER <user> ~{qr:<queue>}:* +@all -@admin -@dangerous +info"
-        }
+        Some("NOPERM") => RIGHTS,
+        Some("ERR") if reason.contains("user executing the script") => RIGHTS,
         Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
         Some("ERR") if reason.contains("DB index") => "choose another --db",
         Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
@@ -162,6 +164,9 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         }
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
             "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"
+        }
+        _ if reason.contains("invalid peer certificate") => {
+            "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)"
         }
         _ if error.kind() == redis::ErrorKind::InvalidClientConfig => "check the address",
         _ => {
