@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use super::{FAILED, Failure, engine};
 use crate::engine::redis::RedisEngine;
@@ -68,6 +69,9 @@ fn say_settings(resolved: &Resolved, log: &Log) {
     log.say(false, "settings", &fields);
 }
 
+/// Wrappers such as timeout(1) send the same signal twice in a row; that is one.
+const SAME_SIGNAL: Duration = Duration::from_millis(250);
+
 /// The first signal stops the node in good order; the second leaves at once.
 fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     let listen = |kind| {
@@ -78,17 +82,20 @@ fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     };
     let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     tokio::spawn(async move {
-        let mut stopping = false;
+        let mut stopping: Option<Instant> = None;
         loop {
             tokio::select! {
                 _ = term.recv() => {}
                 _ = int.recv() => {}
             }
-            if stopping {
-                std::process::exit(FAILED.into());
+            match stopping {
+                Some(first) if first.elapsed() > SAME_SIGNAL => std::process::exit(FAILED.into()),
+                Some(_) => {}
+                None => {
+                    stopping = Some(Instant::now());
+                    stopper.stop();
+                }
             }
-            stopping = true;
-            stopper.stop();
         }
     });
     Ok(())

@@ -64,6 +64,9 @@ pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<
         .build()
         .expect("a runtime");
     let run = async {
+        if std::env::var_os("QUEENRIGHT_TRACE").is_some() {
+            eprintln!("{}", check.name);
+        }
         let hive = Hive::new(B::fresh(store, without).await).await;
         (check.run)(&hive).await;
         hive.adds_up().await;

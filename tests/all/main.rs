@@ -2,6 +2,10 @@
 
 mod checker;
 mod conformance;
+#[cfg(feature = "cli")]
+mod e2e;
+#[cfg(feature = "cli")]
+mod fleet;
 mod mutants;
 mod oracle;
 mod server;

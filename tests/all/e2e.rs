@@ -1,0 +1,7 @@
+//! End to end: real processes on a real redis-server. Scenarios here, one file per subject; what must hold after any
+//! of them is in `checks`.
+
+mod checks;
+mod failover;
+mod handling;
+mod roles;

@@ -1,0 +1,156 @@
+//! Handlers die, stall or leave, and their messages get one outcome.
+
+use std::time::Instant;
+
+use super::checks::{self, Lines};
+use crate::fleet::{Fleet, signal};
+use crate::server::RedisServer;
+
+#[test]
+fn what_a_killed_handler_held_is_delivered_again_and_settled_once() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .copies(2)
+        .args("--interval 20ms --messages 4 --lease 1s --concurrency 4 --work 0 --error-rate 0")
+        .start_led();
+    fleet.wait_through(4);
+    drop(fleet);
+    fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 4 --lease 1s --concurrency 4 --work 0 --error-rate 0")
+        .start_led();
+    let doomed = fleet.add("--work 60s");
+    fleet.wait_status("it holds all four", |status| status.held_by(fleet.pid(doomed)) == 4);
+    fleet.kill9(doomed);
+    fleet.add("");
+    fleet.wait_through(4);
+    let log = fleet.lines();
+    for event in ["redelivered", "done"] {
+        let mut numbers: Vec<_> = log
+            .iter()
+            .filter(|line| line.is(event) && line.attempt == Some(2))
+            .collect();
+        numbers.sort_by_key(|line| line.number);
+        let numbers: Vec<_> = numbers.iter().filter_map(|line| line.number).collect();
+        assert_eq!(numbers, [0, 1, 2, 3], "{event}");
+    }
+    checks::everything(&fleet, 4, Lines::All);
+}
+
+#[test]
+fn a_late_settle_of_a_handler_that_was_given_up_writes_nothing() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 1 --lease 1s --work 0 --error-rate 0")
+        .start_led();
+    // It would settle as an error what the other settles as done.
+    let stalled = fleet.add("--work 1500ms --error-rate 1");
+    fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(stalled)) == 1);
+    let node = fleet.node(stalled);
+    fleet.stop(stalled);
+    fleet.wait_for("it is given up", |lines| {
+        lines.iter().any(|line| line.fields["victim"] == node.as_str())
+    });
+    fleet.add("");
+    fleet.wait_through(1);
+    fleet.cont(stalled);
+    fleet.wait_for("it has joined again", |lines| {
+        lines
+            .iter()
+            .filter(|line| line.copy == stalled && line.is("joined"))
+            .count()
+            == 2
+    });
+    // It hears of its deposition at the first call; then its work ends, and nobody is told.
+    fleet.wait_for("it knows", |lines| {
+        lines.iter().any(|line| line.node == node && line.is("deposed"))
+    });
+    let status = fleet.status();
+    assert_eq!((status.done, status.failed), (1, 0), "{status:?}");
+    let log = fleet.lines();
+    assert!(
+        !log.iter()
+            .any(|line| line.copy == stalled && (line.is("done") || line.is("error")))
+    );
+    checks::everything(&fleet, 1, Lines::All);
+}
+
+#[test]
+fn a_message_that_was_delivered_too_often_is_an_error_that_says_so() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 1 --lease 1s --work 60s --error-rate 0 --max-deliveries 2")
+        .start_led();
+    for _ in 0..2 {
+        let doomed = fleet.add("");
+        fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(doomed)) == 1);
+        fleet.kill9(doomed);
+    }
+    let status = fleet.wait_through(1);
+    assert_eq!((status.done, status.failed, status.errors), (0, 1, 1), "{status:?}");
+    let errors = fleet.errors();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert_eq!(
+        (&errors[0]["number"], &errors[0]["attempt"]),
+        (&0.into(), &2.into()),
+        "{errors:?}"
+    );
+    let text = errors[0]["error"].as_str().expect("checked above");
+    assert!(text.contains("delivered 2 times"), "{text}");
+}
+
+#[test]
+fn a_handler_that_is_told_to_stop_finishes_what_it_has_in_hand() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 3 --concurrency 3 --work 2s --error-rate 0")
+        .start_led();
+    let leaving = fleet.add("");
+    fleet.wait_status("it holds all", |status| status.held_by(fleet.pid(leaving)) == 3);
+    fleet.term(leaving);
+    assert_eq!(fleet.wait_exit(leaving).code(), Some(0));
+    fleet.wait_for("it has left", |lines| {
+        lines.iter().any(|line| line.copy == leaving && line.is("left"))
+    });
+    let log = fleet.lines();
+    let done = log
+        .iter()
+        .filter(|line| line.copy == leaving && line.is("done") && line.attempt == Some(1));
+    assert_eq!(done.count(), 3);
+    checks::everything(&fleet, 3, Lines::All);
+}
+
+#[test]
+fn what_takes_longer_than_the_grace_is_handed_on_at_once() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 1 --lease 30s --grace 200ms --work 0 --error-rate 0")
+        .start_led();
+    let leaving = fleet.add("--work 100s");
+    fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(leaving)) == 1);
+    fleet.add("");
+    let told = Instant::now();
+    fleet.term(leaving);
+    assert_eq!(fleet.wait_exit(leaving).code(), Some(0));
+    fleet.wait_through(1);
+    assert!(
+        told.elapsed().as_secs() < 25,
+        "it waited for a lease: {:?}",
+        told.elapsed()
+    );
+    checks::everything(&fleet, 1, Lines::All);
+}
+
+#[test]
+fn a_second_signal_leaves_at_once() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .args("--interval 20ms --messages 1 --lease 1s --grace 100s --work 100s --error-rate 0")
+        .start_led();
+    let leaving = fleet.add("");
+    fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(leaving)) == 1);
+    fleet.term(leaving);
+    signal(fleet.pid(leaving), "INT");
+    assert_eq!(fleet.wait_exit(leaving).code(), Some(1));
+    fleet.add("--work 0");
+    checks::everything(&fleet, 1, Lines::All);
+}
