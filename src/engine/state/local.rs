@@ -90,10 +90,14 @@ impl Engine for Local {
                 let next = self.rung.notified();
                 tokio::pin!(next);
                 next.as_mut().enable();
-                let rung = self.call(|state, _| match wake {
-                    Wake::Bell => std::mem::take(&mut state.bell),
-                    Wake::Crown => std::mem::take(&mut state.crown_bell),
-                });
+                // Not through `call`: while the other bell stays rung, that would wake this very loop for ever.
+                let rung = {
+                    let mut state = self.state();
+                    std::mem::take(match wake {
+                        Wake::Bell => &mut state.bell,
+                        Wake::Crown => &mut state.crown_bell,
+                    })
+                };
                 if rung {
                     return;
                 }

@@ -10,12 +10,6 @@ use crate::server::RedisServer;
 fn what_a_killed_handler_held_is_delivered_again_and_settled_once() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
-        .copies(2)
-        .args("--interval 20ms --messages 4 --lease 1s --concurrency 4 --work 0 --error-rate 0")
-        .start_led();
-    fleet.wait_through(4);
-    drop(fleet);
-    fleet = Fleet::on(&server)
         .args("--interval 20ms --messages 4 --lease 1s --concurrency 4 --work 0 --error-rate 0")
         .start_led();
     let doomed = fleet.add("--work 60s");
