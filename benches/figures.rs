@@ -60,7 +60,10 @@ fn million() {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    let text = format!("{:.2} s median of 5 ({:.2} to {:.2}), all settled once", times[2], times[0], times[4]);
+    let text = format!(
+        "{:.2} s median of 5 ({:.2} to {:.2}), all settled once",
+        times[2], times[0], times[4]
+    );
     report("million", &text, "< 2 s");
 }
 
@@ -69,9 +72,15 @@ fn memory() {
     let server = RedisServer::start();
     let used = || info(&server, "memory", "used_memory");
     let before = used();
-    let fleet = Fleet::on(&server).args("--interval 0 --messages 1000000 --quiet").start();
+    let fleet = Fleet::on(&server)
+        .args("--interval 0 --messages 1000000 --quiet")
+        .start();
     fleet.wait_status("all are queued", |status| status.queued == 1_000_000);
-    report("memory", &format!("{:.1} MB for a million queued", (used() - before) / 1e6), "< 30 MB");
+    report(
+        "memory",
+        &format!("{:.1} MB for a million queued", (used() - before) / 1e6),
+        "< 30 MB",
+    );
 }
 
 /// The million as the task has it.
@@ -95,7 +104,10 @@ fn task() {
     let seconds = start.elapsed().as_secs_f64();
     let printed = fleet.errors().len() as u64;
     assert_eq!(printed, status.failed, "getErrors prints exactly the failed");
-    let text = format!("{seconds:.1} s, {} failed, {printed} printed by getErrors", status.failed);
+    let text = format!(
+        "{seconds:.1} s, {} failed, {printed} printed by getErrors",
+        status.failed
+    );
     report("task", &text, "<= 25 s (ideal 17)");
 }
 
@@ -174,7 +186,10 @@ fn handover() {
         .collect();
     times.sort_unstable();
     let widest = times.windows(2).map(|pair| pair[1].1.saturating_sub(pair[0].1)).max();
-    let text = format!("{rounds} hand-overs: widest gap between ticks {} ms", widest.unwrap_or_default());
+    let text = format!(
+        "{rounds} hand-overs: widest gap between ticks {} ms",
+        widest.unwrap_or_default()
+    );
     report("handover", &text, "no tick missed (< 1000 ms)");
 }
 
@@ -189,9 +204,9 @@ fn redelivery() {
     let mut times = Vec::new();
     for _ in 0..rounds {
         let lines = fleet.lines();
-        let victim = (0..fleet.len())
-            .rev()
-            .find(|copy| *copy != fleet.generator() && lines.iter().any(|line| line.copy == *copy && line.is("joined")));
+        let victim = (0..fleet.len()).rev().find(|copy| {
+            *copy != fleet.generator() && lines.iter().any(|line| line.copy == *copy && line.is("joined"))
+        });
         let victim = victim.expect("there are handlers");
         let pid = fleet.pid(victim);
         fleet.wait_status("it holds something", |status| status.held_by(pid) > 0);
@@ -210,14 +225,22 @@ fn redelivery() {
         fleet.wait_for_more("done", 10);
     }
     times.sort_unstable();
-    let text = format!("{} kills: median {} ms, max {} ms", times.len(), times[times.len() / 2], times[times.len() - 1]);
+    let text = format!(
+        "{} kills: median {} ms, max {} ms",
+        times.len(),
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
     report("redelivery", &text, "<= 3 s");
 }
 
 /// What 200 idle copies cost Redis.
 fn idle() {
     let server = RedisServer::start();
-    let fleet = Fleet::on(&server).copies(200).args("--work 0 --error-rate 0 --quiet").start();
+    let fleet = Fleet::on(&server)
+        .copies(200)
+        .args("--work 0 --error-rate 0 --quiet")
+        .start();
     fleet.wait_status("all have joined", |status| status.nodes.len() == 200);
     let cpu = || info(&server, "cpu", "used_cpu_sys") + info(&server, "cpu", "used_cpu_user");
     let (before, start) = (cpu(), Instant::now());
@@ -242,7 +265,9 @@ fn latency() {
         let line = lines.iter().find(|line| line.is(event) && line.number == Some(number));
         line.expect("logged").at_ms()
     };
-    let mut times: Vec<u64> = (0..500).map(|number| at("done", number).saturating_sub(at("published", number))).collect();
+    let mut times: Vec<u64> = (0..500)
+        .map(|number| at("done", number).saturating_sub(at("published", number)))
+        .collect();
     times.sort_unstable();
     let text = format!("published to settled: median {} ms, p99 {} ms", times[250], times[495]);
     report("latency", &text, "median < 2 ms");
@@ -253,6 +278,8 @@ fn info(server: &RedisServer, section: &str, field: &str) -> f64 {
         panic!("INFO {section}");
     };
     let text = String::from_utf8_lossy(&text).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     line.expect("it is in INFO").trim().parse().expect("a number")
 }

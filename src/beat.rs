@@ -197,7 +197,7 @@ impl<E: Engine> Heart<E> {
                     self.back(node);
                     let more = self.reap(node, &vitals).await;
                     let pause = if more { Duration::ZERO } else { self.pause(&vitals) };
-                    self.stand(node, vitals);
+                    self.stand(node, &vitals);
                     tokio::select! {
                         biased;
                         () = self.asks.beat_now.notified() => {}
@@ -225,7 +225,7 @@ impl<E: Engine> Heart<E> {
     }
 
     /// Takes note of what the store said, and tells of changes.
-    fn stand(&self, node: &NodeId, vitals: Vitals) {
+    fn stand(&self, node: &NodeId, vitals: &Vitals) {
         let now = Instant::now();
         let mut events = Vec::new();
         if vitals.rewound {

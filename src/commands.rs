@@ -88,11 +88,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
 
 /// The queue that was asked for.
 fn engine(resolved: &Resolved) -> Result<Arc<RedisEngine>, Error> {
-    let server = Server {
-        info: resolved.server.clone(),
-        address: resolved.address.clone(),
-        answer_timeout: (resolved.settings.lease / 2).max(Duration::from_millis(500)),
-    };
+    let server = Server::new(resolved.server.clone(), resolved.address.clone(), &resolved.settings);
     let keys = Keys::new(&resolved.settings.queue, &resolved.settings.names);
     Ok(Arc::new(RedisEngine::new(&server, keys)?))
 }

@@ -53,7 +53,7 @@ impl Default for Settings {
 impl Settings {
     pub const CONCURRENCY_MAX: u32 = 100_000;
     pub const LEASE_MIN: Duration = Duration::from_millis(200);
-    pub const LEASE_MAX: Duration = Duration::from_secs(3600);
+    pub const LEASE_MAX: Duration = Duration::from_hours(1);
 
     /// Says what is wrong, naming the flag.
     pub fn check(&self) -> Result<()> {
@@ -83,7 +83,7 @@ impl Settings {
         if !self.interval.is_zero() && self.interval < Duration::from_millis(1) {
             return wrong("--interval", "must be 0 (flat out) or at least 1ms");
         }
-        if self.interval > Duration::from_secs(366 * 24 * 3600) {
+        if self.interval > Duration::from_hours(366 * 24) {
             return wrong("--interval", "must be at most a year");
         }
         if self.batch.is_some_and(|batch| batch == 0 || batch > 1000) {

@@ -1,6 +1,7 @@
 //! What a node tells the outside world as it happens.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use bytes::Bytes;
 
@@ -117,10 +118,10 @@ impl Observer for Silent {
 #[must_use]
 pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     let safe = |c: char| !c.is_control() && !is_disguise(c);
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        if text.chars().all(safe) {
-            return Cow::Borrowed(text);
-        }
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && text.chars().all(safe)
+    {
+        return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(bytes.len() + 16);
     for chunk in bytes.utf8_chunks() {
@@ -132,7 +133,8 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
             }
         }
         for byte in chunk.invalid() {
-            out.push_str(&format!("\\x{byte:02x}"));
+            // Writing to a String cannot fail.
+            let _ = write!(out, "\\x{byte:02x}");
         }
     }
     Cow::Owned(out)

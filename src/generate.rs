@@ -33,6 +33,16 @@ pub trait Generate: Send + 'static {
     fn generate(&mut self, next: Next, payload: &mut Vec<u8>) -> impl Future<Output = ()> + Send;
 }
 
+/// A function of the next number is a generator.
+impl<F> Generate for F
+where
+    F: FnMut(Next) -> Vec<u8> + Send + 'static,
+{
+    async fn generate(&mut self, next: Next, payload: &mut Vec<u8>) {
+        payload.extend(self(next));
+    }
+}
+
 pub(crate) struct Generator<E, G> {
     pub engine: Arc<E>,
     pub settings: Arc<Settings>,

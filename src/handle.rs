@@ -129,7 +129,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             bell.hungry
                 .send_if_modified(|hungry| std::mem::replace(hungry, want > 0) != (want > 0));
             let stuck = !accepts || pool.is_stuck(now);
-            if !asks && !rung && !(pool.has_settled(now)) && !(stuck && pool.has_ready()) {
+            let speaks = asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
+            if !speaks {
                 self.pause(pool, bell, now).await;
                 continue;
             }

@@ -4,6 +4,46 @@
 //! others are **handlers** and compete for them. Kill any of them at any moment: no message is lost, and none gets a
 //! second outcome.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use queenright::engine::{Engine, state::Local};
+//! use queenright::generate::Next;
+//! use queenright::{Effect, Message, Node, Settings, shutdown};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> queenright::Result<()> {
+//! let settings = Settings {
+//!     interval: Duration::from_millis(1),
+//!     messages: Some(3),
+//!     also_handle: true, // a fleet of one
+//!     ..Settings::default()
+//! };
+//! // In a program: RedisEngine::open("redis://localhost", &settings)?
+//! let engine = Arc::new(Local::new(&settings.queue));
+//!
+//! let generate = |next: Next| format!("feed {}", next.number).into_bytes();
+//! let handle = |message: Message| async move {
+//!     if message.payload.is_empty() {
+//!         return Err("nothing in it".to_string()); // kept among the errors
+//!     }
+//!     // Happens exactly once, together with the outcome.
+//!     Ok(vec![Effect::Add { key: "read".into(), by: 1 }])
+//! };
+//!
+//! let (stopper, shutdown) = shutdown::channel();
+//! let node = tokio::spawn(Node::new(engine.clone(), settings, generate, handle).run(shutdown));
+//! while engine.status().await.map_or(0, |status| status.done) < 3 {
+//!     tokio::time::sleep(Duration::from_millis(1)).await;
+//! }
+//! stopper.stop();
+//! node.await.expect("the node does not panic")?;
+//! assert_eq!(engine.status().await?.failed, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! In reading order:
 //!
 //! - [`message`]: messages, the packs they travel in, and their outcomes

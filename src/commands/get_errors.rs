@@ -1,6 +1,7 @@
 //! `get-errors`: prints the failed messages and removes them.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use super::{Failure, engine};
 use crate::cli::GetErrors;
@@ -38,15 +39,17 @@ pub(super) async fn run(resolved: &Resolved, flags: &GetErrors) -> Result<(), Fa
 
 /// The message first; everything on one line, whatever it contains.
 fn text_line(out: &mut String, failed: &Failed) {
-    out.push_str(&format!(
-        "{} number={} attempt={} error=\"{}\" node={} time={}\n",
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{} number={} attempt={} error=\"{}\" node={} time={}",
         escape(&failed.payload),
         failed.number,
         failed.attempt,
         escape(&failed.error).replace('"', "\\\""),
         escape(failed.node.as_bytes()),
         utc(failed.time_ms),
-    ));
+    );
 }
 
 fn json_line(out: &mut String, failed: &Failed) {

@@ -26,7 +26,8 @@ pub(super) async fn run(resolved: &Resolved, flags: &Flags) -> Result<(), Failur
         } else {
             tokio::time::sleep(pause).await;
             let now = engine.status().await?;
-            let rate = now.settled().saturating_sub(before.settled()) as f64 / pause.as_secs_f64();
+            let settled = now.settled().saturating_sub(before.settled());
+            let rate = u128::from(settled) * 1000 / pause.as_millis().max(1);
             before = now;
             if flags.json {
                 as_json(&before)
@@ -68,7 +69,7 @@ impl Status {
     }
 }
 
-fn as_text(status: &Status, queue: &str, rate: f64) -> String {
+fn as_text(status: &Status, queue: &str, rate: u128) -> String {
     let mut out = String::new();
     let generator = status.generator.as_deref().unwrap_or("none");
     // Writing to a String cannot fail.
@@ -81,7 +82,7 @@ fn as_text(status: &Status, queue: &str, rate: f64) -> String {
     );
     let _ = writeln!(
         out,
-        "done       {}  failed {}  errors waiting {}  rate {rate:.0}/s",
+        "done       {}  failed {}  errors waiting {}  rate {rate}/s",
         status.done, status.failed, status.errors
     );
     if status.rewinds > 0 {

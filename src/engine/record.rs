@@ -1,4 +1,4 @@
-//! What the scripts store and are given as MessagePack, which Redis' Lua reads natively.
+//! What the scripts store and are given as `MessagePack`, which Redis' Lua reads natively.
 
 use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;

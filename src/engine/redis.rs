@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use redis::Cmd;
 
+use crate::config::Settings;
 use crate::engine::keys::Keys;
 use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
@@ -40,7 +41,18 @@ pub struct RedisEngine {
 }
 
 impl RedisEngine {
-    /// Prepares a queue; nothing is sent yet.
+    /// The queue of these settings at a URL (`redis://`, `rediss://`, `unix:`); nothing is sent yet.
+    pub fn open(url: &str, settings: &Settings) -> Result<Self> {
+        let info = redis::IntoConnectionInfo::into_connection_info(url).map_err(|error| Error::Setting {
+            setting: "url",
+            reason: error.to_string(),
+        })?;
+        let address = info.addr().to_string();
+        let keys = Keys::new(&settings.queue, &settings.names);
+        Self::new(&Server::new(info, address, settings), keys)
+    }
+
+    /// The queue with these keys on a server; nothing is sent yet.
     pub fn new(server: &Server, keys: Keys) -> Result<Self> {
         Self::with_scripts(server, keys, Scripts::new())
     }

@@ -101,8 +101,8 @@ impl Pool {
         if room == 0 || room < ahead / 2 {
             return 0;
         }
-        let most = self.batch.unwrap_or(u32::MAX).min(PACK_MESSAGES_MAX as u32);
-        u32::try_from(room).unwrap_or(u32::MAX).min(most)
+        let most = self.batch.map_or(PACK_MESSAGES_MAX, |batch| batch as usize);
+        u32::try_from(room.min(most)).expect("at most a pack")
     }
 
     /// Whether outcomes are to be settled now, rather than with the next take.

@@ -4,7 +4,6 @@
 
 use std::net::Ipv6Addr;
 
-use redis::io::tcp::TcpSettings;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::layer::{Given, Layer, Stack};
@@ -70,7 +69,6 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> 
         .addr
         .into_connection_info()
         .map_err(|_| Usage::new(SCHEMES))?
-        .set_tcp_settings(TcpSettings::default().set_nodelay(true))
         .set_redis_settings(redis);
     Ok(Address { server, shown })
 }

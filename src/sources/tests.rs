@@ -81,7 +81,6 @@ fn without_any_source_the_defaults_hold() {
     assert!((resolved.error_rate - 0.15).abs() < f64::EPSILON);
     assert_eq!((resolved.generate, resolved.log), (Builtin::Counter, LogFormat::Text));
     assert!(!resolved.quiet && !resolved.no_wait && resolved.notes.is_empty());
-    assert!(resolved.server.tcp_settings().nodelay());
 }
 
 #[test]

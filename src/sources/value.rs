@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Longer than this is a slip of the pen.
-const DURATION_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
 
 /// How long the built-in handler works on one message: any time in between, all equally likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
 use tokio::sync::Mutex;
 
 use super::script::Script;
+use crate::config::Settings;
 use crate::error::{Error, Result};
 
 /// Where and how to connect.
@@ -17,6 +18,24 @@ pub struct Server {
     pub address: String,
     /// How long to wait for an answer. Longer than any script takes, shorter than a lease.
     pub answer_timeout: Duration,
+}
+
+impl Server {
+    /// A server for nodes with these settings. `address` is shown to people.
+    #[must_use]
+    pub fn new(info: redis::ConnectionInfo, address: String, settings: &Settings) -> Self {
+        Self {
+            info: with_nodelay(info),
+            address,
+            answer_timeout: (settings.lease / 2).max(Duration::from_millis(500)),
+        }
+    }
+}
+
+/// Calls are small and answers are waited for: nothing is gained by collecting bytes.
+fn with_nodelay(info: redis::ConnectionInfo) -> redis::ConnectionInfo {
+    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    info.set_tcp_settings(tcp)
 }
 
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
@@ -153,6 +172,8 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
     let store = format!("Redis at {address}");
     let fix = match error.code() {
         Some("NOAUTH") => "give a password in REDIS_PASS or REDIS_URL",
+        // What the server says to a command of many arguments before one has given the password.
+        Some("ERR") if reason.contains("unauthenticated") => "give a password in REDIS_PASS or REDIS_URL",
         Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
         Some("NOPERM") => RIGHTS,
         Some("ERR") if reason.contains("user executing the script") => RIGHTS,

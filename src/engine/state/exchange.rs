@@ -184,16 +184,14 @@ impl State {
                 (Effect::Set { .. }, Some(held)) => return Err(wrong(held, "value")),
                 (Effect::Add { by, .. }, held) => {
                     let old = match held {
-                        None => 0,
                         Some(Stored::Value(text)) => match counter(text) {
-                            Some(old) => old,
                             None if self.guard("effect-number") => {
                                 return Err(format!("key {key} holds no whole number"));
                             }
-                            None => 0,
+                            old => old.unwrap_or(0),
                         },
                         Some(held) if check => return Err(wrong(held, "value")),
-                        Some(_) => 0,
+                        _ => 0,
                     };
                     let new = old.saturating_add(*by);
                     if by.saturating_abs() > COUNTER_MAX || new.abs() > COUNTER_MAX {
