@@ -11,6 +11,7 @@
 //! by the store, at the moment of the call.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -53,6 +54,8 @@ pub(crate) struct Reign {
 pub(crate) struct Asks {
     /// Beat now.
     pub beat_now: Notify,
+    /// Grows for as long as the runtime that generates and handles turns.
+    pub turns: AtomicU64,
     wishes: std::sync::Mutex<Wishes>,
 }
 
@@ -109,6 +112,8 @@ pub(crate) struct Heart<E> {
     pub standing: watch::Sender<Standing>,
     pub host: String,
     pub retry: Retry,
+    /// How often the rest of the node had turned when last seen, and when that was.
+    pub turned: (u64, Instant),
 }
 
 impl<E: Engine> Heart<E> {
@@ -189,7 +194,7 @@ impl<E: Engine> Heart<E> {
                 node: node.clone(),
                 lease_ms: self.settings.lease_ms(),
                 crown_ms: self.settings.crown_ms(),
-                eligible: !wishes.resign,
+                eligible: !wishes.resign && self.turns(),
                 seen: wishes.seen,
             };
             match self.engine.beat(&beat).await {
@@ -209,6 +214,15 @@ impl<E: Engine> Heart<E> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Whether the rest of the node has turned within a lease.
+    fn turns(&mut self) -> bool {
+        let (turns, now) = (self.asks.turns.load(Ordering::Relaxed), Instant::now());
+        if turns != self.turned.0 {
+            self.turned = (turns, now);
+        }
+        now < self.turned.1 + self.settings.lease
     }
 
     /// When to beat again. Heirs come back right after the crown's lease ends, and often enough for the hive clock.
@@ -280,15 +294,18 @@ impl<E: Engine> Heart<E> {
         let Ok(reaped) = self.engine.reap(&reap).await else {
             return false;
         };
-        self.tell(
-            node,
-            Event::Reaped {
-                victim: victim.clone(),
-                redelivered: reaped.redelivered,
-                failed: reaped.failed,
-            },
-        );
-        true
+        let moved = reaped.redelivered + reaped.failed > 0;
+        if moved || reaped.deposed {
+            self.tell(
+                node,
+                Event::Reaped {
+                    victim: victim.clone(),
+                    redelivered: reaped.redelivered,
+                    failed: reaped.failed,
+                },
+            );
+        }
+        moved || reaped.more || reaped.deposed
     }
 
     async fn leave(&mut self, node: &NodeId) -> Result<()> {
@@ -335,8 +352,12 @@ pub(crate) async fn watch_crown<E: Engine>(
             .listen(Wake::Crown, Duration::from_millis(settings.beat_ms()))
             .await
         {
-            Ok(true) => asks.beat_now.notify_one(),
-            Ok(false) => retry.reset(),
+            Ok(rung) => {
+                retry.reset();
+                if rung {
+                    asks.beat_now.notify_one();
+                }
+            }
             Err(_) => retry.wait().await,
         }
     }

@@ -12,11 +12,13 @@ pub mod keys;
 mod record;
 pub mod redis;
 pub mod state;
+pub mod store;
+mod verbs;
 
 use std::future::Future;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
@@ -35,8 +37,29 @@ pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
 pub const SETTLES_PER_CALL_MAX: usize = 1000;
 /// How many packs one reap moves.
 pub const REAP_PACKS_MAX: usize = 1000;
+/// A reap stops once it has moved this many bytes.
+pub const REAP_BYTES_MAX: usize = 1024 * 1024;
 /// A batch of errors stops growing once it has this many bytes.
 pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
+
+/// Whether a queue that was found so is one that this program can work on.
+fn check_layout(queue: &str, names: &keys::Names, layout: u64, recorded: &str) -> Result<()> {
+    if layout > LAYOUT {
+        return Err(Error::NewerLayout {
+            queue: queue.to_string(),
+            found: layout,
+            known: LAYOUT,
+        });
+    }
+    if recorded != names.line() {
+        return Err(Error::OtherNames {
+            queue: queue.to_string(),
+            recorded: recorded.to_string(),
+            given: names.line(),
+        });
+    }
+    Ok(())
+}
 
 /// A running process, under the id of its present membership. Random, and never used twice.
 pub type NodeId = String;
@@ -210,6 +233,8 @@ pub struct Reaped {
     pub failed: u64,
     /// Whether the victim still holds more.
     pub more: bool,
+    /// Whether this very call ended its membership.
+    pub deposed: bool,
 }
 
 /// What one can wait for without asking again and again.

@@ -57,7 +57,7 @@ pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Sho
     loop {
         let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
         let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
-        let Some((failed, others, victim)) = reader.next(want).await? else {
+        let Some((failed, _, victim)) = reader.next(want).await? else {
             // Given up: what was not confirmed is shown once more, by whoever takes it.
             (reader.id, reader.call) = (new_id(), 0);
             continue;
@@ -69,8 +69,10 @@ pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Sho
             reader.engine.release(victim, true).await?;
         }
         if failed.is_empty() {
-            if limit.is_some() || (others == 0 && victim.is_none()) {
-                reader.next(0).await?;
+            let others = reader.leave().await?;
+            // With a limit, one that has shown something need not wait for what others hold.
+            let waits = others > 0 && (limit.is_none() || shown == 0);
+            if victim.is_none() && !waits {
                 return Ok(shown);
             }
             tokio::time::sleep(POLL).await;
@@ -89,10 +91,16 @@ pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Sho
 
 /// Shows the failed messages and keeps them.
 pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
+    let below = match engine.status().await {
+        Ok(status) => status.published,
+        Err(Error::NoQueue { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
     let (mut from, mut shown) = (0, 0);
     loop {
         let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
-        let failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+        let mut failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+        failed.retain(|failed| failed.number < below);
         let Some(last) = failed.last() else { return Ok(shown) };
         from = last.number + 1;
         shown += failed.len() as u64;
@@ -131,6 +139,14 @@ impl<E: Engine> Reader<E> {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Leaves with empty hands, and tells how many other readers there are. One that holds nothing must not be waited
+    /// for: two of them would wait for each other.
+    async fn leave(&mut self) -> Result<u64> {
+        let left = self.next(0).await?;
+        (self.id, self.call) = (new_id(), 0);
+        Ok(left.map_or(1, |(_, others, _)| others))
     }
 
     /// Shows a batch on a thread of its own, which may block, and holds the lease meanwhile.

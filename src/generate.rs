@@ -18,7 +18,7 @@ use crate::shutdown::Shutdown;
 
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
-const PUBLISH_BYTES_MAX: usize = 1024 * 1024;
+const PUBLISH_BYTES_MAX: usize = 256 * 1024;
 
 /// The message that is to be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,6 +28,10 @@ use crate::shutdown::Shutdown;
 use held::Held;
 use pool::Pool;
 
+/// The most effects of one message, and their size.
+const EFFECTS_MAX: usize = 100;
+const EFFECT_BYTES_MAX: usize = 256 * 1024;
+
 /// What a handler may answer: done, with effects to apply in the same step, or why it failed.
 pub type Handled = Result<Vec<Effect>, String>;
 
@@ -54,8 +58,6 @@ pub(crate) struct Handler<E, H> {
     pub standing: watch::Receiver<Standing>,
     pub shutdown: Shutdown,
     pub handle: Arc<H>,
-    /// Ends with the handler: what has no outcome by then is handed on.
-    pub slots: JoinSet<()>,
 }
 
 /// Whether there is room for work, and whether the bell has rung.
@@ -76,38 +78,32 @@ struct Lane {
 impl<E: Engine, H: Handle> Handler<E, H> {
     /// Handles, under one membership after the other, until the node is to stop and nothing is in hand any more.
     pub(crate) async fn run(mut self) -> Result<()> {
-        let pool = Arc::new(Pool::new(&self.settings));
         let bell = Arc::new(Bell::default());
-        let listener = tokio::spawn(listen(self.engine.clone(), self.settings.clone(), bell.clone()));
+        let mut listener = JoinSet::new();
+        listener.spawn(listen(self.engine.clone(), self.settings.clone(), bell.clone()));
         let mut node = String::new();
-        let outcome = loop {
-            if self.shutdown.is_stopping() && node.is_empty() && self.standing.borrow().node.is_empty() {
-                break Ok(());
-            }
+        loop {
             let mut shutdown = self.shutdown.clone();
             tokio::select! {
                 biased;
                 next = self.standing.wait_for(|standing| standing.node != node) => match next {
                     Ok(standing) => node.clone_from(&standing.node),
-                    Err(_) => break Ok(()),
+                    Err(_) => return Ok(()),
                 },
-                () = shutdown.stopping() => break Ok(()),
+                () = shutdown.stopping() => return Ok(()),
             }
-            match self.serve(&node, &pool, &bell).await {
-                Ok(true) => {}
-                Ok(false) => break Ok(()),
-                Err(error) => break Err(error),
+            let pool = Arc::new(Pool::new(&self.settings));
+            let mut slots = JoinSet::new();
+            if !self.serve(&node, &pool, &mut slots, &bell).await? {
+                return Ok(());
             }
-            // Given up: what was in hand is someone else's now.
-            pool.abandon();
+            // Given up: what was in hand is someone else's now, and the slots end here.
             self.asks.abandon(&node);
-        };
-        listener.abort();
-        outcome
+        }
     }
 
     /// Works as this member. True: it is none any more. False: the node is to stop, and nothing is in hand.
-    async fn serve(&mut self, node: &NodeId, pool: &Arc<Pool>, bell: &Arc<Bell>) -> Result<bool> {
+    async fn serve(&mut self, node: &NodeId, pool: &Arc<Pool>, slots: &mut JoinSet<()>, bell: &Bell) -> Result<bool> {
         let mut lane = Lane {
             node: node.clone(),
             call: 0,
@@ -120,7 +116,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             if !accepts && lane.held.is_empty() && self.shutdown.is_stopping() {
                 return Ok(false);
             }
-            while self.slots.try_join_next().is_some() {}
+            while slots.try_join_next().is_some() {}
             let rung = bell.rung.swap(false, Ordering::AcqRel);
             let now = Instant::now();
             let want = if accepts { pool.want(now) } else { 0 };
@@ -134,7 +130,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 self.pause(pool, bell, now).await;
                 continue;
             }
-            let finished = pool.collect(stuck);
+            let finished = pool.collect(stuck, now);
             let settles = lane.held.settles(&finished);
             let exchange = Exchange {
                 node: node.clone(),
@@ -160,7 +156,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             self.tell_redelivered(node, &packs);
             for _ in 0..pool.add(packs, Instant::now()) {
-                self.slots.spawn(slot(pool.clone(), self.handle.clone()));
+                slots.spawn(slot(pool.clone(), self.handle.clone()));
             }
         }
     }
@@ -180,7 +176,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             biased;
             () = pool.changed() => {}
             () = bell.heard.notified() => {}
-            _ = self.standing.changed() => {}
+            Ok(()) = self.standing.changed() => {}
             () = shutdown.stopping(), if !stopping => {}
             () = tokio::time::sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
         }
@@ -188,13 +184,22 @@ impl<E: Engine, H: Handle> Handler<E, H> {
 
     /// The same call until it is answered. None: the membership ended first.
     async fn send(&self, exchange: &Exchange, node: &NodeId, retry: &mut Retry) -> Result<Option<Exchanged>> {
+        let mut told = false;
         loop {
             match self.engine.exchange(exchange).await {
                 Ok(exchanged) => {
                     retry.reset();
                     return Ok(Some(exchanged));
                 }
-                Err(error) if error.is_away() => retry.wait().await,
+                Err(error) if error.is_away() => {
+                    // The beat tells of a store that is away; this is for what only the lane meets.
+                    if retry.is_long() && !told {
+                        told = true;
+                        let reason = error.to_string();
+                        self.observer.observe(node, &[Event::Away { reason }]);
+                    }
+                    retry.wait().await;
+                }
                 Err(error) => return Err(error),
             }
             if self.standing.borrow().node != *node {
@@ -282,27 +287,25 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
             .listen(Wake::Bell, Duration::from_millis(settings.beat_ms()))
             .await
         {
-            Ok(true) => {
-                bell.rung.store(true, Ordering::Release);
-                bell.heard.notify_one();
+            Ok(false) => {
+                retry.reset();
+                continue;
             }
-            Ok(false) => retry.reset(),
-            Err(_) => {
-                // A ring may have been lost with the connection.
-                retry.wait().await;
-                bell.rung.store(true, Ordering::Release);
-                bell.heard.notify_one();
-            }
+            Ok(true) => retry.reset(),
+            // A ring may have been lost with the connection.
+            Err(_) => retry.wait().await,
         }
+        bell.rung.store(true, Ordering::Release);
+        bell.heard.notify_one();
     }
 }
 
 /// One strand of work: takes one message after the other until there is none.
 async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>) {
     let mut started = Instant::now();
-    while let Some((message, membership)) = pool.next(started) {
-        let number = message.number;
-        let outcome = match guarded(handle.handle(message)).await {
+    while let Some(message) = pool.next(started) {
+        let (number, bytes) = (message.number, message.payload.len());
+        let outcome = match guarded(async { handle.handle(message).await }).await.and_then(bounded) {
             Ok(effects) => Outcome::Done(effects),
             Err(mut text) => {
                 text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
@@ -310,10 +313,22 @@ async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>) {
             }
         };
         let ended = Instant::now();
-        pool.finish(number, outcome, membership, ended - started, ended);
+        pool.finish(number, bytes, outcome, ended - started, ended);
         started = ended;
         tokio::task::coop::consume_budget().await;
     }
+}
+
+/// Effects are small; a script that applies them must be short.
+fn bounded(effects: Vec<Effect>) -> Handled {
+    let bytes: usize = effects.iter().map(Effect::bytes).sum();
+    if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
+        let count = effects.len();
+        return Err(format!(
+            "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
+        ));
+    }
+    Ok(effects)
 }
 
 /// A panic of the handler is an error of its message, and of nothing else.

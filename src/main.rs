@@ -2,6 +2,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use queenright::cli::{self, Stop};
+use queenright::event::escape;
 use queenright::{commands, sources};
 
 fn main() -> ExitCode {
@@ -9,7 +10,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err((line, code)) => {
             // Nobody may be listening; the exit code says the same.
-            let _ = writeln!(std::io::stderr(), "queenright: {line}");
+            let _ = writeln!(std::io::stderr(), "queenright: {}", escape(line.as_bytes()));
             ExitCode::from(code)
         }
     }

@@ -64,6 +64,17 @@ impl Effect {
     }
 }
 
+impl Effect {
+    /// How much there is to be written.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Add { key, .. } => key.len(),
+            Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
+            Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
+        }
+    }
+}
+
 /// A run of consecutive messages, stored and moved as one piece.
 ///
 /// Little-endian: version u8, flags u8, attempt u16, failures u16, reserved u16, first number u64, epoch u64,

@@ -1,10 +1,12 @@
 //! One process: it beats, and generates or handles.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 
 use crate::beat::{Asks, Heart, Standing, watch_crown};
 use crate::config::Settings;
@@ -61,8 +63,11 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             standing: sender,
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             retry: Retry::new(&settings),
+            turned: (0, Instant::now()),
         })?;
+        let _leaving = LeaveOnDrop(asks.clone());
         let mut tasks = JoinSet::new();
+        tasks.spawn(show_life(asks.clone(), settings.lease / 8));
         tasks.spawn(watch_crown(
             self.engine.clone(),
             settings.clone(),
@@ -88,19 +93,18 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             standing,
             shutdown: shutdown.clone(),
             handle: Arc::new(self.handle),
-            slots: JoinSet::new(),
         };
         let mut handling = AbortOnDrop(tokio::spawn(handler.run()));
 
         // Generator and handler end before they are told to only with an error, or because the beat has ended.
         let ended = tokio::select! {
             biased;
-            () = shutdown.stopping() => Ok(()),
+            () = shutdown.stopping() => None,
             ended = &mut heart => return ended.unwrap_or_else(|_| Err(crashed("beat"))),
-            ended = &mut generating.0 => ended.unwrap_or_else(|_| Err(crashed("generator"))),
-            ended = &mut handling.0 => ended.unwrap_or_else(|_| Err(crashed("handler"))),
+            ended = &mut generating.0 => Some(ended.unwrap_or_else(|_| Err(crashed("generator")))),
+            ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
         };
-        if shutdown.is_stopping() {
+        if ended.is_none() {
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
             asks.resign();
             let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
@@ -108,7 +112,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         drop((generating, handling));
         asks.leave();
         let left = heart.await.unwrap_or_else(|_| Err(crashed("beat")));
-        ended.and(left)
+        ended.unwrap_or(Ok(())).and(left)
     }
 }
 
@@ -132,6 +136,23 @@ fn start<E: Engine>(heart: Heart<E>) -> Result<oneshot::Receiver<Result<()>>> {
 fn crashed(part: &str) -> Error {
     Error::Protocol {
         detail: format!("the {part} crashed"),
+    }
+}
+
+/// Tells the beat that this runtime turns. One that is blocked cannot publish, and must not keep the crown.
+async fn show_life(asks: Arc<Asks>, every: Duration) {
+    loop {
+        asks.turns.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(every).await;
+    }
+}
+
+/// A run that is dropped must not leave a beat behind that keeps the crown for nobody.
+struct LeaveOnDrop(Arc<Asks>);
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -27,6 +27,11 @@ impl Retry {
         self.tries == 0
     }
 
+    /// Whether it has gone wrong for some while.
+    pub(crate) fn is_long(&self) -> bool {
+        self.tries > 8
+    }
+
     pub(crate) fn reset(&mut self) {
         self.tries = 0;
     }

@@ -72,16 +72,22 @@ fn say_settings(resolved: &Resolved, log: &Log) {
 /// Wrappers such as timeout(1) send the same signal twice in a row; that is one.
 const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
-/// The first signal stops the node in good order; the second leaves at once.
+/// The first signal stops the node in good order; the second leaves at once. On a thread of its own, so that it works
+/// whatever the rest of the program is stuck in.
 fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Failure {
-            line: format!("cannot listen to signals: {error}"),
-            code: FAILED,
-        })
+    let failed = |error: std::io::Error| Failure {
+        line: format!("cannot listen to signals: {error}"),
+        code: FAILED,
     };
-    let (mut term, mut int) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    tokio::spawn(async move {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let entered = runtime.enter();
+    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+    drop(entered);
+    let listen = async move {
         let mut stopping: Option<Instant> = None;
         loop {
             tokio::select! {
@@ -97,7 +103,9 @@ fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
                 }
             }
         }
-    });
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
     Ok(())
 }
 

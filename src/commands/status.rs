@@ -71,7 +71,7 @@ impl Status {
 
 fn as_text(status: &Status, queue: &str, rate: u128) -> String {
     let mut out = String::new();
-    let generator = status.generator.as_deref().unwrap_or("none");
+    let generator = escape(status.generator.as_deref().unwrap_or("none").as_bytes());
     // Writing to a String cannot fail.
     let _ = writeln!(out, "queue      {}", escape(queue.as_bytes()));
     let _ = writeln!(out, "generator  {generator}  epoch {}", status.epoch);
@@ -102,7 +102,7 @@ fn as_text(status: &Status, queue: &str, rate: u128) -> String {
         let _ = writeln!(
             out,
             "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
-            node.node,
+            escape(node.node.as_bytes()),
             status.role(node),
             node.pid,
             age(node.age_ms),

@@ -3,7 +3,7 @@
 use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;
 
-use crate::engine::state::Lane;
+use crate::engine::store::Lane;
 use crate::engine::{Failed, Join, Settle};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome};

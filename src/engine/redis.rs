@@ -14,7 +14,7 @@ use crate::config::Settings;
 use crate::engine::keys::Keys;
 use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
-    NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, record,
+    NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, check_layout, record,
 };
 use crate::error::{Error, Result};
 use crate::message::Pack;
@@ -37,7 +37,8 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
-    errors: Link,
+    /// Looks and readers of errors. The control connection must be made by the beat, where no handler can block it.
+    aside: Link,
 }
 
 impl RedisEngine {
@@ -68,13 +69,13 @@ impl RedisEngine {
             exchange: Link::new(server)?,
             bell: Link::new(server)?,
             crown: Link::new(server)?,
-            errors: Link::new(server)?,
+            aside: Link::new(server)?,
         })
     }
 
     /// Refuses servers on which the promises would not hold.
     pub async fn check_server(&self) -> Result<()> {
-        let info = match self.control.query(&redis::cmd("INFO")).await? {
+        let info = match self.aside.query(&redis::cmd("INFO")).await? {
             redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
             redis::Value::VerbatimString { text, .. } => text,
             other => {
@@ -94,7 +95,7 @@ impl RedisEngine {
     async fn names(&self, command: &str, key: &str) -> Result<Vec<String>> {
         let mut cmd = redis::cmd(command);
         cmd.arg(key).arg(0).arg(-1);
-        let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
+        let rest = Reply::of(self.aside.query(&cmd).await?)?.rest()?;
         Ok(rest
             .iter()
             .map(|name| String::from_utf8_lossy(name).into_owned())
@@ -107,7 +108,7 @@ impl RedisEngine {
         let dead = self.names("LRANGE", &self.keys.dead).await?;
         let readers = self.names("ZRANGE", &self.keys.readers).await?;
         let keys = &self.keys;
-        let run = self.control.run(&self.scripts.status, |cmd| {
+        let run = self.aside.run(&self.scripts.status, |cmd| {
             cmd.arg(6 + members.len() + dead.len() + readers.len());
             cmd.arg(&[
                 &keys.meta,
@@ -176,7 +177,8 @@ impl RedisEngine {
         let requeued = meta.uint()?;
         status.rewinds = meta.uint()?;
         status.grain = meta.uint()?;
-        status.count_queued(requeued);
+        status.count_queued(requeued, meta.uint()?);
+        check_layout(&keys.queue_name, &keys.names, meta.uint()?, &meta.text()?)?;
         Ok(Some(status))
     }
 }
@@ -227,16 +229,10 @@ impl Engine for RedisEngine {
                 birth: reply.text()?,
                 rewound: reply.flag()?,
             }),
-            "layout" => Err(Error::NewerLayout {
-                queue: keys.queue_name.clone(),
-                found: reply.uint()?,
-                known: LAYOUT,
-            }),
-            "names" => Err(Error::OtherNames {
-                queue: keys.queue_name.clone(),
-                recorded: reply.text()?,
-                given: keys.names.line(),
-            }),
+            "other" => {
+                check_layout(&keys.queue_name, &keys.names, reply.uint()?, &reply.text()?)?;
+                Err(unknown("other"))
+            }
             "type" => Err(Error::ForeignKey {
                 key: reply.text()?,
                 found: reply.text()?,
@@ -388,6 +384,7 @@ impl Engine for RedisEngine {
             redelivered: reply.uint()?,
             failed: reply.uint()?,
             more: reply.flag()?,
+            deposed: reply.flag()?,
         })
     }
 
@@ -410,7 +407,7 @@ impl Engine for RedisEngine {
 
     async fn drain(&self, drain: &Drain) -> Result<Drained> {
         let keys = &self.keys;
-        let run = self.errors.run(&self.scripts.drain, |cmd| {
+        let run = self.aside.run(&self.scripts.drain, |cmd| {
             cmd.arg(5)
                 .arg(&[
                     &keys.meta,
@@ -439,7 +436,7 @@ impl Engine for RedisEngine {
 
     async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
         let keys = &self.keys;
-        let run = self.errors.run(&self.scripts.hold, |cmd| {
+        let run = self.aside.run(&self.scripts.hold, |cmd| {
             cmd.arg(2).arg(&[&keys.meta, &keys.readers]).arg(reader).arg(lease_ms);
         });
         Ok(run.await? == redis::Value::Int(1))
@@ -447,7 +444,7 @@ impl Engine for RedisEngine {
 
     async fn release(&self, reader: &str, expired: bool) -> Result<()> {
         let keys = &self.keys;
-        let run = self.errors.run(&self.scripts.release, |cmd| {
+        let run = self.aside.run(&self.scripts.release, |cmd| {
             cmd.arg(5)
                 .arg(&[
                     &keys.meta,
@@ -464,7 +461,7 @@ impl Engine for RedisEngine {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         let keys = &self.keys;
-        let run = self.errors.run(&self.scripts.failed, |cmd| {
+        let run = self.aside.run(&self.scripts.failed, |cmd| {
             cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(from).arg(limit);
         });
         decode_all(Reply::of(run.await?)?)

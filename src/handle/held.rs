@@ -40,7 +40,7 @@ impl Held {
         Some(piece.pack.message(piece.from + index))
     }
 
-    /// The settles that say so, in the words of the store. Finished runs come sorted and never cross a pack.
+    /// The settles that say so, in the words of the store. Finished runs come sorted; one may cover several pieces.
     pub(super) fn settles(&self, finished: &[Finished]) -> Vec<Settle> {
         let mut settles: Vec<Settle> = Vec::new();
         for run in finished {
@@ -114,6 +114,7 @@ mod tests {
         let done = |first, count| Finished {
             first,
             count,
+            bytes: 0,
             outcome: Outcome::Done(Vec::new()),
         };
         let settles = held.settles(&[done(102, 3), done(109, 1)]);

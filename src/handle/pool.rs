@@ -17,6 +17,8 @@ const AHEAD: Duration = Duration::from_millis(5);
 const AHEAD_MAX: usize = 2 * PACK_MESSAGES_MAX;
 /// One call settles at most so many messages, each of which may be a pack of its own in the store.
 const SETTLED_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
+/// And about so many bytes: the script has them all in hand.
+const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
 
@@ -25,6 +27,8 @@ const STUCK: Duration = Duration::from_millis(20);
 pub(super) struct Finished {
     pub first: u64,
     pub count: u32,
+    /// Payload, which a script has to move.
+    pub bytes: usize,
     pub outcome: Outcome,
 }
 
@@ -50,8 +54,6 @@ struct Inner {
     last_start: Instant,
     /// What one message takes, in a moving average; none before the first.
     message_time: Option<Duration>,
-    /// Counts memberships: what an earlier one took is no longer ours.
-    membership: u64,
 }
 
 impl Pool {
@@ -69,7 +71,6 @@ impl Pool {
                 finished_at: None,
                 last_start: Instant::now(),
                 message_time: None,
-                membership: 0,
             }),
         }
     }
@@ -140,34 +141,31 @@ impl Pool {
 
     /// What is to be settled, sorted by number, at most as much as one call carries; with `give_back`, also what was
     /// not started.
-    pub(super) fn collect(&self, give_back: bool) -> Vec<Finished> {
+    pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
         let mut inner = self.lock();
         if give_back {
             for (pack, next) in std::mem::take(&mut inner.ready) {
                 inner.finished.push(Finished {
                     first: pack.first() + next as u64,
                     count: u32::try_from(pack.count() - next).expect("within a pack"),
+                    bytes: pack.bytes().len(),
                     outcome: Outcome::Return,
                 });
             }
             inner.ready_count = 0;
         }
-        let mut messages = 0;
+        let (mut messages, mut bytes) = (0, 0);
         let fits = |run: &&Finished| {
+            let fits = messages < SETTLED_MESSAGES_MAX && bytes < SETTLED_BYTES_MAX;
             messages += run.count as usize;
-            messages <= SETTLED_MESSAGES_MAX
+            bytes += run.bytes;
+            fits
         };
-        let runs = inner
-            .finished
-            .iter()
-            .take(SETTLES_PER_CALL_MAX)
-            .take_while(fits)
-            .count();
+        let finished = inner.finished.iter();
+        let runs = finished.take(SETTLES_PER_CALL_MAX).take_while(fits).count();
         let rest = inner.finished.split_off(runs);
         let mut finished = std::mem::replace(&mut inner.finished, rest);
-        if inner.finished.is_empty() {
-            inner.finished_at = None;
-        }
+        inner.finished_at = (!inner.finished.is_empty()).then_some(now);
         inner.finished_count = inner.finished.iter().map(|run| run.count as usize).sum();
         drop(inner);
         finished.sort_unstable_by_key(|run| run.first);
@@ -189,8 +187,8 @@ impl Pool {
         start
     }
 
-    /// The next message for a slot, and under which membership; none ends the slot.
-    pub(super) fn next(&self, now: Instant) -> Option<(Message, u64)> {
+    /// The next message for a slot; none ends the slot.
+    pub(super) fn next(&self, now: Instant) -> Option<Message> {
         let mut inner = self.lock();
         let Some((pack, next)) = inner.ready.front_mut() else {
             inner.busy -= 1;
@@ -205,16 +203,13 @@ impl Pool {
         }
         inner.ready_count -= 1;
         inner.last_start = now;
-        Some((message, inner.membership))
+        Some(message)
     }
 
-    pub(super) fn finish(&self, number: u64, outcome: Outcome, membership: u64, took: Duration, now: Instant) {
+    pub(super) fn finish(&self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
         let mut inner = self.lock();
         let average = inner.message_time.unwrap_or(took);
         inner.message_time = Some((average * 7 + took) / 8);
-        if inner.membership != membership {
-            return;
-        }
         inner.finished_count += 1;
         inner.finished_at.get_or_insert(now);
         let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());
@@ -226,10 +221,12 @@ impl Pool {
                     && plain(&outcome) =>
             {
                 run.count += 1;
+                run.bytes += bytes;
             }
             _ => inner.finished.push(Finished {
                 first: number,
                 count: 1,
+                bytes,
                 outcome,
             }),
         }
@@ -241,17 +238,6 @@ impl Pool {
         if wakes {
             self.changed.notify_one();
         }
-    }
-
-    /// Forgets everything: it belongs to others now. Slots finish what they are at; nobody hears of it.
-    pub(super) fn abandon(&self) {
-        let mut inner = self.lock();
-        inner.ready.clear();
-        inner.ready_count = 0;
-        inner.finished.clear();
-        inner.finished_count = 0;
-        inner.finished_at = None;
-        inner.membership += 1;
     }
 }
 

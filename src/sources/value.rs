@@ -96,8 +96,10 @@ pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text} is too large"))
 }
 
+/// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` where a service is called redis.
 pub fn port(text: &str) -> Result<u16, String> {
-    match text.parse() {
+    let service = text.strip_prefix("tcp://").and_then(|place| place.rsplit(':').next());
+    match service.unwrap_or(text).parse() {
         Ok(0) | Err(_) => Err(format!("'{text}' is no port: write a number from 1 to 65535")),
         Ok(port) => Ok(port),
     }
@@ -183,6 +185,7 @@ mod tests {
             assert!(whole::<u32>(wrong).is_err(), "{wrong}");
         }
         assert!(port("0").is_err() && port("65536").is_err() && port("6379").is_ok());
+        assert_eq!(port("tcp://10.0.0.1:6379"), Ok(6379));
         assert!(db("-1").is_err() && db("15").is_ok());
     }
 }

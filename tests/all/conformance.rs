@@ -19,13 +19,15 @@ use std::pin::Pin;
 use std::sync::Once;
 use std::time::Duration;
 
-pub use bench::{Bench, LocalBench, RedisBench};
-pub use hive::Hive;
+pub use bench::{Bench, LocalBench, QUEUE, RedisBench, scripts};
+pub use hive::{Hive, packs};
+
+type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// A check, and its name.
 pub struct Check<B: Bench> {
     pub name: &'static str,
-    pub run: for<'a> fn(&'a Hive<B>) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+    pub run: for<'a> fn(&'a Hive<B>) -> Running<'a>,
 }
 
 /// A list of checks from the names of functions.
@@ -64,9 +66,6 @@ pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<
         .build()
         .expect("a runtime");
     let run = async {
-        if std::env::var_os("QUEENRIGHT_TRACE").is_some() {
-            eprintln!("{}", check.name);
-        }
         let hive = Hive::new(B::fresh(store, without).await).await;
         (check.run)(&hive).await;
         hive.adds_up().await;
@@ -74,7 +73,7 @@ pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<
     let run = async {
         tokio::time::timeout(Duration::from_secs(30), run)
             .await
-            .expect("the check ends")
+            .expect("the check ends");
     };
     PANIC.with_borrow_mut(|panic| *panic = Some(String::new()));
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));

@@ -2,6 +2,13 @@
 //! of them is in `checks`.
 
 mod checks;
+mod cli;
+mod crowds;
+mod effects;
+mod errors;
 mod failover;
 mod handling;
+mod outages;
 mod roles;
+mod sources;
+mod variants;

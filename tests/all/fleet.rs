@@ -14,7 +14,7 @@ use super::server::RedisServer;
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_queenright");
 /// Longer than anything takes, even on a machine that does much else. Only a failing test waits so long.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at something that tells nothing by itself.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -330,6 +330,10 @@ impl Fleet {
     /// Waits until a copy has ended.
     pub fn wait_exit(&mut self, copy: usize) -> ExitStatus {
         wait_exit(&mut self.copies[copy])
+    }
+
+    pub fn has_exited(&mut self, copy: usize) -> Option<ExitStatus> {
+        self.copies[copy].try_wait().expect("a child of ours")
     }
 
     /// All copies but these still run.

@@ -1,1 +1,132 @@
+//! Every guard is taken out once, and a check must notice: a guard that nobody misses is no guard.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use queenright::engine::redis::Scripts;
+
+use crate::conformance::{Bench, Check, RedisBench, all_of_redis, verdict};
+
+/// Each guard, and the check that fails without it.
+const CATCHES: &[(&str, &str)] = &[
+    ("again-one", "redelivered_messages_come_one_at_a_time"),
+    ("beat-member", "a_beat_after_leaving_does_not_bring_a_node_back"),
+    ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
+    ("call-repeat", "a_repeated_exchange_is_applied_once"),
+    ("call-stale", "an_old_copy_of_an_exchange_writes_nothing"),
+    ("clock-back", "the_hive_clock_ignores_a_step_back"),
+    ("clock-step", "a_pause_of_the_store_deposes_nobody"),
+    ("crown-lease", "a_generator_whose_lease_has_run_out_cannot_publish"),
+    ("deliveries", "a_message_delivered_too_often_becomes_an_error"),
+    ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
+    ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
+    ("drain-call", "a_late_drain_confirms_nothing"),
+    ("effect-number", "only_whole_numbers_are_counted_on"),
+    ("effect-own", "effects_on_the_queue_itself_are_refused"),
+    (
+        "effect-rights",
+        "a_right_that_effects_lack_shows_before_anything_is_written",
+    ),
+    ("effect-type", "a_refused_effect_applies_none_and_makes_an_error"),
+    ("full", "a_full_backlog_waits_until_messages_are_taken"),
+    ("gap", "a_publish_that_builds_on_lost_messages_is_refused"),
+    ("hold-member", "a_reader_that_was_given_up_cannot_hold_on"),
+    ("join-dead", "a_late_join_does_not_bring_back_a_node_that_was_given_up"),
+    ("key-types", "a_foreign_key_is_refused"),
+    ("lane-record", "a_node_that_was_given_up_cannot_settle"),
+    ("layout", "a_queue_of_a_newer_layout_is_refused"),
+    ("made", "a_repeated_publish_is_applied_once"),
+    ("moved", "numbers_that_others_took_are_not_given_again"),
+    ("named-once", "a_piece_that_is_named_twice_writes_nothing"),
+    ("names", "other_key_names_are_refused"),
+    ("opener-beat", "with_memory_full_nodes_join_beat_and_leave"),
+    ("opener-drain", "with_memory_full_errors_are_drained"),
+    ("opener-exchange", "with_memory_full_work_in_hand_is_settled"),
+    ("opener-hold", "with_memory_full_errors_are_drained"),
+    ("opener-join", "with_memory_full_nodes_join_beat_and_leave"),
+    ("opener-release", "with_memory_full_errors_are_drained"),
+    ("reader-lease", "what_a_live_reader_holds_stays"),
+    ("reap-expired", "a_live_node_is_not_reaped"),
+    ("rewind-beat", "a_beat_raises_a_store_that_went_back"),
+    ("rewind-join", "a_join_raises_a_store_that_went_back"),
+    ("runs", "runs_that_overlap_or_overreach_write_nothing"),
+    ("second-bell", "work_that_comes_or_waits_rings_the_bell"),
+    ("token", "a_deposed_generator_cannot_publish"),
+    ("worn", "a_poison_message_takes_no_neighbours_with_it"),
+];
+
+/// Stores to try mutants on side by side.
+const STORES: usize = 2;
+
+#[test]
+fn every_guard_of_the_scripts_is_missed_when_it_is_taken_out() {
+    let guards: BTreeSet<String> = Scripts::guards().into_iter().collect();
+    let listed: BTreeSet<String> = CATCHES.iter().map(|(guard, _)| (*guard).to_string()).collect();
+    assert_eq!(guards, listed, "every guard, and nothing else, is listed");
+    let guards: Vec<&str> = CATCHES.iter().map(|(guard, _)| *guard).collect();
+    missed::<RedisBench>(&guards, &all_of_redis());
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_guard_of_the_state_is_missed_when_it_is_taken_out() {
+    let sources = [
+        include_str!("../../src/engine/verbs.rs"),
+        include_str!("../../src/engine/verbs/errors.rs"),
+        include_str!("../../src/engine/verbs/exchange.rs"),
+    ];
+    let mut guards: Vec<&str> = sources
+        .iter()
+        .flat_map(|source| source.split("guard(\"").skip(1))
+        .filter_map(|rest| rest.split('"').next())
+        .collect();
+    guards.sort_unstable();
+    guards.dedup();
+    assert!(guards.len() > 25, "the marks are found: {guards:?}");
+    missed::<crate::conformance::LocalBench>(&guards, &crate::conformance::all());
+}
+
+/// Takes each guard out and expects its check to fail; names those that nobody misses.
+fn missed<B: Bench>(guards: &[&str], checks: &[Check<B>])
+where
+    B::Store: Send,
+{
+    let next = AtomicUsize::new(0);
+    let complaints: Vec<String> = std::thread::scope(|scope| {
+        let work = || {
+            let store = B::store();
+            let mut complaints = Vec::new();
+            while let Some(guard) = guards.get(next.fetch_add(1, Ordering::Relaxed)) {
+                complaints.extend(complaint(&store, guard, checks));
+            }
+            complaints
+        };
+        let workers: Vec<_> = (0..STORES).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .flat_map(|worker| worker.join().expect("a worker"))
+            .collect()
+    });
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+fn complaint<B: Bench>(store: &B::Store, guard: &str, checks: &[Check<B>]) -> Option<String> {
+    let Some((_, named)) = CATCHES.iter().find(|(listed, _)| *listed == guard) else {
+        return Some(format!("guard {guard}: no check is listed"));
+    };
+    let Some(check) = checks.iter().find(|check| check.name == *named) else {
+        return Some(format!("guard {guard}: there is no check {named}"));
+    };
+    if let Err(why) = verdict(store, None, check) {
+        return Some(format!("guard {guard}: {named} fails even with it: {why}"));
+    }
+    if verdict(store, Some(guard), check).is_err() {
+        return None;
+    }
+    let others: Vec<&str> = checks
+        .iter()
+        .filter(|check| verdict(store, Some(guard), check).is_err())
+        .map(|check| check.name)
+        .collect();
+    Some(format!("guard {guard}: {named} does not miss it; these do: {others:?}"))
+}

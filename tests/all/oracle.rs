@@ -1,1 +1,52 @@
+//! Random histories go through the state machine and through Redis: every answer and everything stored must agree,
+//! and at the end every message must have one outcome.
+//!
+//! `QUEENRIGHT_HISTORIES` sets how many; `QUEENRIGHT_SEED` replays one.
 
+mod history;
+mod ledger;
+mod twin;
+
+use history::History;
+use twin::Twin;
+
+use crate::server::RedisServer;
+
+/// How many histories, unless told otherwise.
+const HISTORIES: u64 = 100;
+
+/// Tells how to see a failure again.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay this history with QUEENRIGHT_SEED={}", self.0);
+        }
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn redis_agrees_with_the_state_machine_on_random_histories() {
+    let server = RedisServer::start();
+    if let Some(seed) = variable("QUEENRIGHT_SEED") {
+        return play(&server, seed).await;
+    }
+    let first = fastrand::u64(..u64::MAX / 2);
+    for seed in first..first + variable("QUEENRIGHT_HISTORIES").unwrap_or(HISTORIES) {
+        play(&server, seed).await;
+    }
+}
+
+async fn play(server: &RedisServer, seed: u64) {
+    let _replay = Replay(seed);
+    let twin = Twin::new(server).await;
+    let mut history = History::new(twin, seed);
+    history.unfold().await;
+    history.settle_down().await;
+    history.account().await;
+}

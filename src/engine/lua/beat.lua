@@ -8,13 +8,14 @@ redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
-  'due', 'grain', 'rewinds')
+  'due', 'grain', 'rewinds', 'skipped')
 if not m[1] then return {'deposed'} end
 local clock, wall = hive(m[1], m[2], m[3])
 local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
 
 local rewound = tonumber(ARGV[5]) > seq or tonumber(ARGV[6]) > epoch
 if rewound then
+  redis.call('HSET', KEYS[1], 'skipped', num(m[13] + math.max(ARGV[5] - seq, 0))) -- guard: rewind-beat
   seq, epoch = math.max(seq, ARGV[5]), math.max(epoch, ARGV[6]) -- guard: rewind-beat
   generator, crown = '', 0 -- guard: rewind-beat
   redis.call('HSET', KEYS[1], 'rewinds', num(m[12] + 1))

@@ -27,8 +27,8 @@ else
       redis.call('ZREM', KEYS[2], unpack(numbers))
       redis.call('HDEL', KEYS[3], unpack(numbers))
       for _, record in ipairs(kept) do
-        batch[#batch + 1] = record
-        bytes = bytes + #record
+        batch[#batch + 1] = record or nil
+        bytes = bytes + #(record or '')
       end
       chunk = math.min(chunk * 2, 500)
     end

@@ -8,12 +8,7 @@
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local settles = ARGV[4] == '' and {} or cmsgpack.unpack(ARGV[4])
 local fields = {lane, 'worn'}
-local named = {}
-for i, settle in ipairs(settles) do
-  fields[i + 2] = num(settle[1])
-  if named[settle[1]] then return {'unheld'} end -- guard: named-once
-  named[settle[1]] = true
-end
+for i, settle in ipairs(settles) do fields[i + 2] = num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[4], unpack(fields))
 local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
 if not stored[1] then return {'deposed'} end -- guard: lane-record
@@ -31,6 +26,7 @@ end
 if stale then return {'stale'} end
 if call > record[1] + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again')
+if not m[1] then return {'deposed'} end
 
 -- Effects are checked against what the keys hold, and against those already admitted in this call.
 local own, known = string.sub(KEYS[1], 1, -5), {}
@@ -90,9 +86,12 @@ local function keep(pack, from, n)
   set[#set + 1] = num(select(6, head(pack)) + from)
   set[#set + 1] = piece(pack, from, n)
 end
+local named = {}
 for i, settle in ipairs(settles) do
   local pack, at, released = stored[i + 2], 0, 0
   if not pack then return {'unheld'} end
+  if named[settle[1]] then return {'unheld'} end -- guard: named-once
+  named[settle[1]] = true
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   for _, run in ipairs(settle[2]) do
     local from, n, outcome = run[1], run[2], run[3]
@@ -127,7 +126,18 @@ for i, settle in ipairs(settles) do
 end
 
 -- Now the writes. The first is one that full memory does not refuse.
-if #gone == 0 then gone[1] = '' end -- guard: opener-exchange
+if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[4], '') end -- guard: opener-exchange
+-- A right that is missing would show only in the middle: so each is tried where it can do nothing.
+local used = {}
+for _, effect in ipairs(effects) do used[effect[1]] = true end
+local tried = {}
+if used.add then tried[1] = redis.pcall('INCRBY', KEYS[1], 0) end -- guard: effect-rights
+if used.set then tried[#tried + 1] = redis.pcall('SET', KEYS[1], '', 'NX') end -- guard: effect-rights
+for _, answer in ipairs(tried) do
+  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE') then
+    return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
+  end
+end
 if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
 for _, effect in ipairs(effects) do
   local kind, key = effect[1], KEYS[7 + effect[2]]

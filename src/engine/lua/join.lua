@@ -3,7 +3,7 @@
 -- ARGV  1 node 2 lanes 3 lease 4 step 5 layout 6 key names 7 birth id for a new queue
 --       8 seen birth 9 seen seq 10 seen epoch 11 first grain 12 about the node (msgpack)
 --       13.. the types that the keys must have
--- Returns  ok birth rewound | layout found | names recorded | type key found
+-- Returns  ok birth rewound | other layout names (not ours) | type key found
 -- Types are checked once, here: a wrong one found in the middle of a later script could not be rolled back.
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
@@ -11,9 +11,9 @@ for i, key in ipairs(KEYS) do
 end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
 local node, seen_seq, seen_epoch = ARGV[1], tonumber(ARGV[9]), tonumber(ARGV[10])
-local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds')
-if m[1] and tonumber(m[2]) > tonumber(ARGV[5]) then return {'layout', m[2]} end -- guard: layout
-if m[1] and m[3] ~= ARGV[6] then return {'names', m[3]} end -- guard: names
+local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped')
+if m[1] and tonumber(m[2]) > tonumber(ARGV[5]) then return {'other', m[2], m[3]} end -- guard: layout
+if m[1] and m[3] ~= ARGV[6] then return {'other', m[2], m[3]} end -- guard: names
 
 local birth = m[1]
 if not birth then
@@ -21,8 +21,8 @@ if not birth then
   local _, wall = hive(0, 0, 0)
   redis.call('HSET', KEYS[1], 'birth', birth, 'layout', ARGV[5], 'names', ARGV[6], 'clock', '0', 'wall', num(wall),
     'step', ARGV[4], 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '', 'seq', '0', 'made', '0', 'due', '0',
-    'grain', ARGV[11], 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0')
-  m = {birth, ARGV[5], ARGV[6], 0, wall, 0, 0, 0}
+    'grain', ARGV[11], 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0', 'skipped', '0')
+  m = {birth, ARGV[5], ARGV[6], 0, wall, 0, 0, 0, 0}
 end
 local clock, wall = hive(m[4], m[5], ARGV[4])
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', ARGV[4])
@@ -30,7 +30,7 @@ redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', ARGV
 local rewound = seen_seq > tonumber(m[6]) or seen_epoch > tonumber(m[7])
 if rewound then
   redis.call('HSET', KEYS[1], 'seq', num(math.max(seen_seq, m[6])), 'epoch', num(math.max(seen_epoch, m[7])), -- guard: rewind-join
-    'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1)) -- guard: rewind-join
+    'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), 'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join
 end
 
 -- A late copy of the join of a node that was given up meanwhile does not bring it back.

@@ -8,7 +8,8 @@ use redis::Value;
 use super::RedisEngine;
 use super::reply::Reply;
 use crate::engine::record;
-use crate::engine::state::{Meta, State, Stored, Taken};
+use crate::engine::state::{State, Stored, Taken};
+use crate::engine::store::Meta;
 use crate::error::{Error, Result};
 use crate::message::Pack;
 
@@ -56,7 +57,7 @@ impl RedisEngine {
     async fn all_keys(&self) -> Result<Vec<String>> {
         let mut cmd = redis::cmd("KEYS");
         cmd.arg("*");
-        let rest = Reply::of(self.control.query(&cmd).await?)?.rest()?;
+        let rest = Reply::of(self.aside.query(&cmd).await?)?.rest()?;
         Ok(rest
             .iter()
             .map(|key| String::from_utf8_lossy(key).into_owned())
@@ -66,7 +67,7 @@ impl RedisEngine {
     async fn list(&self, key: &str) -> Result<Vec<Vec<u8>>> {
         let mut cmd = redis::cmd("LRANGE");
         cmd.arg(key).arg(0).arg(-1);
-        Reply::of(self.control.query(&cmd).await?)?.rest()
+        Reply::of(self.aside.query(&cmd).await?)?.rest()
     }
 
     async fn packs(&self, key: &str) -> Result<Vec<Pack>> {
@@ -77,7 +78,7 @@ impl RedisEngine {
     async fn hash(&self, key: &str) -> Result<BTreeMap<String, Vec<u8>>> {
         let mut cmd = redis::cmd("HGETALL");
         cmd.arg(key);
-        let mut reply = Reply::of(self.control.query(&cmd).await?)?;
+        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
         let mut hash = BTreeMap::new();
         while reply.len() > 0 {
             hash.insert(reply.text()?, reply.bytes()?);
@@ -88,7 +89,7 @@ impl RedisEngine {
     async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {
         let mut cmd = redis::cmd("ZRANGE");
         cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
-        let mut reply = Reply::of(self.control.query(&cmd).await?)?;
+        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
         let mut leases = BTreeMap::new();
         while reply.len() > 0 {
             leases.insert(reply.text()?, reply.uint()?);
@@ -99,14 +100,14 @@ impl RedisEngine {
     async fn stored(&self, key: &str) -> Result<Stored> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
-        let kind = self.control.query(&cmd).await?;
+        let kind = self.aside.query(&cmd).await?;
         match &kind {
             Value::SimpleString(kind) if kind == "hash" => Ok(Stored::Hash(self.hash(key).await?)),
             Value::SimpleString(kind) if kind == "list" => Ok(Stored::List(self.list(key).await?)),
             Value::SimpleString(kind) if kind == "string" => {
                 let mut cmd = redis::cmd("GET");
                 cmd.arg(key);
-                match self.control.query(&cmd).await? {
+                match self.aside.query(&cmd).await? {
                     Value::BulkString(value) => Ok(Stored::Value(value)),
                     other => Err(broken(format!("{other:?}"))),
                 }
@@ -155,6 +156,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
         failed: uint("failed")?,
         requeued: uint("requeued")?,
         rewinds: uint("rewinds")?,
+        skipped: uint("skipped")?,
     }))
 }
 
@@ -166,15 +168,16 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
             let lane = u32::try_from(parse(lane)?).map_err(|_| broken("lane".into()))?;
             taken.lanes.insert(lane, record::decode_lane(value)?);
         } else if field == "info" {
-            (taken.host, taken.pid, taken.version, taken.concurrency) = record::decode_about(value)?;
+            let about = &mut taken.about;
+            (about.host, about.pid, about.version, about.concurrency) = record::decode_about(value)?;
         } else if field == "joined" {
-            taken.joined = parse(&text())?;
+            taken.about.joined = parse(&text())?;
         } else if field == "held" {
-            taken.held = Some(parse(&text())?);
+            taken.about.held = Some(parse(&text())?);
         } else if field == "worn" {
             let text = text();
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
-            taken.worn = (parse(twice)?, parse(thrice)?);
+            taken.about.worn = (parse(twice)?, parse(thrice)?);
         } else {
             taken
                 .pieces

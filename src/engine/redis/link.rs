@@ -16,7 +16,7 @@ pub struct Server {
     pub info: redis::ConnectionInfo,
     /// For people; without a password.
     pub address: String,
-    /// How long to wait for an answer. Longer than any script takes, shorter than a lease.
+    /// How long to wait for an answer: longer than any script takes, short enough to stop in good time.
     pub answer_timeout: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Server {
         Self {
             info: with_nodelay(info),
             address,
-            answer_timeout: (settings.lease / 2).max(Duration::from_millis(500)),
+            answer_timeout: (settings.lease / 2).clamp(Duration::from_millis(500), Duration::from_secs(2)),
         }
     }
 }
@@ -152,12 +152,29 @@ impl Link {
     }
 
     async fn failed(&self, error: &RedisError) -> Error {
-        let error = classify(&self.address, error);
-        if error.is_away() {
+        // Other errors are answers, and the connection that brought them is sound.
+        let stale = error.is_io_error() || matches!(error.code(), Some("READONLY" | "MOVED" | "UNBLOCKED"));
+        if stale || error.code().is_none() {
             *self.connection.lock().await = None;
         }
-        error
+        classify(&self.address, error)
     }
+}
+
+/// A script that fails by itself would do so again. Redis 6.2 wraps passing errors in the same words.
+fn is_script_error(reason: &str) -> bool {
+    const PASSING: [&str; 8] = [
+        "OOM",
+        "READONLY",
+        "MISCONF",
+        "NOREPLICAS",
+        "LOADING",
+        "BUSY",
+        "CLUSTERDOWN",
+        "TRYAGAIN",
+    ];
+    let ours = reason.contains("queenright") || reason.contains("user_script") || reason.contains("running script");
+    ours && !PASSING.iter().any(|passing| reason.contains(passing))
 }
 
 const RIGHTS: &str = "grant the user its rights: ACL SETUSER <user> ~{qr:<queue>}:* +@hash +@list +@sortedset \
@@ -180,9 +197,8 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
         Some("ERR") if reason.contains("DB index") => "choose another --db",
         Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
-        Some("ERR") if reason.contains("queenright") => {
-            return Error::Protocol { detail: reason };
-        }
+        Some("CROSSSLOT") => "use keys in effects that carry the hash tag of the queue: {qr:<queue>}",
+        Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
             "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"
         }

@@ -125,8 +125,9 @@ impl Engine for Local {
     }
 
     async fn status(&self) -> Result<Status> {
-        self.call(|state, now| state.status(now)).ok_or_else(|| Error::NoQueue {
-            queue: self.state().queue_name.clone(),
-        })
+        self.call(|state, now| state.status(now))?
+            .ok_or_else(|| Error::NoQueue {
+                queue: self.state().queue_name.clone(),
+            })
     }
 }

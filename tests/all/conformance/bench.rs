@@ -94,7 +94,7 @@ impl Bench for LocalBench {
 pub struct RedisBench {
     pub engine: RedisEngine,
     pub server: Arc<RedisServer>,
-    scripts: Scripts,
+    pub scripts: Scripts,
     connection: redis::aio::MultiplexedConnection,
 }
 

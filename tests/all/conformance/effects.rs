@@ -46,6 +46,7 @@ fn push(key: &str, value: &str) -> Effect {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "compared with what `stored` returns")]
 fn value(text: &str) -> Option<Stored> {
     Some(Stored::Value(text.into()))
 }

@@ -280,6 +280,9 @@ async fn a_queue_of_a_newer_layout_is_refused<B: Bench>(hive: &Hive<B>) {
         "{answer:?}"
     );
     assert_eq!(hive.state().await, before);
+    let look = hive.engine().status().await;
+    assert!(matches!(look, Err(Error::NewerLayout { .. })), "{look:?}");
+    hive.bench.set_layout(1).await;
 }
 
 async fn other_key_names_are_refused<B: Bench>(hive: &Hive<B>) {

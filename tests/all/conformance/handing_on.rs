@@ -32,6 +32,7 @@ async fn what_a_dead_node_held_is_handed_on_once<B: Bench>(hive: &Hive<B>) {
         redelivered: 3,
         failed: 0,
         more: false,
+        deposed: true,
     };
     assert_eq!(hive.reap("b", 5).await, handed_on);
     assert_eq!(hive.reap("b", 5).await.redelivered, 0, "once");

@@ -1,7 +1,7 @@
 //! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
 
 use queenright::engine::keys::{Keys, Names};
-use queenright::engine::redis::RedisEngine;
+use queenright::engine::redis::{RedisEngine, Scripts};
 use queenright::engine::{Drained, Engine, Exchanged, Published};
 use queenright::error::Error;
 use queenright::message::Effect;
@@ -28,6 +28,7 @@ redis_checks![
     forgotten_scripts_are_sent_again,
     a_foreign_key_is_refused,
     an_effect_on_a_foreign_type_is_refused,
+    a_right_that_effects_lack_shows_before_anything_is_written,
     a_replica_is_away,
     wrong_credentials_are_refused_without_telling_them,
     a_server_that_evicts_is_refused,
@@ -198,6 +199,34 @@ async fn an_effect_on_a_foreign_type_is_refused(hive: &Redis) {
     );
 }
 
+async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let packs = hive.take("b", 1).await;
+    // What the README says a user needs, and nothing for effects.
+    let rights = "ACL SETUSER bee on >honey ~* +@hash +@list +@sortedset +@scripting +type +time +del +info";
+    hive.bench.command(&rights.split(' ').collect::<Vec<_>>()).await;
+    let url = format!("redis://bee:honey@127.0.0.1:{}", hive.bench.server.port());
+    let keys = Keys::new(QUEUE, &Names::default());
+    let limited = RedisEngine::with_scripts(&hive.bench.server.server_as(&url), keys, hive.bench.scripts.clone());
+    let limited = limited.expect("a URL");
+    let before = hive.state().await;
+    let (key, value) = ("k".to_string(), b"v".to_vec());
+    let mut call = hive.next_call("b", 0, Vec::new(), 0);
+    for effect in [
+        Effect::Add {
+            key: key.clone(),
+            by: 1,
+        },
+        Effect::Set { key, value },
+    ] {
+        call.settles = vec![whole(&packs[0], &with(&[effect]))];
+        let answer = limited.exchange(&call).await;
+        assert!(matches!(answer, Err(Error::Refused { .. })), "{answer:?}");
+        assert_eq!(hive.state().await, before);
+    }
+}
+
 async fn a_replica_is_away(hive: &Redis) {
     hive.found("a", &["b"]).await;
     hive.publish("a", &[1]).await;
@@ -224,24 +253,12 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
     let locked = RedisServer::with_args(&["--requirepass", "right-secret"]);
     let open = &hive.bench.server;
     let attempts = [
-        (&locked, format!("redis://127.0.0.1:{}", locked.port()), "NOAUTH"),
-        (
-            &locked,
-            format!("redis://:wrong-secret@127.0.0.1:{}", locked.port()),
-            "WRONGPASS",
-        ),
-        (
-            &locked,
-            format!("redis://me:wrong-secret@127.0.0.1:{}", locked.port()),
-            "WRONGPASS",
-        ),
-        (
-            open,
-            format!("redis://me:wrong-secret@127.0.0.1:{}", open.port()),
-            "WRONGPASS",
-        ),
+        (&locked, format!("redis://127.0.0.1:{}", locked.port())),
+        (&locked, format!("redis://:wrong-secret@127.0.0.1:{}", locked.port())),
+        (&locked, format!("redis://me:wrong-secret@127.0.0.1:{}", locked.port())),
+        (open, format!("redis://me:wrong-secret@127.0.0.1:{}", open.port())),
     ];
-    for (server, url, code) in attempts {
+    for (server, url) in attempts {
         let engine = engine(server, &url);
         for answer in [
             engine.check_server().await,
@@ -251,7 +268,7 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
                 panic!("{url}: {answer:?}")
             };
             let told = format!("{error} {error:?}");
-            assert!(told.contains(code), "{told}");
+            assert!(told.contains("REDIS_PASS"), "{told}");
             assert!(!told.contains("secret"), "{told}");
         }
     }
@@ -260,7 +277,8 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
 }
 
 fn engine(server: &RedisServer, url: &str) -> RedisEngine {
-    RedisEngine::new(&server.server_as(url), Keys::new(QUEUE, &Names::default())).expect("a URL")
+    let keys = Keys::new(QUEUE, &Names::default());
+    RedisEngine::with_scripts(&server.server_as(url), keys, Scripts::new()).expect("a URL")
 }
 
 async fn a_server_that_evicts_is_refused(hive: &Redis) {

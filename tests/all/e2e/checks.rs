@@ -67,6 +67,7 @@ fn one_outcome<'a>(log: &'a [Line], status: &Status, lines: Lines) -> BTreeMap<u
     for line in log.iter().filter(|line| line.is("done") || line.is("error")) {
         let before = outcomes.insert(line.number.expect("outcomes have a number"), line);
         assert!(before.is_none(), "settled twice: {before:?} and {line:?}");
+        assert_eq!(line.is("error"), !line.error.is_empty(), "{line:?}");
         *(if line.is("done") { &mut done } else { &mut failed }) += 1;
     }
     assert!(done <= status.done, "{done} lines of done, {status:?}");

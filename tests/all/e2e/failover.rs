@@ -42,7 +42,7 @@ fn another_copy_takes_over_when_the_generator_is_killed() {
         fleet.add("");
         wait_for_successor(&fleet, generator, epoch);
     }
-    fleet.wait_through(80);
+    assert!(fleet.wait_through(80).epoch >= 4);
     let log = fleet.lines();
     assert!(log.iter().filter(|line| line.is("elected")).count() >= 4);
     checks::everything(&fleet, 80, Lines::SomeLost);

@@ -1,0 +1,157 @@
+//! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
+
+use super::keys::Names;
+use super::{Failed, NodeId, Wake};
+use crate::error::Result;
+use crate::message::{Effect, Pack};
+
+/// What a queue knows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    pub birth: String,
+    pub layout: u64,
+    pub names: String,
+    /// The hive clock, and the wall clock when it was last moved.
+    pub clock: u64,
+    pub wall: u64,
+    pub step: u64,
+    pub generator: NodeId,
+    pub epoch: u64,
+    /// When the crown's lease ends.
+    pub crown: u64,
+    pub heirs: Vec<NodeId>,
+    pub seq: u64,
+    pub made: u64,
+    pub due: u64,
+    pub grain: u64,
+    /// Whether `again` may hold something.
+    pub again: bool,
+    /// The number at the head of the queue when it was last looked up.
+    pub head: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub requeued: u64,
+    pub rewinds: u64,
+    /// Numbers that were raised over, and belong to no message.
+    pub skipped: u64,
+}
+
+/// What is kept of a node besides its lanes and what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub concurrency: u32,
+    pub joined: u64,
+    /// Messages in hand that were delivered before: at least twice, at least three times.
+    pub worn: (u64, u64),
+    /// Once deposed: how many messages are still to be handed on.
+    pub held: Option<u64>,
+}
+
+/// The last call of a lane, with its answer, and the lane's counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lane {
+    pub call: u64,
+    pub done: u64,
+    pub failed: u64,
+    /// Taken less settled: below zero if it settles what other lanes of the node took.
+    pub held: i64,
+    pub pieces: Vec<u64>,
+    pub refused: Vec<(u64, String)>,
+}
+
+/// Who holds a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lessee {
+    Node,
+    Reader,
+}
+
+/// Where packs wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    Queue,
+    Again,
+}
+
+/// What a key that effects write to holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Value,
+    Hash,
+    List,
+}
+
+/// A place that keeps a queue. Each verb is called inside one transaction, or under one lock.
+pub trait Store {
+    fn queue_name(&self) -> &str;
+    fn names(&self) -> &Names;
+
+    /// Always true, but for the guard that a test has taken out.
+    fn guard(&self, _name: &str) -> bool {
+        true
+    }
+
+    /// The time of day, for people, where the clock that leases run on is another.
+    fn time_ms(&self, wall_ms: u64) -> u64 {
+        wall_ms
+    }
+
+    fn meta(&mut self) -> Result<Option<Meta>>;
+    fn set_meta(&mut self, meta: &Meta) -> Result<()>;
+
+    fn lease(&mut self, lessee: Lessee, name: &str) -> Result<Option<u64>>;
+    fn set_lease(&mut self, lessee: Lessee, name: &str, until: u64) -> Result<()>;
+    fn end_lease(&mut self, lessee: Lessee, name: &str) -> Result<()>;
+    /// All leases, the one that ends first foremost; of two that end together, by name.
+    fn leases(&mut self, lessee: Lessee) -> Result<Vec<(String, u64)>>;
+    /// The first of them.
+    fn first_lease(&mut self, lessee: Lessee) -> Result<Option<(String, u64)>>;
+
+    /// Deposed or departed nodes that still hold something, in that order.
+    fn dead(&mut self) -> Result<Vec<NodeId>>;
+    fn add_dead(&mut self, node: &str) -> Result<()>;
+    fn remove_dead(&mut self, node: &str) -> Result<()>;
+
+    fn about(&mut self, node: &str) -> Result<Option<About>>;
+    fn set_about(&mut self, node: &str, about: &About) -> Result<()>;
+    /// Forgets a node, its lanes and its pieces.
+    fn forget(&mut self, node: &str) -> Result<()>;
+    fn lane(&mut self, node: &str, lane: u32) -> Result<Option<Lane>>;
+    fn set_lane(&mut self, node: &str, lane: u32, record: &Lane) -> Result<()>;
+    fn lanes(&mut self, node: &str) -> Result<Vec<Lane>>;
+    fn close_lanes(&mut self, node: &str) -> Result<()>;
+
+    fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>>;
+    fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()>;
+    fn remove_piece(&mut self, node: &str, first: u64) -> Result<()>;
+    /// The oldest piece in a node's hand.
+    fn first_piece(&mut self, node: &str) -> Result<Option<Pack>>;
+
+    fn front(&mut self, line: Line) -> Result<Option<Pack>>;
+    fn pop(&mut self, line: Line) -> Result<Option<Pack>>;
+    fn push_front(&mut self, line: Line, pack: &Pack) -> Result<()>;
+    fn push_back(&mut self, line: Line, pack: &Pack) -> Result<()>;
+    fn is_empty(&mut self, line: Line) -> Result<bool>;
+
+    fn add_failed(&mut self, failed: &Failed) -> Result<()>;
+    fn remove_failed(&mut self, number: u64) -> Result<()>;
+    /// By number, from `from` on and below `below`.
+    fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>>;
+    fn failed_count(&mut self) -> Result<u64>;
+
+    /// What a reader is printing, and the call that gave it that.
+    fn reading(&mut self, reader: &str) -> Result<Option<(u64, Vec<Failed>)>>;
+    fn set_reading(&mut self, reader: &str, call: u64, batch: &[Failed]) -> Result<()>;
+    fn remove_reading(&mut self, reader: &str) -> Result<()>;
+    fn reading_count(&mut self) -> Result<u64>;
+
+    fn ring(&mut self, wake: Wake) -> Result<()>;
+
+    /// What a key holds, with its value if it is one.
+    fn stored(&mut self, key: &str) -> Result<Option<(Kind, Option<Vec<u8>>)>>;
+    /// Applies an effect that was admitted.
+    fn apply(&mut self, effect: &Effect) -> Result<()>;
+}

@@ -1,0 +1,446 @@
+//! The verbs in plain Rust, over any [`Store`]. They follow the scripts of the Redis engine line by line.
+
+mod errors;
+mod exchange;
+
+pub(crate) use exchange::counter;
+
+use super::store::{About, Lane, Lessee, Line, Meta, Store};
+use super::{
+    Beat, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
+    NodeStatus, Publish, Published, Pulse, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped, Seen, Status, Vitals, Wake,
+    check_layout,
+};
+use crate::error::{Error, Result};
+use crate::message::Pack;
+
+/// Every verb, with the wall clock passed in. Each is to be called as one step.
+pub trait Verbs: Store {
+    fn join(&mut self, wall_ms: u64, join: &Join) -> Result<Joined> {
+        let found = self.meta()?;
+        if let Some(meta) = &found {
+            let newer = self.guard("layout") && meta.layout > LAYOUT;
+            let other = self.guard("names") && meta.names != self.names().line();
+            if newer || other {
+                check_layout(self.queue_name(), self.names(), meta.layout, &meta.names)?;
+            }
+        }
+        let mut meta = found.unwrap_or_else(|| Meta {
+            birth: join.birth.clone(),
+            layout: LAYOUT,
+            names: self.names().line(),
+            clock: 0,
+            wall: wall_ms,
+            step: join.step_ms,
+            generator: String::new(),
+            epoch: 0,
+            crown: 0,
+            heirs: Vec::new(),
+            seq: 0,
+            made: 0,
+            due: 0,
+            grain: GRAIN_START,
+            again: false,
+            head: 0,
+            done: 0,
+            failed: 0,
+            requeued: 0,
+            rewinds: 0,
+            skipped: 0,
+        });
+        meta.clock = hive(self, &meta, wall_ms, join.step_ms);
+        meta.wall = wall_ms;
+        meta.step = join.step_ms;
+        let rewound = is_behind(&meta, &join.seen);
+        if rewound && self.guard("rewind-join") {
+            raise(&mut meta, &join.seen);
+            meta.rewinds += 1;
+        }
+        // A late copy of the join of a node that was given up meanwhile does not bring it back.
+        let dead = self.guard("join-dead") && self.dead()?.contains(&join.node);
+        if !dead && self.lease(Lessee::Node, &join.node)?.is_none() {
+            let about = About {
+                host: join.host.clone(),
+                pid: join.pid,
+                version: join.version.clone(),
+                concurrency: join.concurrency,
+                joined: meta.clock,
+                ..About::default()
+            };
+            self.set_about(&join.node, &about)?;
+            for lane in 0..join.lanes {
+                self.set_lane(&join.node, lane, &Lane::default())?;
+            }
+            self.set_lease(Lessee::Node, &join.node, meta.clock + join.lease_ms)?;
+        }
+        self.set_meta(&meta)?;
+        Ok(Joined {
+            birth: meta.birth,
+            rewound,
+        })
+    }
+
+    fn beat(&mut self, wall_ms: u64, beat: &Beat) -> Result<Pulse> {
+        let member = self.lease(Lessee::Node, &beat.node)?.is_some() || !self.guard("beat-member");
+        let Some(mut meta) = self.meta()?.filter(|_| member) else {
+            return Ok(Pulse::Deposed);
+        };
+        meta.clock = hive(self, &meta, wall_ms, meta.step);
+        meta.wall = wall_ms;
+        let rewound = is_behind(&meta, &beat.seen);
+        if rewound {
+            if self.guard("rewind-beat") {
+                raise(&mut meta, &beat.seen);
+            }
+            meta.rewinds += 1;
+        }
+        self.set_lease(Lessee::Node, &beat.node, meta.clock + beat.lease_ms)?;
+
+        let mut generator = meta.generator == beat.node;
+        if !generator && beat.eligible && meta.crown <= meta.clock {
+            generator = true;
+            meta.generator.clone_from(&beat.node);
+            meta.epoch += 1;
+        }
+        if generator && !beat.eligible {
+            generator = false;
+            meta.generator = String::new();
+            meta.crown = 0;
+            self.ring(Wake::Crown)?;
+        }
+        if generator {
+            meta.crown = meta.clock + beat.crown_ms;
+        }
+        let mut heir = meta.heirs.contains(&beat.node);
+        if heir && (generator || !beat.eligible) {
+            meta.heirs.retain(|other| *other != beat.node);
+            heir = false;
+        } else if !heir && !generator && beat.eligible && meta.heirs.len() < HEIRS_MAX {
+            meta.heirs.push(beat.node.clone());
+            heir = true;
+        }
+
+        let mut victim = None;
+        if generator {
+            if self.guard("second-bell") && !(self.is_empty(Line::Queue)? && self.is_empty(Line::Again)?) {
+                self.ring(Wake::Bell)?;
+            }
+            victim = self.dead()?.into_iter().next();
+            if victim.is_none() {
+                victim = expired(self, Lessee::Node, meta.clock)?;
+            }
+        }
+        self.set_meta(&meta)?;
+        Ok(Pulse::Alive(Vitals {
+            generator,
+            epoch: meta.epoch,
+            seq: meta.seq,
+            made: meta.made,
+            grain: meta.grain,
+            due_in_ms: meta.due.saturating_sub(meta.clock),
+            crown_in_ms: meta.crown.saturating_sub(meta.clock),
+            heir,
+            wall_ms: self.time_ms(wall_ms),
+            victim,
+            rewound,
+        }))
+    }
+
+    fn publish(&mut self, wall_ms: u64, publish: &Publish) -> Result<Published> {
+        let Some(mut meta) = self.meta()? else {
+            return Ok(Published::Fenced);
+        };
+        let clock = hive(self, &meta, wall_ms, meta.step);
+        if self.guard("token") && (meta.generator != publish.node || meta.epoch != publish.epoch) {
+            return Ok(Published::Fenced);
+        }
+        if self.guard("crown-lease") && meta.crown <= clock {
+            return Ok(Published::Fenced);
+        }
+        let mut count = 0;
+        for pack in &publish.packs {
+            if pack.first() != publish.first + count || pack.epoch() != meta.epoch {
+                return Err(Error::Protocol {
+                    detail: "malformed pack".into(),
+                });
+            }
+            count += pack.count() as u64;
+        }
+        if self.guard("made") && publish.made + count <= meta.made {
+            return Ok(published(&meta, clock));
+        }
+        if self.guard("gap") && publish.made != meta.made {
+            return Ok(Published::Gap);
+        }
+        if self.guard("moved") && publish.first != meta.seq {
+            return Ok(Published::Moved { seq: meta.seq });
+        }
+        if publish.messages.is_some_and(|last| meta.seq + count > last) {
+            return Ok(Published::Finished);
+        }
+        if meta.seq + count - meta.head > publish.backlog_max {
+            let head = self.front(Line::Queue)?.map_or(meta.seq, |pack| pack.first());
+            if self.guard("full") && meta.seq + count - head > publish.backlog_max {
+                return Ok(Published::Full);
+            }
+            meta.head = head;
+        }
+        for pack in &publish.packs {
+            self.push_back(Line::Queue, pack)?;
+        }
+        if publish.interval_ms > 0 {
+            meta.due = next_due(meta.due, clock, publish.interval_ms);
+        }
+        meta.seq += count;
+        meta.made = publish.made + count;
+        self.ring(Wake::Bell)?;
+        self.set_meta(&meta)?;
+        Ok(published(&meta, clock))
+    }
+
+    fn exchange(&mut self, wall_ms: u64, exchange: &Exchange) -> Result<Exchanged> {
+        exchange::exchange(self, wall_ms, exchange)
+    }
+
+    fn drain(&mut self, wall_ms: u64, drain: &Drain) -> Result<Drained> {
+        errors::drain(self, wall_ms, drain)
+    }
+
+    fn hold(&mut self, wall_ms: u64, reader: &str, lease_ms: u64) -> Result<bool> {
+        errors::hold(self, wall_ms, reader, lease_ms)
+    }
+
+    fn release(&mut self, wall_ms: u64, reader: &str, only_expired: bool) -> Result<()> {
+        errors::release(self, wall_ms, reader, only_expired)
+    }
+
+    /// Failed messages from `from` on, without taking them.
+    fn failed(&mut self, from: u64, limit: u32) -> Result<Vec<Failed>> {
+        errors::batch(self, from, u64::MAX, limit as usize)
+    }
+
+    fn reap(&mut self, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
+        let mut reaped = Reaped {
+            redelivered: 0,
+            failed: 0,
+            more: false,
+            deposed: false,
+        };
+        let victim = &reap.victim;
+        let Some(meta) = self.meta()? else { return Ok(reaped) };
+        let clock = hive(self, &meta, wall_ms, meta.step);
+        if let Some(deadline) = self.lease(Lessee::Node, victim)? {
+            if self.guard("reap-expired") && deadline > clock {
+                return Ok(reaped);
+            }
+            depose(self, victim)?;
+            reaped.deposed = true;
+        } else if !self.dead()?.contains(victim) {
+            return Ok(reaped);
+        }
+        let (time_ms, mut bytes) = (self.time_ms(wall_ms), 0);
+        for _ in 0..REAP_PACKS_MAX {
+            if reaped.failed >= 1000 || bytes >= REAP_BYTES_MAX {
+                break;
+            }
+            let Some(pack) = self.first_piece(victim)? else { break };
+            bytes += pack.bytes().len();
+            self.remove_piece(victim, pack.first())?;
+            if self.guard("deliveries") && pack.attempt() >= reap.deliveries_max {
+                let text = format!("delivered {} times without an outcome", pack.attempt());
+                for index in 0..pack.count() {
+                    self.add_failed(&failure(&pack, index, time_ms, victim, &text))?;
+                }
+                reaped.failed += pack.count() as u64;
+            } else {
+                reaped.redelivered += pack.count() as u64;
+                self.push_back(Line::Again, &pack.next_attempt())?;
+            }
+        }
+        let mut meta = self.meta()?.unwrap_or(meta);
+        meta.failed += reaped.failed;
+        if reaped.redelivered > 0 {
+            meta.again = true;
+            self.ring(Wake::Bell)?;
+        }
+        self.set_meta(&meta)?;
+        reaped.more = self.first_piece(victim)?.is_some();
+        if reaped.more {
+            let mut about = self.about(victim)?.unwrap_or_default();
+            about.held = about
+                .held
+                .map(|held| held.saturating_sub(reaped.redelivered + reaped.failed));
+            self.set_about(victim, &about)?;
+        } else {
+            self.remove_dead(victim)?;
+            self.forget(victim)?;
+        }
+        Ok(reaped)
+    }
+
+    fn leave(&mut self, node: &NodeId) -> Result<()> {
+        if self.lease(Lessee::Node, node)?.is_none() {
+            return Ok(());
+        }
+        let (held, ruled) = depose(self, node)?;
+        if held == 0 {
+            self.remove_dead(node)?;
+            self.forget(node)?;
+        }
+        if ruled {
+            self.ring(Wake::Crown)?;
+        }
+        Ok(())
+    }
+
+    /// One consistent look; none if there is no queue.
+    fn status(&mut self, wall_ms: u64) -> Result<Option<Status>> {
+        let Some(meta) = self.meta()? else { return Ok(None) };
+        check_layout(self.queue_name(), self.names(), meta.layout, &meta.names)?;
+        let clock = hive(self, &meta, wall_ms, meta.step);
+        let mut status = Status {
+            birth: meta.birth,
+            generator: Some(meta.generator).filter(|_| meta.crown > clock),
+            epoch: meta.epoch,
+            published: meta.seq,
+            queued: 0,
+            in_hand: 0,
+            later: 0,
+            done: meta.done,
+            failed: meta.failed,
+            errors: self.failed_count()? + self.reading_count()?,
+            rewinds: meta.rewinds,
+            grain: meta.grain,
+            nodes: Vec::new(),
+        };
+        for (node, _) in self.leases(Lessee::Node)? {
+            let about = self.about(&node)?.unwrap_or_default();
+            let lanes = self.lanes(&node)?;
+            let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
+            let held: i64 = lanes.iter().map(|lane| lane.held).sum();
+            let entry = NodeStatus {
+                node,
+                host: about.host,
+                pid: about.pid,
+                version: about.version,
+                concurrency: about.concurrency,
+                age_ms: clock.saturating_sub(about.joined),
+                in_hand: u64::try_from(held).unwrap_or(0),
+                done: sum(|lane| lane.done),
+                failed: sum(|lane| lane.failed),
+            };
+            status.in_hand += entry.in_hand;
+            status.done += entry.done;
+            status.failed += entry.failed;
+            status.nodes.push(entry);
+        }
+        for node in self.dead()? {
+            status.in_hand += self.about(&node)?.and_then(|about| about.held).unwrap_or(0);
+        }
+        status.count_queued(meta.requeued, meta.skipped);
+        Ok(Some(status))
+    }
+}
+
+impl<S: Store + ?Sized> Verbs for S {}
+
+impl Status {
+    /// What is neither settled nor in hand nor put off is queued: there is nowhere else to be.
+    pub(crate) fn count_queued(&mut self, requeued: u64, skipped: u64) {
+        let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
+        self.queued = (self.published + requeued).saturating_sub(elsewhere);
+    }
+}
+
+/// The hive clock: moves by what the wall clock moved since the last look, within 0 ..= step.
+fn hive(store: &(impl Store + ?Sized), meta: &Meta, wall_ms: u64, step: u64) -> u64 {
+    let mut moved = i128::from(wall_ms) - i128::from(meta.wall);
+    if store.guard("clock-back") {
+        moved = moved.max(0);
+    }
+    if store.guard("clock-step") {
+        moved = moved.min(i128::from(step));
+    }
+    u64::try_from((i128::from(meta.clock) + moved).max(0)).unwrap_or(u64::MAX)
+}
+
+/// Ends a membership; what it still holds, and whether it had the crown.
+fn depose(store: &mut (impl Store + ?Sized), node: &str) -> Result<(u64, bool)> {
+    let mut meta = store.meta()?.ok_or_else(|| Error::Protocol {
+        detail: "a member without a queue".into(),
+    })?;
+    let mut held = 0i64;
+    for lane in store.lanes(node)? {
+        meta.done += lane.done;
+        meta.failed += lane.failed;
+        held += lane.held;
+    }
+    let held = u64::try_from(held).unwrap_or(0);
+    let mut about = store.about(node)?.unwrap_or_default();
+    if store.guard("depose-lanes") {
+        store.close_lanes(node)?;
+        about.worn = (0, 0);
+    }
+    about.held = Some(held);
+    store.set_about(node, &about)?;
+    store.end_lease(Lessee::Node, node)?;
+    store.add_dead(node)?;
+    meta.heirs.retain(|other| other != node);
+    let ruled = meta.generator == node;
+    if ruled {
+        meta.generator = String::new();
+        meta.crown = 0;
+    }
+    store.set_meta(&meta)?;
+    Ok((held, ruled))
+}
+
+/// What is kept of a failed message.
+fn failure(pack: &Pack, index: usize, time_ms: u64, node: &str, error: &str) -> Failed {
+    let message = pack.message(index);
+    Failed {
+        number: message.number,
+        attempt: message.attempt,
+        epoch: message.epoch,
+        published_ms: message.published_ms,
+        time_ms,
+        node: node.to_string(),
+        error: error.as_bytes().to_vec(),
+        payload: message.payload.to_vec(),
+    }
+}
+
+fn is_behind(meta: &Meta, seen: &Seen) -> bool {
+    seen.seq > meta.seq || seen.epoch > meta.epoch
+}
+
+/// Brings a store that went back in time up to what was seen: no number and no epoch is ever used twice.
+fn raise(meta: &mut Meta, seen: &Seen) {
+    meta.skipped += seen.seq.saturating_sub(meta.seq);
+    meta.seq = meta.seq.max(seen.seq);
+    meta.epoch = meta.epoch.max(seen.epoch);
+    meta.generator = String::new();
+    meta.crown = 0;
+}
+
+/// The one whose lease ended first, if it has ended.
+fn expired(store: &mut (impl Store + ?Sized), lessee: Lessee, clock: u64) -> Result<Option<String>> {
+    let first = store.first_lease(lessee)?;
+    Ok(first.filter(|(_, until)| *until <= clock).map(|(name, _)| name))
+}
+
+/// The tick after this one: on the grid, and after now. Missed ticks are left out.
+fn next_due(due: u64, clock: u64, interval_ms: u64) -> u64 {
+    let due = if due > clock + interval_ms { clock } else { due };
+    let missed = if clock < due { 0 } else { (clock - due) / interval_ms };
+    due + interval_ms * (missed + 1)
+}
+
+fn published(meta: &Meta, clock: u64) -> Published {
+    Published::Ok {
+        seq: meta.seq,
+        made: meta.made,
+        grain: meta.grain,
+        due_in_ms: meta.due.saturating_sub(clock),
+    }
+}

@@ -1,0 +1,92 @@
+//! Readers of errors.
+
+use super::{expired, hive};
+use crate::engine::store::{Lessee, Store};
+use crate::engine::{DRAIN_BYTES_MAX, Drain, Drained, Failed, record};
+use crate::error::Result;
+
+pub(super) fn drain<S: Store + ?Sized>(store: &mut S, wall_ms: u64, drain: &Drain) -> Result<Drained> {
+    let reader = &drain.reader;
+    let Some(mut meta) = store.meta()? else {
+        return Ok(Drained::Batch {
+            failed: Vec::new(),
+            others: 0,
+            victim: None,
+        });
+    };
+    meta.clock = hive(store, &meta, wall_ms, meta.step);
+    meta.wall = wall_ms;
+    let reads = drain.want > 0;
+    let failed = match store.reading(reader)? {
+        Some((call, failed)) if call == drain.call => failed,
+        found => {
+            let filled_by = found.map_or(0, |(call, _)| call);
+            if store.guard("drain-call") && filled_by + 1 != drain.call {
+                return Ok(Drained::Deposed);
+            }
+            store.remove_reading(reader)?;
+            if reads {
+                let failed = batch(store, 0, drain.below, drain.want as usize)?;
+                for each in &failed {
+                    store.remove_failed(each.number)?;
+                }
+                store.set_reading(reader, drain.call, &failed)?;
+                failed
+            } else {
+                store.end_lease(Lessee::Reader, reader)?;
+                Vec::new()
+            }
+        }
+    };
+    store.set_meta(&meta)?;
+    if reads {
+        store.set_lease(Lessee::Reader, reader, meta.clock + drain.lease_ms)?;
+    }
+    let others = store.leases(Lessee::Reader)?.len() as u64 - u64::from(reads);
+    let victim = expired(store, Lessee::Reader, meta.clock)?.filter(|victim| victim != reader);
+    Ok(Drained::Batch { failed, others, victim })
+}
+
+pub(super) fn hold<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &str, lease_ms: u64) -> Result<bool> {
+    let Some(mut meta) = store.meta()? else {
+        return Ok(false);
+    };
+    meta.clock = hive(store, &meta, wall_ms, meta.step);
+    meta.wall = wall_ms;
+    store.set_meta(&meta)?;
+    if store.guard("hold-member") && store.lease(Lessee::Reader, reader)?.is_none() {
+        return Ok(false);
+    }
+    store.set_lease(Lessee::Reader, reader, meta.clock + lease_ms)?;
+    Ok(true)
+}
+
+pub(super) fn release<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &str, only_expired: bool) -> Result<()> {
+    let Some(meta) = store.meta()? else { return Ok(()) };
+    let clock = hive(store, &meta, wall_ms, meta.step);
+    let runs = store.lease(Lessee::Reader, reader)?.is_none_or(|until| until > clock);
+    if only_expired && runs && store.guard("reader-lease") {
+        return Ok(());
+    }
+    if let Some((_, batch)) = store.reading(reader)? {
+        for failed in &batch {
+            store.add_failed(failed)?;
+        }
+        store.remove_reading(reader)?;
+    }
+    store.end_lease(Lessee::Reader, reader)
+}
+
+/// A batch of failed messages: chunks that double, until there are enough messages or bytes.
+pub(super) fn batch<S: Store + ?Sized>(store: &mut S, from: u64, below: u64, want: usize) -> Result<Vec<Failed>> {
+    let (mut batch, mut bytes, mut chunk, mut from) = (Vec::new(), 0, 1, from);
+    while batch.len() < want && bytes < DRAIN_BYTES_MAX {
+        let failed = store.failed_between(from, below, chunk.min(want - batch.len()))?;
+        let Some(last) = failed.last() else { break };
+        from = last.number + 1;
+        bytes += failed.iter().map(|failed| record::encode(failed).len()).sum::<usize>();
+        batch.extend(failed);
+        chunk = (chunk * 2).min(500);
+    }
+    Ok(batch)
+}

@@ -1,0 +1,406 @@
+//! One random history: a few nodes and readers who lose replies, repeat themselves, pause and die.
+
+mod handling;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fastrand::Rng;
+use queenright::engine::{
+    Beat, Drain, Drained, Exchange, Exchanged, Join, Publish, Published, Pulse, Reap, Run, Seen, Settle, Vitals,
+};
+use queenright::message::{Outcome, Pack};
+
+use super::ledger::{COUNTER, Ledger};
+use super::twin::{Answer, Call, Twin};
+use crate::conformance::packs;
+
+const LEASE_MS: u64 = 800;
+const CROWN_MS: u64 = 200;
+const STEP_MS: u64 = 100;
+const NODES: usize = 4;
+const LANES: u32 = 2;
+const STEPS: u32 = 300;
+/// Rounds until everything must have been settled.
+const ROUNDS: u32 = 600;
+
+/// What a node knows: nothing but what it was told.
+#[derive(Default)]
+struct Node {
+    id: String,
+    /// The last call of each lane that was answered.
+    calls: [u64; LANES as usize],
+    /// Calls whose answers were lost: they are made again before others on the same lane.
+    unanswered: [Option<Exchange>; LANES as usize],
+    unanswered_publish: Option<Publish>,
+    held: BTreeMap<u64, Pack>,
+    vitals: Option<Vitals>,
+}
+
+#[derive(Default)]
+struct Reader {
+    id: String,
+    call: u64,
+}
+
+pub struct History {
+    twin: Twin,
+    rng: Rng,
+    ledger: Ledger,
+    nodes: Vec<Node>,
+    readers: Vec<Reader>,
+    log: Vec<Call>,
+    named: u64,
+}
+
+impl History {
+    pub fn new(twin: Twin, seed: u64) -> Self {
+        Self {
+            twin,
+            rng: Rng::with_seed(seed),
+            ledger: Ledger::default(),
+            nodes: Vec::new(),
+            readers: Vec::new(),
+            log: Vec::new(),
+            named: 0,
+        }
+    }
+
+    pub async fn unfold(&mut self) {
+        for _ in 0..STEPS {
+            self.step().await;
+        }
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.rng.u32(..one_in) == 0
+    }
+
+    fn name(&mut self, kind: &str) -> String {
+        self.named += 1;
+        format!("{kind}{}", self.named)
+    }
+
+    async fn call(&mut self, call: Call) -> Answer {
+        let answer = self.twin.call(&call).await;
+        self.ledger.note(&call, &answer);
+        self.log.push(call);
+        answer
+    }
+
+    async fn step(&mut self) {
+        let moved = match self.rng.u32(..60) {
+            0 => -self.rng.i64(0..5_000),
+            1 => self.rng.i64(0..20_000),
+            2..20 => 0,
+            _ => self.rng.i64(0..60),
+        };
+        self.twin.set_wall(self.twin.wall_ms.strict_add_signed(moved)).await;
+        if self.nodes.is_empty() || (self.nodes.len() < NODES && self.chance(10)) {
+            self.join().await;
+        }
+        let node = self.rng.usize(..self.nodes.len());
+        match self.rng.u32(..100) {
+            0..30 => self.beat(node).await,
+            30..50 => self.publish(node).await,
+            50..78 => self.exchange(node).await,
+            78..82 => self.reap(node).await,
+            82..84 => {
+                let gone = self.nodes.swap_remove(node).id;
+                self.call(Call::Leave(gone.clone())).await;
+                if self.chance(3) {
+                    let joined = |call: &&Call| matches!(call, Call::Join(join) if join.node == gone);
+                    let late = self.log.iter().find(joined).expect("it joined").clone();
+                    self.call(late).await;
+                }
+            }
+            84..87 => drop(self.nodes.swap_remove(node)),
+            87..94 => self.read().await,
+            94..98 => self.late_copy().await,
+            98 => {
+                self.call(Call::Status).await;
+                self.twin.hush().await;
+            }
+            _ => {
+                let from = self.rng.u64(..50);
+                let limit = self.rng.u32(..9);
+                self.call(Call::Failed(from, limit)).await;
+            }
+        }
+    }
+
+    async fn join(&mut self) {
+        let join = Join {
+            node: self.name("n"),
+            lanes: LANES,
+            lease_ms: LEASE_MS,
+            step_ms: STEP_MS,
+            seen: Seen::default(),
+            birth: self.name("birth"),
+            host: "host".into(),
+            pid: self.rng.u32(..),
+            version: "0.1.0".into(),
+            concurrency: self.rng.u32(..1000),
+        };
+        let node = Node {
+            id: join.node.clone(),
+            ..Node::default()
+        };
+        let again = self.chance(10).then(|| join.clone());
+        self.call(Call::Join(join)).await;
+        if let Some(again) = again {
+            self.call(Call::Join(again)).await;
+        }
+        self.nodes.push(node);
+    }
+
+    async fn beat(&mut self, index: usize) {
+        let node = &self.nodes[index];
+        let mut beat = Beat {
+            node: node.id.clone(),
+            lease_ms: LEASE_MS,
+            crown_ms: CROWN_MS,
+            eligible: true,
+            seen: node.vitals.as_ref().map_or_else(Seen::default, |vitals| Seen {
+                birth: String::new(),
+                seq: vitals.seq,
+                epoch: vitals.epoch,
+            }),
+        };
+        beat.eligible = !self.chance(8);
+        if self.chance(150) {
+            // As if the store had gone back.
+            beat.seen.seq += self.rng.u64(..5);
+            beat.seen.epoch += self.rng.u64(..3);
+        }
+        let lost = self.chance(12);
+        match self.call(Call::Beat(beat)).await {
+            Answer::Pulse(Pulse::Alive(vitals)) if !lost => {
+                let told = vitals.victim.is_some();
+                self.nodes[index].vitals = Some(vitals);
+                if told && self.rng.bool() {
+                    self.reap(index).await;
+                }
+            }
+            Answer::Pulse(Pulse::Deposed) if !lost => drop(self.nodes.swap_remove(index)),
+            _ => {}
+        }
+    }
+
+    async fn publish(&mut self, index: usize) {
+        let call = match self.nodes[index].unanswered_publish.take() {
+            Some(call) => call,
+            None => match self.new_publish(index) {
+                Some(call) => call,
+                None => return,
+            },
+        };
+        let answer = self.call(Call::Publish(call.clone())).await;
+        if self.chance(6) {
+            self.nodes[index].unanswered_publish = Some(call);
+            return;
+        }
+        let vitals = self.nodes[index].vitals.as_mut().expect("a generator has beaten");
+        match answer {
+            Answer::Published(Published::Ok { seq, made, .. }) => (vitals.seq, vitals.made) = (seq, made),
+            Answer::Published(Published::Moved { seq }) => vitals.seq = seq,
+            Answer::Published(Published::Fenced | Published::Gap) => vitals.generator = false,
+            _ => {}
+        }
+    }
+
+    fn new_publish(&mut self, index: usize) -> Option<Publish> {
+        let vitals = self.nodes[index].vitals.clone().filter(|vitals| vitals.generator)?;
+        let sizes: Vec<usize> = (0..self.rng.usize(..4)).map(|_| self.rng.usize(1..12)).collect();
+        let mut call = Publish {
+            node: self.nodes[index].id.clone(),
+            epoch: vitals.epoch,
+            made: vitals.made,
+            first: vitals.seq,
+            messages: self.chance(6).then(|| vitals.seq + self.rng.u64(..20)),
+            backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
+            interval_ms: self.rng.choice([0, 50, 500]).expect("some"),
+            packs: packs(vitals.seq, vitals.epoch, self.twin.wall_ms, &sizes),
+        };
+        match self.rng.u32(..40) {
+            0 => call.made += 1,
+            1 => call.epoch += 1,
+            2 => {
+                call.first += 1;
+                call.packs = packs(call.first, call.epoch, self.twin.wall_ms, &sizes);
+            }
+            _ => {}
+        }
+        Some(call)
+    }
+
+    async fn reap(&mut self, index: usize) {
+        let told = self.nodes[index]
+            .vitals
+            .as_ref()
+            .and_then(|vitals| vitals.victim.clone());
+        let anyone = format!("n{}", self.rng.u64(..=self.named));
+        let reap = Reap {
+            victim: told.filter(|_| !self.chance(4)).unwrap_or(anyone),
+            deliveries_max: self.rng.u16(2..4),
+        };
+        self.call(Call::Reap(reap)).await;
+    }
+
+    async fn read(&mut self) {
+        if self.readers.len() < 2 {
+            let id = self.name("r");
+            self.readers.push(Reader { id, call: 0 });
+        }
+        let index = self.rng.usize(..self.readers.len());
+        let id = self.readers[index].id.clone();
+        match self.rng.u32(..10) {
+            0 => drop(self.call(Call::Hold(id, LEASE_MS)).await),
+            1 => self.release(id, true).await,
+            2 => {
+                self.release(id, false).await;
+                self.readers.swap_remove(index);
+            }
+            3 => drop(self.readers.swap_remove(index)),
+            _ => self.drain(index).await,
+        }
+    }
+
+    async fn release(&mut self, reader: String, expired: bool) {
+        self.call(Call::Release(reader.clone(), expired)).await;
+        if !self.twin.state.reading.contains_key(&reader) {
+            self.ledger.forget_reader(&reader);
+        }
+    }
+
+    async fn drain(&mut self, index: usize) {
+        let reader = &self.readers[index];
+        let drain = Drain {
+            reader: reader.id.clone(),
+            call: reader.call + 1,
+            below: if self.rng.bool() { u64::MAX } else { self.rng.u64(..100) },
+            want: self.rng.u32(..5),
+            lease_ms: LEASE_MS,
+        };
+        let lost = self.chance(8);
+        let (name, leaves) = (drain.reader.clone(), drain.want == 0);
+        match self.call(Call::Drain(drain)).await {
+            Answer::Drained(Drained::Deposed) => drop(self.readers.swap_remove(index)),
+            Answer::Drained(Drained::Batch { .. }) if leaves => {
+                self.readers.swap_remove(index);
+                if !self.twin.state.reading.contains_key(&name) {
+                    self.ledger.forget_reader(&name);
+                }
+            }
+            Answer::Drained(Drained::Batch { victim, .. }) => {
+                if !lost {
+                    self.readers[index].call += 1;
+                }
+                if let Some(victim) = victim {
+                    self.release(victim, true).await;
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A copy of a call from long ago arrives.
+    async fn late_copy(&mut self) {
+        if let Some(call) = self.rng.choice(&self.log).cloned() {
+            self.call(call.clone()).await;
+            if let Call::Release(reader, _) | Call::Drain(Drain { reader, .. }) = call
+                && !self.twin.state.reading.contains_key(&reader)
+            {
+                self.ledger.forget_reader(&reader);
+            }
+        }
+    }
+
+    /// Everyone who is left works until nothing is left to do.
+    pub async fn settle_down(&mut self) {
+        for _ in 0..ROUNDS {
+            self.twin.set_wall(self.twin.wall_ms + 40).await;
+            if self.nodes.len() < 2 {
+                self.join().await;
+            }
+            for index in (0..self.nodes.len()).rev() {
+                self.finish(index).await;
+            }
+            let Answer::Status(Some(look)) = self.call(Call::Status).await else {
+                panic!("there is a queue")
+            };
+            let state = &self.twin.state;
+            if look.in_hand == 0 && state.queue.is_empty() && state.again.is_empty() {
+                return;
+            }
+        }
+        panic!("something is stuck: {:#?}", self.twin.state);
+    }
+
+    /// A beat, what the generator has to do, and on every lane what is in hand is done and more is taken.
+    async fn finish(&mut self, index: usize) {
+        let beat = Beat {
+            node: self.nodes[index].id.clone(),
+            lease_ms: LEASE_MS,
+            crown_ms: CROWN_MS,
+            eligible: true,
+            seen: Seen::default(),
+        };
+        let Answer::Pulse(Pulse::Alive(vitals)) = self.call(Call::Beat(beat)).await else {
+            self.nodes.swap_remove(index);
+            return;
+        };
+        if let Some(victim) = vitals.victim {
+            let reap = Reap {
+                victim,
+                deliveries_max: 5,
+            };
+            self.call(Call::Reap(reap)).await;
+        }
+        for lane in 0..LANES as usize {
+            let node = &self.nodes[index];
+            let call = node.unanswered[lane].clone().unwrap_or_else(|| Exchange {
+                node: node.id.clone(),
+                lane: u32::try_from(lane).expect("few"),
+                call: node.calls[lane] + 1,
+                settles: node.held.values().map(all_done).collect(),
+                want: 10,
+                woken: false,
+            });
+            let answer = self.call(Call::Exchange(call.clone())).await;
+            if self.nodes[index].unanswered[lane].take().is_none() {
+                self.let_go(index, &call);
+            }
+            let Answer::Exchanged(Exchanged::Ok { packs, .. }) = answer else {
+                self.nodes.swap_remove(index);
+                return;
+            };
+            let node = &mut self.nodes[index];
+            node.calls[lane] = call.call;
+            node.held.extend(packs.into_iter().map(|pack| (pack.first(), pack)));
+        }
+    }
+
+    pub async fn account(&mut self) {
+        self.twin.compare().await;
+        let state = &self.twin.state;
+        let read = state.reading.values().flat_map(|(_, batch)| batch);
+        let failed: BTreeSet<u64> = state.errors.values().chain(read).map(|failed| failed.number).collect();
+        self.ledger.balance(&failed);
+        let counted = state.stored.get(COUNTER).map_or("0".into(), |stored| match stored {
+            queenright::engine::state::Stored::Value(text) => String::from_utf8_lossy(text).into_owned(),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(counted, self.ledger.counted.to_string(), "effects happen once");
+    }
+}
+
+fn all_done(pack: &Pack) -> Settle {
+    Settle {
+        piece: pack.first(),
+        runs: vec![Run {
+            from: 0,
+            count: u32::try_from(pack.count()).expect("small"),
+            outcome: Outcome::Done(Vec::new()),
+        }],
+    }
+}

@@ -1,0 +1,122 @@
+//! What must come out, kept by the test from the answers alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use queenright::engine::{Drain, Drained, Exchange, Exchanged, Publish, Published, Reaped};
+use queenright::message::Outcome;
+
+use super::twin::{Answer, Call};
+
+/// Effects of the histories count here, once for each message.
+pub const COUNTER: &str = "count";
+
+#[derive(Default)]
+pub struct Ledger {
+    made: u64,
+    pub published: BTreeSet<u64>,
+    pub done: BTreeSet<u64>,
+    pub errors: BTreeSet<u64>,
+    /// Messages that became errors because they were delivered too often; the answer does not say which.
+    pub given_up: u64,
+    /// Messages done with an effect.
+    pub counted: i64,
+    /// Errors that readers have confirmed.
+    pub confirmed: BTreeSet<u64>,
+    applied: BTreeSet<(String, u32, u64)>,
+    reading: BTreeMap<String, (u64, Vec<u64>)>,
+}
+
+impl Ledger {
+    /// Notes what the answer says has happened.
+    pub fn note(&mut self, call: &Call, answer: &Answer) {
+        match (call, answer) {
+            (Call::Publish(publish), Answer::Published(Published::Ok { seq, made, .. })) => {
+                self.note_publish(publish, *seq, *made);
+            }
+            (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, .. })) => {
+                self.note_exchange(exchange, refused);
+            }
+            (Call::Reap(_), Answer::Reaped(Reaped { failed, .. })) => self.given_up += failed,
+            (Call::Drain(drain), Answer::Drained(Drained::Batch { failed, .. })) => {
+                self.note_drain(drain, failed.iter().map(|failed| failed.number).collect());
+            }
+            _ => {}
+        }
+    }
+
+    fn note_publish(&mut self, publish: &Publish, seq: u64, made: u64) {
+        let count: u64 = publish.packs.iter().map(|pack| pack.count() as u64).sum();
+        if made == self.made {
+            return;
+        }
+        assert_eq!(made, self.made + count, "a publish counts what it carries");
+        for number in seq - count..seq {
+            assert!(self.published.insert(number), "{number} was published twice");
+        }
+        self.made = made;
+    }
+
+    fn note_exchange(&mut self, exchange: &Exchange, refused: &[(u64, String)]) {
+        // A repeat is answered, not applied.
+        if !self
+            .applied
+            .insert((exchange.node.clone(), exchange.lane, exchange.call))
+        {
+            return;
+        }
+        let refused: BTreeSet<u64> = refused.iter().map(|(number, _)| *number).collect();
+        for settle in &exchange.settles {
+            for run in &settle.runs {
+                let first = settle.piece + u64::from(run.from);
+                for number in first..first + u64::from(run.count) {
+                    let failed = refused.contains(&number) || matches!(run.outcome, Outcome::Error(_));
+                    match &run.outcome {
+                        Outcome::Return => continue,
+                        _ if failed => assert!(self.errors.insert(number), "{number} failed twice"),
+                        Outcome::Done(effects) => {
+                            assert!(self.done.insert(number), "{number} was done twice");
+                            self.counted += i64::from(effects.iter().any(|effect| effect.key() == COUNTER));
+                        }
+                        Outcome::Error(_) => unreachable!("failed"),
+                    }
+                    assert!(self.published.contains(&number), "{number} was never published");
+                }
+            }
+        }
+    }
+
+    fn note_drain(&mut self, drain: &Drain, batch: Vec<u64>) {
+        if let Some((call, printed)) = self.reading.get(&drain.reader) {
+            if *call == drain.call {
+                assert_eq!(*printed, batch, "a repeated call gives the same batch");
+                return;
+            }
+            if *call + 1 == drain.call {
+                for number in printed {
+                    assert!(self.confirmed.insert(*number), "{number} was confirmed twice");
+                }
+            }
+        }
+        self.reading.insert(drain.reader.clone(), (drain.call, batch));
+    }
+
+    /// A reader's batch went back: nothing of it will be confirmed.
+    pub fn forget_reader(&mut self, reader: &str) {
+        self.reading.remove(reader);
+    }
+
+    /// Every published number has one outcome. `failed`: the errors that the store still has.
+    pub fn balance(&self, failed: &BTreeSet<u64>) {
+        assert!(failed.is_disjoint(&self.confirmed), "confirmed and still there");
+        let all_failed: BTreeSet<u64> = failed.union(&self.confirmed).copied().collect();
+        assert!(self.errors.is_subset(&all_failed), "errors were lost");
+        assert_eq!(
+            all_failed.len() as u64,
+            self.errors.len() as u64 + self.given_up,
+            "errors from nowhere"
+        );
+        assert!(all_failed.is_disjoint(&self.done), "two outcomes");
+        let settled: BTreeSet<u64> = all_failed.union(&self.done).copied().collect();
+        assert_eq!(settled, self.published, "every message has an outcome");
+    }
+}

@@ -1,0 +1,189 @@
+//! The same call to both engines, at the same time of the same clock.
+
+use queenright::engine::keys::{Keys, Names};
+use queenright::engine::redis::RedisEngine;
+use queenright::engine::state::State;
+use queenright::engine::{
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
+    Reaped, Status,
+};
+use queenright::error::Error;
+
+use crate::checker;
+use crate::conformance::{QUEUE, scripts};
+use crate::server::RedisServer;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    Join(Join),
+    Beat(Beat),
+    Publish(Publish),
+    Exchange(Exchange),
+    Reap(Reap),
+    Leave(NodeId),
+    Drain(Drain),
+    Hold(String, u64),
+    Release(String, bool),
+    Failed(u64, u32),
+    Status,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    Joined(Joined),
+    Pulse(Pulse),
+    Published(Published),
+    Exchanged(Exchanged),
+    Reaped(Reaped),
+    Drained(Drained),
+    Held(bool),
+    Failed(Vec<Failed>),
+    Status(Option<Box<Status>>),
+    Nothing,
+    /// Only the kind: the texts may differ.
+    Wrong(&'static str),
+}
+
+impl From<Error> for Answer {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Protocol { .. } => Self::Wrong("protocol"),
+            Error::NoQueue { .. } => Self::Status(None),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+pub struct Twin {
+    pub state: State,
+    redis: RedisEngine,
+    connection: redis::aio::MultiplexedConnection,
+    pub wall_ms: u64,
+    /// How many calls were made, to look at everything now and then.
+    calls: u32,
+    /// The last few, for whoever looks into a failure.
+    recent: std::collections::VecDeque<String>,
+}
+
+const RECENT: usize = 12;
+
+impl Twin {
+    pub async fn new(server: &RedisServer) -> Self {
+        let names = Names::default();
+        let client = redis::Client::open(server.url()).expect("a URL");
+        let mut connection = client
+            .get_multiplexed_async_connection()
+            .await
+            .expect("the server answers");
+        let _: () = redis::cmd("FLUSHALL")
+            .query_async(&mut connection)
+            .await
+            .expect("flushed");
+        let redis = RedisEngine::with_scripts(&server.server(), Keys::new(QUEUE, &names), scripts(None));
+        let mut twin = Self {
+            state: State::new(QUEUE, &names),
+            redis: redis.expect("a URL"),
+            connection,
+            wall_ms: 0,
+            calls: 0,
+            recent: std::collections::VecDeque::new(),
+        };
+        twin.set_wall(1_700_000_000_000).await;
+        twin
+    }
+
+    pub async fn set_wall(&mut self, wall_ms: u64) {
+        self.wall_ms = wall_ms;
+        let mut cmd = redis::cmd("HSET");
+        cmd.arg("test:time")
+            .arg("s")
+            .arg(wall_ms / 1000)
+            .arg("us")
+            .arg(wall_ms % 1000 * 1000);
+        let _: () = cmd.query_async(&mut self.connection).await.expect("the clock is set");
+    }
+
+    /// One call to both.
+    pub async fn call(&mut self, call: &Call) -> Answer {
+        let now = self.wall_ms;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(format!("{now}: {call:?}"));
+        let ours = local(&mut self.state, now, call);
+        let theirs = remote(&self.redis, call).await;
+        assert!(
+            ours == theirs,
+            "{call:#?}\nstate: {ours:#?}\nredis: {theirs:#?}\nafter {:#?}",
+            self.recent
+        );
+        self.calls += 1;
+        if self.calls.is_multiple_of(16) {
+            self.compare().await;
+        }
+        ours
+    }
+
+    /// Whoever listens has heard the bells.
+    pub async fn hush(&mut self) {
+        (self.state.bell, self.state.crown_bell) = (false, false);
+        let keys = self.redis.keys();
+        let mut cmd = redis::cmd("DEL");
+        cmd.arg(&keys.bell).arg(&keys.crown);
+        let _: () = cmd.query_async(&mut self.connection).await.expect("hushed");
+    }
+
+    /// Everything stored, and the invariants over it.
+    pub async fn compare(&self) {
+        let stored = self.redis.dump().await.expect("readable");
+        if stored != self.state {
+            let differ = checker::differences(&self.state, &stored);
+            panic!("state and redis differ after {:#?}:\n{differ}", self.recent);
+        }
+        if let Some(status) = self.state.clone().status(self.wall_ms).expect("our layout") {
+            checker::adds_up(&self.state, &status);
+        }
+    }
+}
+
+fn local(state: &mut State, now: u64, call: &Call) -> Answer {
+    match call {
+        Call::Join(join) => state.join(now, join).map_or_else(Answer::from, Answer::Joined),
+        Call::Beat(beat) => Answer::Pulse(state.beat(now, beat)),
+        Call::Publish(publish) => state.publish(now, publish).map_or_else(Answer::from, Answer::Published),
+        Call::Exchange(exchange) => Answer::Exchanged(state.exchange(now, exchange)),
+        Call::Reap(reap) => Answer::Reaped(state.reap(now, reap)),
+        Call::Leave(node) => {
+            state.leave(node);
+            Answer::Nothing
+        }
+        Call::Drain(drain) => Answer::Drained(state.drain(now, drain)),
+        Call::Hold(reader, lease_ms) => Answer::Held(state.hold(now, reader, *lease_ms)),
+        Call::Release(reader, expired) => {
+            state.release(now, reader, *expired);
+            Answer::Nothing
+        }
+        Call::Failed(from, limit) => Answer::Failed(state.failed(*from, *limit)),
+        Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
+    }
+}
+
+async fn remote(redis: &RedisEngine, call: &Call) -> Answer {
+    match call {
+        Call::Join(join) => redis.join(join).await.map(Answer::Joined),
+        Call::Beat(beat) => redis.beat(beat).await.map(Answer::Pulse),
+        Call::Publish(publish) => redis.publish(publish).await.map(Answer::Published),
+        Call::Exchange(exchange) => redis.exchange(exchange).await.map(Answer::Exchanged),
+        Call::Reap(reap) => redis.reap(reap).await.map(Answer::Reaped),
+        Call::Leave(node) => redis.leave(node).await.map(|()| Answer::Nothing),
+        Call::Drain(drain) => redis.drain(drain).await.map(Answer::Drained),
+        Call::Hold(reader, lease_ms) => redis.hold(reader, *lease_ms).await.map(Answer::Held),
+        Call::Release(reader, expired) => redis.release(reader, *expired).await.map(|()| Answer::Nothing),
+        Call::Failed(from, limit) => redis.failed(*from, *limit).await.map(Answer::Failed),
+        Call::Status => redis
+            .status()
+            .await
+            .map(|status| Answer::Status(Some(Box::new(status)))),
+    }
+    .unwrap_or_else(Answer::from)
+}
