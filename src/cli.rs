@@ -1,4 +1,4 @@
-//! The command line: what can be typed, and the help that explains it. [`parse`] turns it into an [`Invocation`].
+//! The command line: what can be typed, and the help that explains it. `parse` turns it into an `Invocation`.
 //!
 //! Values stay text here. The same option can come from the environment or a file, and `crate::sources` reads all of
 //! them with one set of rules, so that a mistake gets the same line wherever it was made.

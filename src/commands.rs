@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cli::{Command, Invocation};
+use crate::engine::Engine;
 use crate::engine::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
+use crate::engine::sqlite::SqliteEngine;
 use crate::error::Error;
 use crate::errors::ReadError;
 use crate::log::Log;
-use crate::sources::Resolved;
+use crate::sources::{Resolved, Store};
 
 /// Why a command did not end well: one line, and the exit code that goes with it.
 #[derive(Debug)]
@@ -58,7 +60,7 @@ impl From<ReadError> for Failure {
 }
 
 /// Runs what was asked for.
-pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
+pub fn run(asked: &Invocation, resolved: &Resolved) -> Result<ExitCode, Failure> {
     let log = Arc::new(Log::to_stderr(
         resolved.log,
         resolved.quiet,
@@ -74,21 +76,29 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
             line: format!("cannot start: {error}"),
             code: FAILED,
         })?;
-    let ended = runtime.block_on(async {
-        match &asked.command {
-            Command::Start => start::run(resolved, log).await,
-            Command::GetErrors(flags) => get_errors::run(&resolved, flags).await,
-            Command::Status(flags) => status::run(&resolved, flags).await,
+    let (settings, address) = (&resolved.settings, resolved.address.clone());
+    let ended = match &resolved.store {
+        Store::Redis(info) => {
+            let server = Server::new((**info).clone(), address, settings);
+            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
+            runtime.block_on(dispatch(asked, resolved, engine, log))
         }
-    });
+        Store::Sqlite(database) => {
+            let engine = SqliteEngine::open(database.clone(), &settings.queue, &settings.names)?;
+            runtime.block_on(dispatch(asked, resolved, engine, log))
+        }
+    };
     // A write to a pipe that nobody reads may still hang in a thread: leave without it.
     runtime.shutdown_timeout(Duration::ZERO);
     ended.map(|()| ExitCode::SUCCESS)
 }
 
-/// The queue that was asked for.
-fn engine(resolved: &Resolved) -> Result<Arc<RedisEngine>, Error> {
-    let server = Server::new(resolved.server.clone(), resolved.address.clone(), &resolved.settings);
-    let keys = Keys::new(&resolved.settings.queue, &resolved.settings.names);
-    Ok(Arc::new(RedisEngine::new(&server, keys)?))
+/// The same commands, whatever keeps the queue.
+async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E, log: Arc<Log>) -> Result<(), Failure> {
+    let engine = Arc::new(engine);
+    match &asked.command {
+        Command::Start => start::run(engine, resolved, log).await,
+        Command::GetErrors(flags) => get_errors::run(engine, flags).await,
+        Command::Status(flags) => status::run(engine, resolved, flags).await,
+    }
 }

@@ -106,10 +106,10 @@ impl Settings {
         ms(self.lease)
     }
 
-    /// The crown's lease: a fifth of a node's, so that a takeover is noticed within one tick.
+    /// The crown's lease: a sixth of a node's, so that most takeovers miss no tick: the median gap was 600 ms with a fifth.
     #[must_use]
     pub fn crown_ms(&self) -> u64 {
-        self.lease_ms() / 5
+        self.lease_ms() / 6
     }
 
     /// The furthest one look may move the hive clock: half the crown's lease, so that no pause or jump deposes anyone.

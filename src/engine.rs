@@ -3,6 +3,7 @@
 //! | engine | where the queue lives |
 //! | --- | --- |
 //! | [`redis`] | in Redis or Valkey, one Lua script per verb: what production runs on |
+//! | `sqlite` | in a file on one machine, one transaction per verb: nothing to install |
 //! | [`state`] | in memory, no I/O, time passed in: the oracle of the tests, and the engine for users' own tests |
 //!
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
@@ -11,6 +12,8 @@
 pub mod keys;
 mod record;
 pub mod redis;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 pub mod state;
 pub mod store;
 mod verbs;
@@ -321,6 +324,8 @@ pub struct NodeStatus {
 
 /// A store that speaks the protocol.
 pub trait Engine: Send + Sync + 'static {
+    /// Refuses a store that cannot be used, or on which the promises would not hold.
+    fn check(&self) -> impl Future<Output = Result<()>> + Send;
     /// Becomes a member. The only way to become one.
     fn join(&self, join: &Join) -> impl Future<Output = Result<Joined>> + Send;
     /// "I am alive": renews the lease, and elects.
@@ -345,4 +350,7 @@ pub trait Engine: Send + Sync + 'static {
     fn failed(&self, from: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
+    /// Every message without an outcome, as runs of numbers (first, count). Walks over everything: to check a queue that
+    /// nobody works on, not for production.
+    fn unsettled(&self) -> impl Future<Output = Result<Vec<(u64, u64)>>> + Send;
 }

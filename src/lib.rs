@@ -85,3 +85,7 @@ pub use config::Settings;
 pub use error::{Error, Result};
 pub use message::{Effect, Message, Outcome};
 pub use node::Node;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -25,6 +25,7 @@ use crate::cli::{Invocation, Usage};
 use crate::config::Settings;
 use crate::engine::keys::Names;
 use crate::error::Error;
+pub use address::Store;
 use layer::{Layer, Stack};
 pub use value::{Builtin, LogFormat, Work};
 
@@ -35,8 +36,8 @@ const UNASKED: &str = "read since no other source names a Redis";
 /// Everything that a command needs to know.
 #[derive(Debug, Clone)]
 pub struct Resolved {
-    pub server: redis::ConnectionInfo,
-    /// The server for people: never with user or password.
+    pub store: Store,
+    /// The store for people: never with user or password.
     pub address: String,
     pub settings: Settings,
     pub work: Work,
@@ -99,7 +100,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let settings = settings(&stack)?;
     settings.check().map_err(|error| unsettled(&stack, &error))?;
     Ok(Resolved {
-        server: address.server,
+        store: address.store,
         address: address.shown,
         settings,
         work: stack.parse("work", value::work)?.unwrap_or_default(),

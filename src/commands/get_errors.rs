@@ -2,18 +2,17 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
-use super::{Failure, engine};
+use super::Failure;
 use crate::cli::GetErrors;
-use crate::engine::Failed;
+use crate::engine::{Engine, Failed};
 use crate::errors::{drain, peek};
 use crate::event::escape;
 use crate::json;
-use crate::sources::Resolved;
 
-pub(super) async fn run(resolved: &Resolved, flags: &GetErrors) -> Result<(), Failure> {
-    let engine = engine(resolved)?;
-    engine.check_server().await?;
+pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &GetErrors) -> Result<(), Failure> {
+    engine.check().await?;
     let json = flags.json;
     let mut buffer = String::new();
     let show = move |failed: &[Failed]| -> io::Result<()> {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use super::{FAILED, Failure, engine};
-use crate::engine::redis::RedisEngine;
+use super::{FAILED, Failure};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::generate::{Generate, Next};
 use crate::handle::{Handle, Handled};
@@ -20,15 +20,14 @@ use crate::sources::{Builtin, Resolved, Work};
 /// How often to look for a Redis that is not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(super) async fn run(resolved: Resolved, log: Arc<Log>) -> Result<(), Failure> {
+pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc<Log>) -> Result<(), Failure> {
     let (stopper, mut shutdown) = shutdown::channel();
     stop_on_signal(stopper)?;
-    let engine = engine(&resolved)?;
     if resolved.verbose > 0 {
-        say_settings(&resolved, &log);
+        say_settings(resolved, &log);
     }
     tokio::select! {
-        found = find_server(&engine, &resolved, &log) => found?,
+        found = find_store(&*engine, resolved, &log) => found?,
         () = shutdown.stopping() => return Ok(()),
     }
     let generate = BuiltinGenerate(resolved.generate);
@@ -37,7 +36,7 @@ pub(super) async fn run(resolved: Resolved, log: Arc<Log>) -> Result<(), Failure
         error_rate: resolved.error_rate,
     };
     let ticking = tick(log.clone());
-    let node = Node::new(engine, resolved.settings, generate, handle).observer(log);
+    let node = Node::new(engine, resolved.settings.clone(), generate, handle).observer(log);
     tokio::select! {
         ended = node.run(shutdown) => ended.map_err(Failure::from),
         () = ticking => unreachable!("ticks without end"),
@@ -55,7 +54,7 @@ async fn tick(log: Arc<Log>) {
 fn say_settings(resolved: &Resolved, log: &Log) {
     let settings = &resolved.settings;
     let fields = [
-        ("redis", resolved.address.clone()),
+        ("store", resolved.address.clone()),
         ("queue", settings.queue.clone()),
         ("concurrency", settings.concurrency.to_string()),
         ("interval", format!("{:?}", settings.interval)),
@@ -109,17 +108,17 @@ fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for a server that is not there yet, unless told not to; refuses one on which the promises would not hold.
-async fn find_server(engine: &RedisEngine, resolved: &Resolved, log: &Log) -> Result<(), Error> {
+/// Waits for a store that is not there yet, unless told not to; refuses one on which the promises would not hold.
+async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Result<(), Error> {
     let mut said = false;
     loop {
-        match engine.check_server().await {
+        match engine.check().await {
             Err(error) if error.is_away() && !resolved.no_wait => {
                 if !said {
                     said = true;
                     log.note(&format!(
-                        "{error}; waiting for it to come (start redis-server there, or give another address with \
-                         --url or --host; --no-wait exits instead)"
+                        "{error}; waiting for it to come (start redis-server there, give another address with --url or \
+                         --host, or stay on one machine with --url sqlite:queue.db; --no-wait exits instead)"
                     ));
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{FAILED, Failure, engine};
+use super::{FAILED, Failure};
 use crate::cli::Status as Flags;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::event::escape;
@@ -15,9 +16,8 @@ use crate::sources::Resolved;
 const RATE_OVER: Duration = Duration::from_millis(250);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
-pub(super) async fn run(resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
-    let engine = engine(resolved)?;
-    engine.check_server().await?;
+pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
+    engine.check().await?;
     let mut before = engine.status().await?;
     let mut pause = RATE_OVER;
     loop {

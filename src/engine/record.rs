@@ -1,4 +1,4 @@
-//! What the scripts store and are given as `MessagePack`, which Redis' Lua reads natively.
+//! What the scripts store and are given as MessagePack, which Redis' Lua reads natively.
 
 use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;
@@ -216,6 +216,27 @@ pub(super) fn decode_lane(bytes: &[u8]) -> Result<Lane> {
         lane.refused.push((fields.uint()?, fields.string()?));
     }
     Ok(lane)
+}
+
+/// As the scripts write it.
+#[cfg(feature = "sqlite")]
+pub(super) fn encode_lane(lane: &Lane) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 6);
+    for number in [lane.call, lane.done, lane.failed] {
+        uint(&mut out, number);
+    }
+    encode::write_sint(&mut out, lane.held).expect(IN_MEMORY);
+    array(&mut out, lane.pieces.len());
+    for first in &lane.pieces {
+        text(&mut out, first.to_string().as_bytes());
+    }
+    array(&mut out, 2 * lane.refused.len());
+    for (number, why) in &lane.refused {
+        uint(&mut out, *number);
+        text(&mut out, why.as_bytes());
+    }
+    out
 }
 
 #[cfg(test)]

@@ -73,20 +73,6 @@ impl RedisEngine {
         })
     }
 
-    /// Refuses servers on which the promises would not hold.
-    pub async fn check_server(&self) -> Result<()> {
-        let info = match self.aside.query(&redis::cmd("INFO")).await? {
-            redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-            redis::Value::VerbatimString { text, .. } => text,
-            other => {
-                return Err(Error::Protocol {
-                    detail: format!("INFO: {other:?}"),
-                });
-            }
-        };
-        check_info(&self.address, &info)
-    }
-
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.keys
@@ -184,6 +170,23 @@ impl RedisEngine {
 }
 
 impl Engine for RedisEngine {
+    async fn check(&self) -> Result<()> {
+        let info = match self.aside.query(&redis::cmd("INFO")).await? {
+            redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+            redis::Value::VerbatimString { text, .. } => text,
+            other => {
+                return Err(Error::Protocol {
+                    detail: format!("INFO: {other:?}"),
+                });
+            }
+        };
+        check_info(&self.address, &info)
+    }
+
+    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
+        Ok(self.dump().await?.unsettled())
+    }
+
     async fn join(&self, join: &Join) -> Result<Joined> {
         let keys = &self.keys;
         let taken = keys.taken(&join.node);

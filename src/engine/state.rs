@@ -132,6 +132,16 @@ impl State {
         Verbs::status(self, wall_ms)
     }
 
+    /// Every message without an outcome, as runs of numbers (first, count), sorted.
+    #[must_use]
+    pub fn unsettled(&self) -> Vec<(u64, u64)> {
+        let held = self.taken.values().flat_map(|taken| taken.pieces.values());
+        let packs = self.queue.iter().chain(&self.again).chain(held);
+        let mut runs: Vec<_> = packs.map(|pack| (pack.first(), pack.count() as u64)).collect();
+        runs.sort_unstable();
+        runs
+    }
+
     fn line(&mut self, line: Line) -> &mut VecDeque<Pack> {
         match line {
             Line::Queue => &mut self.queue,

@@ -9,14 +9,27 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionI
 use super::layer::{Given, Layer, Stack};
 use super::value;
 use crate::cli::Usage;
+use crate::engine::sqlite::Database;
 
-const SCHEMES: &str = "write redis://host:port/db, rediss://host:port/db (TLS) or unix:/path";
+const SCHEMES: &str = "write redis://host:port/db, rediss://host:port/db (TLS), unix:/path or sqlite:/path";
 const VISIBLE: &str = "a password on the command line can be seen by other users of this machine: \
                        pass it in REDIS_PASS or REDIS_URL instead";
 
 pub struct Address {
-    pub server: ConnectionInfo,
+    pub store: Store,
     pub shown: String,
+}
+
+/// Where the queue is.
+#[derive(Debug, Clone)]
+pub enum Store {
+    Redis(Box<ConnectionInfo>),
+    Sqlite(Database),
+}
+
+enum Found {
+    Server(Place),
+    File(Database),
 }
 
 /// An address before user, password and database of other sources are added.
@@ -31,7 +44,15 @@ struct Place {
 }
 
 pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> {
-    let place = place(stack)?;
+    let place = match place(stack)? {
+        Found::Server(place) => place,
+        Found::File(database) => {
+            return Ok(Address {
+                shown: format!("sqlite:{}", database.path.display()),
+                store: Store::Sqlite(database),
+            });
+        }
+    };
     let by_flag = |name| stack.0.iter().find(|layer| layer.is_flags)?.get(name);
     let in_url = place.pass.is_some() && stack.0.get(place.depth).is_some_and(|layer| layer.is_flags);
     if in_url || by_flag("pass").is_some_and(|given| !given.text.is_empty()) {
@@ -70,7 +91,10 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> 
         .into_connection_info()
         .map_err(|_| Usage::new(SCHEMES))?
         .set_redis_settings(redis);
-    Ok(Address { server, shown })
+    Ok(Address {
+        store: Store::Redis(Box::new(server)),
+        shown,
+    })
 }
 
 /// The most specific value of a part. Once the URL has that part, only sources at least as specific count.
@@ -80,7 +104,7 @@ fn part<'a>(stack: &'a Stack, place: &Place, name: &str, in_url: bool) -> Option
 }
 
 /// The first URL, unless host or port come before it: these displace it as a whole.
-fn place(stack: &Stack) -> Result<Place, Usage> {
+fn place(stack: &Stack) -> Result<Found, Usage> {
     let (mut host, mut port, mut depth_found) = (None, None, None);
     for (depth, layer) in stack.0.iter().enumerate() {
         let rivals = (layer.get("host"), layer.get("port"));
@@ -89,8 +113,12 @@ fn place(stack: &Stack) -> Result<Place, Usage> {
                 break;
             }
             refuse_both(layer, given, rivals)?;
-            let place = from_url(given.text.trim(), depth);
-            return place.map_err(|reason| Usage::new(format!("{}: {reason}", given.origin)));
+            let text = given.text.trim();
+            let found = match text.strip_prefix("sqlite:") {
+                Some(path) => file(path).map(Found::File),
+                None => from_url(text, depth).map(Found::Server),
+            };
+            return found.map_err(|reason| Usage::new(format!("{}: {reason}", given.origin)));
         }
         host = host.or(rivals.0);
         port = port.or(rivals.1);
@@ -100,13 +128,37 @@ fn place(stack: &Stack) -> Result<Place, Usage> {
     }
     let host = host.map(|given| given.parse(host_only)).transpose()?;
     let port = port.map(|given| given.parse(value::port)).transpose()?;
-    Ok(Place {
+    Ok(Found::Server(Place {
         depth: depth_found.unwrap_or(stack.0.len()),
         addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| "localhost".into()), port.unwrap_or(6379)),
         protocol: redis::ProtocolVersion::default(),
         user: None,
         pass: None,
         db: None,
+    }))
+}
+
+/// `sqlite:PATH`, with `?synchronous=full` to wait for the disk at every commit.
+fn file(text: &str) -> Result<Database, String> {
+    let (path, parameters) = text
+        .split_once('?')
+        .map_or((text, None), |(path, rest)| (path, Some(rest)));
+    let full = match parameters {
+        None | Some("synchronous=normal") => false,
+        Some("synchronous=full") => true,
+        Some(_) => return Err("after ? only synchronous=normal and synchronous=full are known".into()),
+    };
+    // A URL with two slashes has an empty host.
+    let path = path
+        .strip_prefix("//")
+        .filter(|path| path.starts_with('/'))
+        .unwrap_or(path);
+    if path.is_empty() {
+        return Err("name a file: sqlite:/path/to/file".into());
+    }
+    Ok(Database {
+        path: path.into(),
+        full,
     })
 }
 

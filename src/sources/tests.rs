@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
-use super::{Builtin, Inputs, LogFormat, Resolved, resolve};
+use super::{Builtin, Inputs, LogFormat, Resolved, Store, resolve};
 use crate::cli::parse;
 
 const FIVE: &str = "db5:7005\nfivequeue\nbad\nding\nthrone\n";
@@ -64,12 +64,36 @@ impl Case {
     }
 }
 
+fn server(resolved: &Resolved) -> &redis::ConnectionInfo {
+    match &resolved.store {
+        Store::Redis(server) => server,
+        Store::Sqlite(_) => panic!("a file"),
+    }
+}
+
 fn password(resolved: &Resolved) -> Option<&str> {
-    resolved.server.redis_settings().password()
+    server(resolved).redis_settings().password()
 }
 
 fn user(resolved: &Resolved) -> Option<&str> {
-    resolved.server.redis_settings().username()
+    server(resolved).redis_settings().username()
+}
+
+#[test]
+fn a_file_is_a_place_for_a_queue_too() {
+    for (url, path, full) in [
+        ("--url sqlite:queue.db", "queue.db", false),
+        ("--url sqlite:/var/lib/q.db?synchronous=full", "/var/lib/q.db", true),
+        ("--url sqlite:///var/lib/q.db", "/var/lib/q.db", false),
+    ] {
+        let resolved = case(url).good();
+        let Store::Sqlite(database) = &resolved.store else {
+            panic!("{url}")
+        };
+        assert_eq!((database.path.to_str(), database.full), (Some(path), full));
+    }
+    assert!(case("--url sqlite:").line().contains("name a file"));
+    assert!(case("--url sqlite:q?x=1").line().contains("synchronous"));
 }
 
 #[test]
@@ -143,7 +167,7 @@ fn every_option_can_come_from_the_environment() {
     );
     assert_eq!(
         (settings.interval, settings.grace),
-        (Duration::ZERO, Duration::from_secs(60))
+        (Duration::ZERO, Duration::from_mins(1))
     );
     assert_eq!(
         (settings.backlog_max, settings.deliveries_max, settings.also_handle),
@@ -250,7 +274,7 @@ fn every_kind_of_url_is_understood() {
     let resolved = case("").env("REDIS_URL", "rediss://a%40b:p%3A%2F%23@h").good();
     assert_eq!((user(&resolved), password(&resolved)), (Some("a@b"), Some("p:/#")));
     assert!(matches!(
-        resolved.server.addr(),
+        server(&resolved).addr(),
         ConnectionAddr::TcpTls { insecure: false, .. }
     ));
     assert!(!format!("{resolved:?}").contains("p:/#"));
@@ -260,7 +284,6 @@ fn every_kind_of_url_is_understood() {
 fn a_bad_url_gets_one_line_that_names_its_place_and_hides_its_password() {
     for url in [
         "http://:secret@h",
-        "sqlite:secret.db",
         "h:6379",
         "redis:",
         "redis://",
@@ -281,9 +304,9 @@ fn a_bad_url_gets_one_line_that_names_its_place_and_hides_its_password() {
         assert!(said.starts_with("REDIS_URL: "), "{url}: {said}");
     }
     assert!(
-        case("--url sqlite:x")
+        case("--url mysql:x")
             .line()
-            .contains("redis://host:port/db, rediss://host:port/db (TLS) or unix:/path")
+            .contains("redis://host:port/db, rediss://host:port/db (TLS), unix:/path or sqlite:/path")
     );
 }
 

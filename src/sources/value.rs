@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
-        assert_eq!(duration("1m"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("1m"), Ok(Duration::from_mins(1)));
         assert_eq!(duration("500").unwrap_err(), "500 needs a unit: write 500ms or 500s");
         for wrong in ["", "abc", "-1s", "1 parsec", "99999999999999999999s", "9999years"] {
             assert!(duration(wrong).is_err(), "{wrong}");

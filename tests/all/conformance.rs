@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Once;
 use std::time::Duration;
 
-pub use bench::{Bench, LocalBench, QUEUE, RedisBench, scripts};
+pub use bench::{Bench, LocalBench, QUEUE, RedisBench, SqliteBench};
 pub use hive::{Hive, packs};
 
 type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
@@ -133,4 +133,5 @@ macro_rules! engines {
 engines! {
     every_check_holds_for_state: LocalBench, all();
     every_check_holds_for_redis: RedisBench, all_of_redis();
+    every_check_holds_for_sqlite: SqliteBench, all();
 }

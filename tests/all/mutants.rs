@@ -67,9 +67,9 @@ fn every_guard_of_the_scripts_is_missed_when_it_is_taken_out() {
     missed::<RedisBench>(&guards, &all_of_redis());
 }
 
+/// The guards of the verbs, from their marks.
 #[cfg(feature = "mutants")]
-#[test]
-fn every_guard_of_the_state_is_missed_when_it_is_taken_out() {
+fn guards_of_the_verbs() -> Vec<&'static str> {
     let sources = [
         include_str!("../../src/engine/verbs.rs"),
         include_str!("../../src/engine/verbs/errors.rs"),
@@ -83,7 +83,19 @@ fn every_guard_of_the_state_is_missed_when_it_is_taken_out() {
     guards.sort_unstable();
     guards.dedup();
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
-    missed::<crate::conformance::LocalBench>(&guards, &crate::conformance::all());
+    guards
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_guard_of_the_state_is_missed_when_it_is_taken_out() {
+    missed::<crate::conformance::LocalBench>(&guards_of_the_verbs(), &crate::conformance::all());
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_guard_of_sqlite_is_missed_when_it_is_taken_out() {
+    missed::<crate::conformance::SqliteBench>(&guards_of_the_verbs(), &crate::conformance::all());
 }
 
 /// Takes each guard out and expects its check to fail; names those that nobody misses.

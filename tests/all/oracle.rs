@@ -1,4 +1,4 @@
-//! Random histories go through the state machine and through Redis: every answer and everything stored must agree,
+//! Random histories go through the state machine and through each store: every answer and everything stored must agree,
 //! and at the end every message must have one outcome.
 //!
 //! `QUEENRIGHT_HISTORIES` sets how many; `QUEENRIGHT_SEED` replays one.
@@ -10,7 +10,7 @@ mod twin;
 use history::History;
 use twin::Twin;
 
-use crate::server::RedisServer;
+use crate::conformance::{Bench, RedisBench, SqliteBench};
 
 /// How many histories, unless told otherwise.
 const HISTORIES: u64 = 100;
@@ -32,19 +32,28 @@ fn variable(name: &str) -> Option<u64> {
 
 #[tokio::test]
 async fn redis_agrees_with_the_state_machine_on_random_histories() {
-    let server = RedisServer::start();
+    agrees::<RedisBench>().await;
+}
+
+#[tokio::test]
+async fn sqlite_agrees_with_the_state_machine_on_random_histories() {
+    agrees::<SqliteBench>().await;
+}
+
+async fn agrees<B: Bench>() {
+    let store = B::store();
     if let Some(seed) = variable("QUEENRIGHT_SEED") {
-        return play(&server, seed).await;
+        return play::<B>(&store, seed).await;
     }
     let first = fastrand::u64(..u64::MAX / 2);
     for seed in first..first + variable("QUEENRIGHT_HISTORIES").unwrap_or(HISTORIES) {
-        play(&server, seed).await;
+        play::<B>(&store, seed).await;
     }
 }
 
-async fn play(server: &RedisServer, seed: u64) {
+async fn play<B: Bench>(store: &B::Store, seed: u64) {
     let _replay = Replay(seed);
-    let twin = Twin::new(server).await;
+    let twin = Twin::<B>::new(store).await;
     let mut history = History::new(twin, seed);
     history.unfold().await;
     history.settle_down().await;

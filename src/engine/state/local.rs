@@ -59,6 +59,14 @@ impl Local {
 }
 
 impl Engine for Local {
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
+        Ok(self.state().unsettled())
+    }
+
     async fn join(&self, join: &Join) -> Result<Joined> {
         self.call(|state, now| state.join(now, join))
     }
@@ -125,9 +133,8 @@ impl Engine for Local {
     }
 
     async fn status(&self) -> Result<Status> {
-        self.call(|state, now| state.status(now))?
-            .ok_or_else(|| Error::NoQueue {
-                queue: self.state().queue_name.clone(),
-            })
+        self.call(State::status)?.ok_or_else(|| Error::NoQueue {
+            queue: self.state().queue_name.clone(),
+        })
     }
 }

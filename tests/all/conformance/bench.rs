@@ -1,10 +1,12 @@
 //! An engine, with a wall clock that the check sets.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::{RedisEngine, Scripts};
+use queenright::engine::sqlite::{Database, SqliteEngine};
 use queenright::engine::state::{Local, State, Stored};
 use queenright::engine::{Engine, Join, Joined};
 use queenright::error::Result;
@@ -32,6 +34,8 @@ pub trait Bench: Sized {
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined>;
     /// A value that someone else wrote.
     async fn put(&self, key: &str, value: &[u8]);
+    /// Whoever listens has heard the bells.
+    async fn hush(&self);
 }
 
 /// The state machine behind a lock.
@@ -87,6 +91,93 @@ impl Bench for LocalBench {
             .state()
             .stored
             .insert(key.into(), Stored::Value(value.into()));
+    }
+
+    async fn hush(&self) {
+        let mut state = self.engine.state();
+        (state.bell, state.crown_bell) = (false, false);
+    }
+}
+
+/// A file, with a clock of the check's.
+pub struct SqliteBench {
+    engine: SqliteEngine,
+    path: PathBuf,
+    wall_ms: Arc<AtomicU64>,
+    without: Option<String>,
+}
+
+impl SqliteBench {
+    fn open(&self, names: &Names) -> Result<SqliteEngine> {
+        open(&self.path, names, &self.wall_ms, self.without.clone())
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) {
+        let connection = rusqlite::Connection::open(&self.path).expect("the file opens");
+        connection.execute(sql, params).expect("executed");
+    }
+}
+
+fn open(path: &Path, names: &Names, wall_ms: &Arc<AtomicU64>, without: Option<String>) -> Result<SqliteEngine> {
+    let clock = wall_ms.clone();
+    let database = Database {
+        path: path.into(),
+        full: false,
+    };
+    let clock = Arc::new(move || clock.load(Ordering::Relaxed));
+    SqliteEngine::for_tests(database, QUEUE, names, clock, without)
+}
+
+impl Bench for SqliteBench {
+    type Engine = SqliteEngine;
+    type Store = tempfile::TempDir;
+
+    fn store() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a directory")
+    }
+
+    async fn fresh(store: &tempfile::TempDir, without: Option<&str>) -> Self {
+        static FILES: AtomicU64 = AtomicU64::new(0);
+        let path = store
+            .path()
+            .join(format!("{}.db", FILES.fetch_add(1, Ordering::Relaxed)));
+        let (wall_ms, without) = (Arc::new(AtomicU64::new(0)), without.map(str::to_string));
+        let engine = open(&path, &Names::default(), &wall_ms, without.clone()).expect("the file opens");
+        Self {
+            engine,
+            path,
+            wall_ms,
+            without,
+        }
+    }
+
+    fn engine(&self) -> &SqliteEngine {
+        &self.engine
+    }
+
+    async fn set_wall(&self, wall_ms: u64) {
+        self.wall_ms.store(wall_ms, Ordering::Relaxed);
+    }
+
+    async fn state(&self) -> State {
+        self.engine.dump().await.expect("readable")
+    }
+
+    async fn set_layout(&self, layout: u64) {
+        self.execute("UPDATE meta SET layout = ?", [layout.cast_signed()]);
+    }
+
+    async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
+        self.open(names)?.join(join).await
+    }
+
+    async fn put(&self, key: &str, value: &[u8]) {
+        let sql = "INSERT OR REPLACE INTO effect_values (key, value) VALUES (?, ?)";
+        self.execute(sql, rusqlite::params![key, value]);
+    }
+
+    async fn hush(&self) {
+        self.execute("UPDATE bells SET rung = 0", []);
     }
 }
 
@@ -179,5 +270,10 @@ impl Bench for RedisBench {
     async fn put(&self, key: &str, value: &[u8]) {
         self.command(&["SET", key, std::str::from_utf8(value).expect("text")])
             .await;
+    }
+
+    async fn hush(&self) {
+        let keys = self.engine.keys();
+        self.command(&["DEL", &keys.bell, &keys.crown]).await;
     }
 }

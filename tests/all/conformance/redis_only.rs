@@ -261,7 +261,7 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
     for (server, url) in attempts {
         let engine = engine(server, &url);
         for answer in [
-            engine.check_server().await,
+            engine.check().await,
             engine.beat(&Redis::beat_call("a")).await.map(drop),
         ] {
             let Err(error @ Error::Refused { .. }) = answer else {
@@ -273,7 +273,7 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
         }
     }
     let right = engine(&locked, &format!("redis://:right-secret@127.0.0.1:{}", locked.port()));
-    right.check_server().await.expect("the right password");
+    right.check().await.expect("the right password");
 }
 
 fn engine(server: &RedisServer, url: &str) -> RedisEngine {
@@ -282,16 +282,13 @@ fn engine(server: &RedisServer, url: &str) -> RedisEngine {
 }
 
 async fn a_server_that_evicts_is_refused(hive: &Redis) {
-    hive.engine().check_server().await.expect("fine as it is");
+    hive.engine().check().await.expect("fine as it is");
     hive.bench.command(&["CONFIG", "SET", "maxmemory", "100000000"]).await;
-    hive.engine()
-        .check_server()
-        .await
-        .expect("a limit alone evicts nothing");
+    hive.engine().check().await.expect("a limit alone evicts nothing");
     hive.bench
         .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
         .await;
-    let answer = hive.engine().check_server().await;
+    let answer = hive.engine().check().await;
     assert!(
         matches!(&answer, Err(Error::Evicts { policy, .. }) if policy == "allkeys-lru"),
         "{answer:?}"

@@ -15,20 +15,6 @@ use crate::server::RedisServer;
 
 const HEADER: &str = "| variant | command |";
 
-/// What is run as long as the README has no such table.
-const TABLE: &str = "\
-| variant | command |
-| --- | --- |
-| counter, 15 % errors, 0–1 s of work | `queenright` |
-| random text, 5 % errors, no work | `queenright --generate text --error-rate 0.05 --work 0` |
-| `start` and `get-errors` with REDIS_HOST | `REDIS_HOST=db1 REDIS_PORT=6379 queenright start`, `REDIS_HOST=db1 REDIS_PORT=6379 queenright get-errors --limit 100` |
-| REDISURL and `getError` | `REDISURL=redis://db1:6379 queenright`, `REDISURL=redis://db1:6379 queenright getError` |
-| the five lines of config.txt | `queenright`, `queenright getErrors` |
-| a thousand at once | 2 × `queenright start --concurrency 1000 --interval 0 --messages 3000` |
-| 200 copies | 200 × `queenright --quiet` |
-| the million | 4 × `queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet` |
-";
-
 /// A command line of the table.
 #[derive(Debug, Clone)]
 struct Line {
@@ -242,11 +228,7 @@ fn works(name: &str, lines: &[Line]) {
 
 #[test]
 fn every_variant_of_the_task_works_by_the_command_line_of_its_row() {
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap_or_default();
-    let mut found = rows(&readme);
-    if found.is_empty() {
-        found = rows(TABLE);
-    }
+    let found = rows(include_str!("../../../README.md"));
     assert!(found.len() >= 8, "the table is cut short: {found:?}");
     for (name, lines) in &found {
         works(name, lines);

@@ -12,7 +12,7 @@ use queenright::message::{Outcome, Pack};
 
 use super::ledger::{COUNTER, Ledger};
 use super::twin::{Answer, Call, Twin};
-use crate::conformance::packs;
+use crate::conformance::{Bench, packs};
 
 const LEASE_MS: u64 = 800;
 const CROWN_MS: u64 = 200;
@@ -42,8 +42,8 @@ struct Reader {
     call: u64,
 }
 
-pub struct History {
-    twin: Twin,
+pub struct History<B> {
+    twin: Twin<B>,
     rng: Rng,
     ledger: Ledger,
     nodes: Vec<Node>,
@@ -52,8 +52,8 @@ pub struct History {
     named: u64,
 }
 
-impl History {
-    pub fn new(twin: Twin, seed: u64) -> Self {
+impl<B: Bench> History<B> {
+    pub fn new(twin: Twin<B>, seed: u64) -> Self {
         Self {
             twin,
             rng: Rng::with_seed(seed),

@@ -1,7 +1,6 @@
 //! The same call to both engines, at the same time of the same clock.
 
-use queenright::engine::keys::{Keys, Names};
-use queenright::engine::redis::RedisEngine;
+use queenright::engine::keys::Names;
 use queenright::engine::state::State;
 use queenright::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
@@ -10,8 +9,7 @@ use queenright::engine::{
 use queenright::error::Error;
 
 use crate::checker;
-use crate::conformance::{QUEUE, scripts};
-use crate::server::RedisServer;
+use crate::conformance::{Bench, QUEUE};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -54,10 +52,9 @@ impl From<Error> for Answer {
     }
 }
 
-pub struct Twin {
+pub struct Twin<B> {
     pub state: State,
-    redis: RedisEngine,
-    connection: redis::aio::MultiplexedConnection,
+    bench: B,
     pub wall_ms: u64,
     /// How many calls were made, to look at everything now and then.
     calls: u32,
@@ -67,23 +64,11 @@ pub struct Twin {
 
 const RECENT: usize = 12;
 
-impl Twin {
-    pub async fn new(server: &RedisServer) -> Self {
-        let names = Names::default();
-        let client = redis::Client::open(server.url()).expect("a URL");
-        let mut connection = client
-            .get_multiplexed_async_connection()
-            .await
-            .expect("the server answers");
-        let _: () = redis::cmd("FLUSHALL")
-            .query_async(&mut connection)
-            .await
-            .expect("flushed");
-        let redis = RedisEngine::with_scripts(&server.server(), Keys::new(QUEUE, &names), scripts(None));
+impl<B: Bench> Twin<B> {
+    pub async fn new(store: &B::Store) -> Self {
         let mut twin = Self {
-            state: State::new(QUEUE, &names),
-            redis: redis.expect("a URL"),
-            connection,
+            state: State::new(QUEUE, &Names::default()),
+            bench: B::fresh(store, None).await,
             wall_ms: 0,
             calls: 0,
             recent: std::collections::VecDeque::new(),
@@ -94,13 +79,7 @@ impl Twin {
 
     pub async fn set_wall(&mut self, wall_ms: u64) {
         self.wall_ms = wall_ms;
-        let mut cmd = redis::cmd("HSET");
-        cmd.arg("test:time")
-            .arg("s")
-            .arg(wall_ms / 1000)
-            .arg("us")
-            .arg(wall_ms % 1000 * 1000);
-        let _: () = cmd.query_async(&mut self.connection).await.expect("the clock is set");
+        self.bench.set_wall(wall_ms).await;
     }
 
     /// One call to both.
@@ -111,10 +90,10 @@ impl Twin {
         }
         self.recent.push_back(format!("{now}: {call:?}"));
         let ours = local(&mut self.state, now, call);
-        let theirs = remote(&self.redis, call).await;
+        let theirs = remote(self.bench.engine(), call).await;
         assert!(
             ours == theirs,
-            "{call:#?}\nstate: {ours:#?}\nredis: {theirs:#?}\nafter {:#?}",
+            "{call:#?}\nstate: {ours:#?}\nother: {theirs:#?}\nafter {:#?}",
             self.recent
         );
         self.calls += 1;
@@ -127,18 +106,15 @@ impl Twin {
     /// Whoever listens has heard the bells.
     pub async fn hush(&mut self) {
         (self.state.bell, self.state.crown_bell) = (false, false);
-        let keys = self.redis.keys();
-        let mut cmd = redis::cmd("DEL");
-        cmd.arg(&keys.bell).arg(&keys.crown);
-        let _: () = cmd.query_async(&mut self.connection).await.expect("hushed");
+        self.bench.hush().await;
     }
 
     /// Everything stored, and the invariants over it.
     pub async fn compare(&self) {
-        let stored = self.redis.dump().await.expect("readable");
+        let stored = self.bench.state().await;
         if stored != self.state {
             let differ = checker::differences(&self.state, &stored);
-            panic!("state and redis differ after {:#?}:\n{differ}", self.recent);
+            panic!("state and the other differ after {:#?}:\n{differ}", self.recent);
         }
         if let Some(status) = self.state.clone().status(self.wall_ms).expect("our layout") {
             checker::adds_up(&self.state, &status);
@@ -168,19 +144,19 @@ fn local(state: &mut State, now: u64, call: &Call) -> Answer {
     }
 }
 
-async fn remote(redis: &RedisEngine, call: &Call) -> Answer {
+async fn remote<E: Engine>(engine: &E, call: &Call) -> Answer {
     match call {
-        Call::Join(join) => redis.join(join).await.map(Answer::Joined),
-        Call::Beat(beat) => redis.beat(beat).await.map(Answer::Pulse),
-        Call::Publish(publish) => redis.publish(publish).await.map(Answer::Published),
-        Call::Exchange(exchange) => redis.exchange(exchange).await.map(Answer::Exchanged),
-        Call::Reap(reap) => redis.reap(reap).await.map(Answer::Reaped),
-        Call::Leave(node) => redis.leave(node).await.map(|()| Answer::Nothing),
-        Call::Drain(drain) => redis.drain(drain).await.map(Answer::Drained),
-        Call::Hold(reader, lease_ms) => redis.hold(reader, *lease_ms).await.map(Answer::Held),
-        Call::Release(reader, expired) => redis.release(reader, *expired).await.map(|()| Answer::Nothing),
-        Call::Failed(from, limit) => redis.failed(*from, *limit).await.map(Answer::Failed),
-        Call::Status => redis
+        Call::Join(join) => engine.join(join).await.map(Answer::Joined),
+        Call::Beat(beat) => engine.beat(beat).await.map(Answer::Pulse),
+        Call::Publish(publish) => engine.publish(publish).await.map(Answer::Published),
+        Call::Exchange(exchange) => engine.exchange(exchange).await.map(Answer::Exchanged),
+        Call::Reap(reap) => engine.reap(reap).await.map(Answer::Reaped),
+        Call::Leave(node) => engine.leave(node).await.map(|()| Answer::Nothing),
+        Call::Drain(drain) => engine.drain(drain).await.map(Answer::Drained),
+        Call::Hold(reader, lease_ms) => engine.hold(reader, *lease_ms).await.map(Answer::Held),
+        Call::Release(reader, expired) => engine.release(reader, *expired).await.map(|()| Answer::Nothing),
+        Call::Failed(from, limit) => engine.failed(*from, *limit).await.map(Answer::Failed),
+        Call::Status => engine
             .status()
             .await
             .map(|status| Answer::Status(Some(Box::new(status)))),

@@ -6,10 +6,11 @@ use queenright::engine::{Exchange, Exchanged, Run, Settle};
 use queenright::message::{Effect, Outcome, Pack};
 
 use super::{History, LANES};
+use crate::conformance::Bench;
 use crate::oracle::ledger::COUNTER;
 use crate::oracle::twin::{Answer, Call};
 
-impl History {
+impl<B: Bench> History<B> {
     pub(super) async fn exchange(&mut self, index: usize) {
         let lane = self.rng.usize(..LANES as usize);
         let (call, repeat) = match self.nodes[index].unanswered[lane].take() {
