@@ -1,4 +1,6 @@
 //! A redis-server of one's own: on a free port, in a directory of its own, gone when dropped, also by a panic.
+//!
+//! `QUEENRIGHT_REDIS_SERVER` names another program to start: an older Redis, a Valkey.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -149,23 +151,27 @@ fn free_port() -> u16 {
 }
 
 fn spawn(port: u16, directory: &PathBuf, args: &[String]) -> Child {
-    Command::new("redis-server")
-        .args([
-            "--port",
-            &port.to_string(),
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--daemonize",
-            "no",
-            "--dir",
-        ])
-        .arg(directory)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("redis-server is installed")
+    Command::new(
+        std::env::var("QUEENRIGHT_REDIS_SERVER")
+            .as_deref()
+            .unwrap_or("redis-server"),
+    )
+    .args([
+        "--port",
+        &port.to_string(),
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--daemonize",
+        "no",
+        "--dir",
+    ])
+    .arg(directory)
+    .args(args)
+    .stdin(Stdio::null())
+    .stdout(Stdio::null())
+    .stderr(Stdio::null())
+    .spawn()
+    .expect("redis-server is installed")
 }
