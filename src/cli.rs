@@ -10,6 +10,7 @@ mod parse;
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
@@ -40,7 +41,8 @@ Examples:
   queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet
                                        a million messages, flat out
   queenright get-errors --limit 100    print and remove 100 failed messages
-  queenright status --watch";
+  queenright status --watch
+  queenright demo                      watch it work: needs no Redis";
 
 /// One elected generator, many competing handlers, exactly one outcome for every message, on one Redis.
 ///
@@ -77,6 +79,51 @@ enum Word {
     GetErrors(GetErrors),
     /// Look once: generator, epoch, nodes, queued, in hand, done, errors, rate
     Status(Status),
+    /// Watch it: a fleet of real processes, its generator killed every 5 s, every message accounted for
+    #[command(after_help = DEMO)]
+    Demo(Box<Demo>),
+}
+
+const DEMO: &str = "\
+Nothing needs to be installed: the queue is a fresh SQLite file in a temporary
+directory, gone when the demo ends. --url or --host runs the same on a Redis,
+on a queue of its own unless --queue names one.
+
+Each copy writes down what it is about to do and what the store confirmed. The
+ledger at the bottom is made from these books alone, and compared with what is
+in the store: nothing is lost, nothing settled twice, whoever is killed.
+
+Keys: k kill -9 the generator, h kill -9 a handler, s freeze a copy (SIGSTOP)
+and let it go on later, + and - add and remove one, e drain the errors, q quit.
+
+Not on a terminal it prints a line per event and the account at the end. The
+exit code is 1 if a message was lost or settled twice.
+
+Examples:
+  queenright demo                          the default: a message every 500 ms
+  queenright demo --kill-every 0           kill by hand: k and h
+  queenright demo --interval 0 --work 0 --error-rate 0
+                                           flat out
+  queenright demo --url redis://localhost  on a real Redis";
+
+/// Starts copies of this program as real processes, kills their generator every few seconds with kill -9, and accounts
+/// for every message. The options of `start` are passed on to the copies.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Demo {
+    /// How many copies to start
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100), help_heading = "Demo")]
+    pub nodes: u32,
+    /// How often to kill -9 the generator and start another copy; 0 is never
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = crate::sources::duration, help_heading = "Demo")]
+    pub kill_every: Duration,
+    /// End after so many seconds [default: not on a terminal, 30 if it is none]
+    #[arg(long, value_name = "N", help_heading = "Demo")]
+    pub seconds: Option<u64>,
+    #[command(flatten)]
+    pub start: StartFlags,
+    /// Where the copies keep their books: set when the demo is prepared.
+    #[arg(skip)]
+    pub directory: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -204,6 +251,13 @@ pub struct StartFlags {
     /// Exit with 69 if there is no Redis at the start, instead of waiting for it [env: QUEENRIGHT_NO_WAIT]
     #[arg(long, help_heading = "Running")]
     pub no_wait: bool,
+
+    /// Where this copy keeps its book: for `demo`, and whoever wants to check the queue from outside.
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub ledger: Option<PathBuf>,
+    /// Stop when stdin ends: a parent that holds the other end takes its copies with it, however it dies.
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
 }
 
 impl SharedFlags {
@@ -261,6 +315,8 @@ impl StartFlags {
             lease: self.lease.or(before.lease),
             grace: self.grace.or(before.grace),
             no_wait: self.no_wait || before.no_wait,
+            ledger: self.ledger.or(before.ledger),
+            until_stdin_closes: self.until_stdin_closes || before.until_stdin_closes,
         }
     }
 }

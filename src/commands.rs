@@ -1,5 +1,6 @@
 //! One file per command, and what they share: how it ends.
 
+mod demo;
 mod get_errors;
 mod start;
 mod status;
@@ -37,7 +38,7 @@ impl From<Error> for Failure {
             _ => FAILED,
         };
         let hint = match code {
-            NO_REDIS => "; start redis-server there, or give another address with --url or --host",
+            NO_REDIS => "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db",
             _ => "",
         };
         Self {
@@ -60,7 +61,12 @@ impl From<ReadError> for Failure {
 }
 
 /// Runs what was asked for.
-pub fn run(asked: &Invocation, resolved: &Resolved) -> Result<ExitCode, Failure> {
+pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
+    let stage = demo::Stage::set_for(asked)?;
+    let (asked, resolved) = match &stage {
+        Some(stage) => (&stage.asked, stage.resolved.clone()),
+        None => (asked, resolved),
+    };
     let log = Arc::new(Log::to_stderr(
         resolved.log,
         resolved.quiet,
@@ -81,11 +87,11 @@ pub fn run(asked: &Invocation, resolved: &Resolved) -> Result<ExitCode, Failure>
         Store::Redis(info) => {
             let server = Server::new((**info).clone(), address, settings);
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            runtime.block_on(dispatch(asked, resolved, engine, log))
+            runtime.block_on(dispatch(asked, &resolved, engine, log))
         }
         Store::Sqlite(database) => {
             let engine = SqliteEngine::open(database.clone(), &settings.queue, &settings.names)?;
-            runtime.block_on(dispatch(asked, resolved, engine, log))
+            runtime.block_on(dispatch(asked, &resolved, engine, log))
         }
     };
     // A write to a pipe that nobody reads may still hang in a thread: leave without it.
@@ -97,8 +103,9 @@ pub fn run(asked: &Invocation, resolved: &Resolved) -> Result<ExitCode, Failure>
 async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E, log: Arc<Log>) -> Result<(), Failure> {
     let engine = Arc::new(engine);
     match &asked.command {
-        Command::Start => start::run(engine, resolved, log).await,
+        Command::Start => start::run(engine, resolved, &asked.start, log).await,
         Command::GetErrors(flags) => get_errors::run(engine, flags).await,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
+        Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
     }
 }

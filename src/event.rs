@@ -92,6 +92,28 @@ impl Event {
     }
 }
 
+/// A line of a ledger: what becomes of a run of consecutive messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub first: u64,
+    pub count: u64,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Publish {
+        epoch: u64,
+    },
+    Take {
+        attempt: u16,
+    },
+    Done,
+    Error,
+    /// Given back unstarted.
+    Return,
+}
+
 /// Is told what happens on a node, in batches. Must return quickly: the node waits.
 pub trait Observer: Send + Sync + 'static {
     /// False spares the node from preparing events that there is one of per message.
@@ -100,6 +122,21 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     fn observe(&self, node: &str, events: &[Event]);
+
+    /// True asks for [`intends`](Self::intends) and [`confirms`](Self::confirms).
+    fn keeps_ledger(&self) -> bool {
+        false
+    }
+
+    /// Right before the store is asked to publish or to settle. Only so can it be told afterwards what a node may have
+    /// done that was killed before it heard the answer.
+    fn intends(&self, _node: &str, _entries: &[Entry]) {}
+
+    /// The store has refused what it was last asked to settle: nothing of it was written.
+    fn refuses(&self, _node: &str) {}
+
+    /// Once the store has confirmed it.
+    fn confirms(&self, _node: &str, _entries: &[Entry]) {}
 }
 
 /// Hears nothing.

@@ -11,7 +11,7 @@ use crate::beat::{Asks, Reign, Standing};
 use crate::config::Settings;
 use crate::engine::{Engine, PUBLISH_PACKS_MAX, Publish, Published};
 use crate::error::{Error, Result};
-use crate::event::{Event, Observer};
+use crate::event::{Entry, Event, Observer, What};
 use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
@@ -260,6 +260,10 @@ impl<E: Engine, G: Generate> Generator<E, G> {
     /// Sends the same call until it is answered: only then is it known what was published. What is still unanswered
     /// when the reign ends is given up, and the next reign has another epoch.
     async fn send(mut link: Link<E>, publish: Publish, progress: &Progress) -> Result<Step> {
+        let entry = entry(&publish);
+        if link.observer.keeps_ledger() {
+            link.observer.intends(&publish.node, &[entry]);
+        }
         loop {
             match link.engine.publish(&publish).await {
                 Ok(Published::Ok {
@@ -268,6 +272,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     grain,
                     due_in_ms,
                 }) => {
+                    link.observer.confirms(&publish.node, &[entry]);
                     link.tell(&publish);
                     link.asks.saw(seq);
                     let due_in = Duration::from_millis(due_in_ms).min(link.interval);
@@ -328,6 +333,14 @@ impl<E> Link<E> {
             })
             .collect();
         self.observer.observe(&publish.node, &events);
+    }
+}
+
+fn entry(publish: &Publish) -> Entry {
+    Entry {
+        first: publish.first,
+        count: publish.packs.iter().map(|pack| pack.count() as u64).sum(),
+        what: What::Publish { epoch: publish.epoch },
     }
 }
 

@@ -21,7 +21,7 @@ use crate::beat::{Asks, Standing};
 use crate::config::Settings;
 use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
 use crate::error::Result;
-use crate::event::{Event, Observer};
+use crate::event::{Entry, Event, Observer, What};
 use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
@@ -140,13 +140,16 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 want,
                 woken: rung,
             };
+            self.note_intents(node, &finished);
             let Some(exchanged) = self.send(&exchange, node, &mut retry).await? else {
                 return Ok(true);
             };
             lane.call += 1;
             let Exchanged::Ok { packs, refused } = exchanged else {
+                self.observer.refuses(node);
                 return Ok(true);
             };
+            self.note_confirmed(node, &finished, &refused, &packs);
             self.tell(&lane, finished, &refused);
             lane.held.release(&exchange.settles);
             dry = is_dry(want, &packs);
@@ -204,6 +207,34 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             if self.standing.borrow().node != *node {
                 return Ok(None);
+            }
+        }
+    }
+
+    /// Puts into the ledger what the next call may settle.
+    fn note_intents(&self, node: &NodeId, finished: &[pool::Finished]) {
+        if self.observer.keeps_ledger() {
+            let mut entries = outcomes(finished, &[]);
+            entries.retain(|entry| entry.what != What::Return);
+            if !entries.is_empty() {
+                self.observer.intends(node, &entries);
+            }
+        }
+    }
+
+    /// Puts into the ledger what the store has confirmed, and what it has handed out.
+    fn note_confirmed(&self, node: &NodeId, finished: &[pool::Finished], refused: &[(u64, String)], packs: &[Pack]) {
+        if self.observer.keeps_ledger() {
+            let mut entries = outcomes(finished, refused);
+            entries.extend(packs.iter().map(|pack| Entry {
+                first: pack.first(),
+                count: pack.count() as u64,
+                what: What::Take {
+                    attempt: pack.attempt(),
+                },
+            }));
+            if !entries.is_empty() {
+                self.observer.confirms(node, &entries);
             }
         }
     }
@@ -266,6 +297,33 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             .collect();
         self.observer.observe(node, &events);
     }
+}
+
+/// Finished runs as entries of a ledger. A message whose effects were refused is an error, whatever its handler said.
+fn outcomes(finished: &[pool::Finished], refused: &[(u64, String)]) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(finished.len());
+    for run in finished {
+        let what = match run.outcome {
+            Outcome::Done(_) => What::Done,
+            Outcome::Error(_) => What::Error,
+            Outcome::Return => What::Return,
+        };
+        let (mut first, end) = (run.first, run.first + u64::from(run.count));
+        let mut cuts: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
+        cuts.retain(|number| (first..end).contains(number));
+        cuts.sort_unstable();
+        for cut in cuts {
+            let before = (first, cut - first, what);
+            for (first, count, what) in [before, (cut, 1, What::Error)] {
+                entries.push(Entry { first, count, what });
+            }
+            first = cut + 1;
+        }
+        let count = end - first;
+        entries.push(Entry { first, count, what });
+    }
+    entries.retain(|entry| entry.count > 0);
+    entries
 }
 
 /// Whether the take got everything there was. What was delivered before comes one by one.

@@ -76,6 +76,9 @@ pub mod commands;
 pub mod json;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod ledger;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod log;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -27,5 +27,5 @@ fn run() -> Result<ExitCode, (String, u8)> {
         Err(Stop::Usage(wrong)) => return Err(usage(wrong)),
     };
     let resolved = sources::of_this_process(&asked).map_err(usage)?;
-    commands::run(&asked, &resolved).map_err(|failure| (failure.line, failure.code))
+    commands::run(&asked, resolved).map_err(|failure| (failure.line, failure.code))
 }

@@ -27,7 +27,7 @@ use crate::engine::keys::Names;
 use crate::error::Error;
 pub use address::Store;
 use layer::{Layer, Stack};
-pub use value::{Builtin, LogFormat, Work};
+pub use value::{Builtin, LogFormat, Work, duration};
 
 /// Larger files than this are no configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

@@ -6,7 +6,7 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, GetErrors, SharedFlags, StartFlags, Status, Word};
+use super::{Cli, Demo, GetErrors, SharedFlags, StartFlags, Status, Word};
 use crate::event::escape;
 
 /// What was asked for.
@@ -14,7 +14,7 @@ use crate::event::escape;
 pub struct Invocation {
     pub command: Command,
     pub shared: SharedFlags,
-    /// Empty unless the command is `start`.
+    /// Empty unless the command is `start` or `demo`.
     pub start: StartFlags,
 }
 
@@ -23,6 +23,7 @@ pub enum Command {
     Start,
     GetErrors(GetErrors),
     Status(Status),
+    Demo(Box<Demo>),
 }
 
 /// Why there is nothing to run.
@@ -65,6 +66,10 @@ where
         Some(Word::Start(after)) => {
             start = after.over(start);
             (Command::Start, None)
+        }
+        Some(Word::Demo(mut flags)) => {
+            start = std::mem::take(&mut flags.start).over(start);
+            (Command::Demo(flags), None)
         }
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
@@ -258,6 +263,7 @@ mod tests {
             "start --help",
             "get-errors --help",
             "status --help",
+            "demo --help",
             "--version",
             "-V",
         ] {

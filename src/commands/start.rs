@@ -7,10 +7,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{FAILED, Failure};
+use crate::cli::StartFlags;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::event::{Entry, Event, Observer};
 use crate::generate::{Generate, Next};
 use crate::handle::{Handle, Handled};
+use crate::ledger::Recorder;
 use crate::log::Log;
 use crate::message::Message;
 use crate::node::Node;
@@ -20,9 +23,18 @@ use crate::sources::{Builtin, Resolved, Work};
 /// How often to look for a Redis that is not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc<Log>) -> Result<(), Failure> {
+pub(super) async fn run<E: Engine>(
+    engine: Arc<E>,
+    resolved: &Resolved,
+    flags: &StartFlags,
+    log: Arc<Log>,
+) -> Result<(), Failure> {
     let (stopper, mut shutdown) = shutdown::channel();
+    if flags.until_stdin_closes {
+        stop_when_stdin_closes(stopper.clone())?;
+    }
     stop_on_signal(stopper)?;
+    let observer = observer(flags, log.clone())?;
     if resolved.verbose > 0 {
         say_settings(resolved, &log);
     }
@@ -36,11 +48,77 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         error_rate: resolved.error_rate,
     };
     let ticking = tick(log.clone());
-    let node = Node::new(engine, resolved.settings.clone(), generate, handle).observer(log);
+    let node = Node::new(engine, resolved.settings.clone(), generate, handle).observer(observer);
     tokio::select! {
         ended = node.run(shutdown) => ended.map_err(Failure::from),
         () = ticking => unreachable!("ticks without end"),
     }
+}
+
+/// The log, and the book if one is to be kept.
+fn observer(flags: &StartFlags, log: Arc<Log>) -> Result<Arc<dyn Observer>, Failure> {
+    let Some(path) = &flags.ledger else {
+        return Ok(log);
+    };
+    let recorder = Recorder::to(path).map_err(|error| Failure {
+        line: format!("--ledger: cannot write {}: {error}", path.display()),
+        code: FAILED,
+    })?;
+    Ok(Arc::new(Both { log, recorder }))
+}
+
+struct Both {
+    log: Arc<Log>,
+    recorder: Recorder,
+}
+
+impl Observer for Both {
+    fn wants_messages(&self) -> bool {
+        self.log.wants_messages()
+    }
+
+    fn observe(&self, node: &str, events: &[Event]) {
+        self.recorder.observe(node, events);
+        self.log.observe(node, events);
+    }
+
+    fn keeps_ledger(&self) -> bool {
+        true
+    }
+
+    fn intends(&self, node: &str, entries: &[Entry]) {
+        self.recorder.intends(node, entries);
+    }
+
+    fn refuses(&self, node: &str) {
+        self.recorder.refuses(node);
+    }
+
+    fn confirms(&self, node: &str, entries: &[Entry]) {
+        self.recorder.confirms(node, entries);
+    }
+}
+
+/// How long a copy may take to stop once its parent is gone.
+const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+
+/// Whoever holds the other end of stdin is gone, however it died: stops in good order, and after a second at once.
+fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
+    // A copy that is frozen cannot see the end of stdin. Elsewhere the system wakes orphans that are stopped.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT));
+    let thread = std::thread::Builder::new().name("parent".into());
+    let watch = move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stopper.stop();
+        std::thread::sleep(ORPHAN_GRACE);
+        std::process::exit(FAILED.into());
+    };
+    let started = thread.spawn(watch).map(drop);
+    started.map_err(|error| Failure {
+        line: format!("cannot watch stdin: {error}"),
+        code: FAILED,
+    })
 }
 
 /// Keeps the `rate` line going when nothing else happens.
@@ -117,8 +195,8 @@ async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Re
                 if !said {
                     said = true;
                     log.note(&format!(
-                        "{error}; waiting for it to come (start redis-server there, give another address with --url or \
-                         --host, or stay on one machine with --url sqlite:queue.db; --no-wait exits instead)"
+                        "{error}; waiting for it to come (install and start Redis there, give another address with \
+                         --url or --host, stay on one machine with --url sqlite:queue.db, or watch queenright demo)"
                     ));
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

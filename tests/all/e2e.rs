@@ -4,9 +4,11 @@
 mod checks;
 mod cli;
 mod crowds;
+mod demo;
 mod effects;
 mod errors;
 mod failover;
+mod files;
 mod handling;
 mod outages;
 mod roles;

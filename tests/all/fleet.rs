@@ -143,7 +143,7 @@ impl Status {
 
 /// A fleet to be started.
 pub struct Plan {
-    port: u16,
+    url: String,
     queue: String,
     copies: usize,
     args: Vec<String>,
@@ -168,7 +168,7 @@ impl Plan {
 
     pub fn start(self) -> Fleet {
         let mut fleet = Fleet {
-            port: self.port,
+            url: self.url,
             queue: self.queue,
             args: self.args,
             copies: Vec::new(),
@@ -197,7 +197,7 @@ impl Plan {
 
 /// Running copies of the program on one queue.
 pub struct Fleet {
-    port: u16,
+    url: String,
     queue: String,
     args: Vec<String>,
     copies: Vec<Child>,
@@ -207,8 +207,17 @@ pub struct Fleet {
 impl Fleet {
     /// On this server, on a queue of its own, with one copy unless told otherwise.
     pub fn on(server: &RedisServer) -> Plan {
+        Self::at(format!("redis://127.0.0.1:{}", server.port()))
+    }
+
+    /// The same in an SQLite file.
+    pub fn in_file(path: &std::path::Path) -> Plan {
+        Self::at(format!("sqlite:{}", path.display()))
+    }
+
+    fn at(url: String) -> Plan {
         Plan {
-            port: server.port(),
+            url,
             queue: format!("queue-{}", QUEUES.fetch_add(1, Ordering::Relaxed)),
             copies: 1,
             args: Vec::new(),
@@ -243,14 +252,7 @@ impl Fleet {
     /// The program with other arguments, on this fleet's queue.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = program();
-        command.args(args).args([
-            "--host",
-            "127.0.0.1",
-            "--port",
-            &self.port.to_string(),
-            "--queue",
-            &self.queue,
-        ]);
+        command.args(args).args(["--url", &self.url, "--queue", &self.queue]);
         command
     }
 

@@ -14,6 +14,45 @@ use crate::engine::{
 use crate::error::{Error, Result};
 
 /// A queue inside this process. Clones share it.
+///
+/// [`Local::with_clock`] takes a clock that a test moves, so that leases run out without waiting:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+///
+/// use queenright::engine::{Engine, state::Local};
+/// use queenright::{Message, Node, Settings, generate::Next, shutdown};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> queenright::Result<()> {
+/// let now_ms = Arc::new(AtomicU64::new(0));
+/// let clock = now_ms.clone();
+/// let engine = Arc::new(Local::with_clock("jobs", move || clock.load(Ordering::Relaxed)));
+/// let generate = |_: Next| b"work".to_vec();
+/// let handle = |_: Message| async { Ok(Vec::new()) };
+/// let settings = Settings { interval: Duration::from_millis(1), ..Settings::default() };
+///
+/// // The first node becomes the generator. As time stands still, it stays that.
+/// let (stopper, shutdown) = shutdown::channel();
+/// let node = Node::new(engine.clone(), settings.clone(), generate, handle);
+/// let running = tokio::spawn(node.run(shutdown));
+/// while engine.status().await.map_or(0, |status| status.published) < 3 {
+///     tokio::time::sleep(Duration::from_millis(1)).await;
+/// }
+/// let status = engine.status().await?;
+/// assert_eq!((status.epoch, status.nodes.len()), (1, 1));
+///
+/// // It leaves; the test lets an hour pass; what it published is still there.
+/// stopper.stop();
+/// running.await.expect("the node does not panic")?;
+/// now_ms.store(3_600_000, Ordering::Relaxed);
+/// let status = engine.status().await?;
+/// assert_eq!((status.generator, status.queued), (None, status.published));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Local {
     state: Arc<Mutex<State>>,
