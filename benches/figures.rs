@@ -16,8 +16,9 @@ use server::RedisServer;
 
 type Figure = (&'static str, fn());
 
-const FIGURES: [Figure; 8] = [
+const FIGURES: [Figure; 9] = [
     ("million", million),
+    ("file", file),
     ("memory", memory),
     ("task", task),
     ("failover", failover),
@@ -65,6 +66,28 @@ fn million() {
         times[2], times[0], times[4]
     );
     report("million", &text, "< 2 s");
+}
+
+/// The same in an SQLite file.
+fn file() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut times: Vec<f64> = (0..5)
+        .map(|round| {
+            let plan = Fleet::in_file(&directory.path().join(format!("{round}.db"))).copies(4);
+            let start = Instant::now();
+            let fleet = plan
+                .args("--interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet")
+                .start();
+            assert_eq!(settled(&fleet, 1_000_000).done, 1_000_000);
+            start.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let text = format!(
+        "{:.2} s median of 5 ({:.2} to {:.2}), all settled once",
+        times[2], times[0], times[4]
+    );
+    report("file", &text, "<= 1 s");
 }
 
 /// What a million queued counters take.

@@ -37,8 +37,10 @@ impl From<Error> for Failure {
             Error::Setting { .. } => WRONG_USAGE,
             _ => FAILED,
         };
-        let hint = match code {
-            NO_REDIS => "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db",
+        let hint = match &error {
+            Error::Away { store, .. } if store.starts_with("Redis") => {
+                "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db"
+            }
             _ => "",
         };
         Self {

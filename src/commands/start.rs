@@ -195,8 +195,9 @@ async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Re
                 if !said {
                     said = true;
                     log.note(&format!(
-                        "{error}; waiting for it to come (install and start Redis there, give another address with \
-                         --url or --host, stay on one machine with --url sqlite:queue.db, or watch queenright demo)"
+                        "{error}; waiting for it to come, or exit with --no-wait (install and start Redis there, give \
+                         another address with --url or --host, stay on one machine with --url sqlite:queue.db, or watch \
+                         queenright demo)"
                     ));
                 }
                 tokio::time::sleep(LOOK_AGAIN).await;

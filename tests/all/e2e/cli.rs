@@ -104,7 +104,8 @@ fn a_copy_waits_for_a_redis_that_is_not_there_yet() {
     let mut fleet = Fleet::on(&server).args("--interval 50ms").start();
     let address = format!("127.0.0.1:{}", server.port());
     fleet.wait_for("it says that it waits", |lines| {
-        let says = |text: &str| text.contains(&address) && text.contains("--no-wait");
+        let ways = [&address, "--no-wait", "queenright demo", "--url sqlite:", "install"];
+        let says = |text: &str| ways.iter().all(|way| text.contains(way));
         lines
             .iter()
             .any(|line| line.is("note") && line.fields["message"].as_str().is_some_and(says))
