@@ -11,7 +11,7 @@ mod server;
 
 use std::time::{Duration, Instant};
 
-use fleet::{Fleet, Line, Status};
+use fleet::{Fleet, Line, Plan, Status};
 use server::RedisServer;
 
 type Figure = (&'static str, fn());
@@ -48,32 +48,23 @@ fn settled(fleet: &Fleet, messages: u64) -> Status {
 /// A million counters, no work, one generator and three handlers, from the first exec.
 fn million() {
     let server = RedisServer::start();
-    let mut times: Vec<f64> = (0..5)
-        .map(|round| {
-            let plan = Fleet::on(&server).queue(&format!("million-{round}")).copies(4);
-            let start = Instant::now();
-            let fleet = plan
-                .args("--interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet")
-                .start();
-            let status = settled(&fleet, 1_000_000);
-            assert_eq!(status.done, 1_000_000);
-            start.elapsed().as_secs_f64()
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    let text = format!(
-        "{:.2} s median of 5 ({:.2} to {:.2}), all settled once",
-        times[2], times[0], times[4]
-    );
-    report("million", &text, "< 2 s");
+    flat_out("million", "< 2 s", |round| {
+        Fleet::on(&server).queue(&format!("million-{round}"))
+    });
 }
 
 /// The same in an SQLite file.
 fn file() {
     let directory = tempfile::tempdir().expect("a directory");
+    flat_out("file", "<= 1 s", |round| {
+        Fleet::in_file(&directory.path().join(format!("{round}.db")))
+    });
+}
+
+fn flat_out(name: &str, wanted: &str, plan: impl Fn(u32) -> Plan) {
     let mut times: Vec<f64> = (0..5)
         .map(|round| {
-            let plan = Fleet::in_file(&directory.path().join(format!("{round}.db"))).copies(4);
+            let plan = plan(round).copies(4);
             let start = Instant::now();
             let fleet = plan
                 .args("--interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet")
@@ -83,11 +74,9 @@ fn file() {
         })
         .collect();
     times.sort_by(f64::total_cmp);
-    let text = format!(
-        "{:.2} s median of 5 ({:.2} to {:.2}), all settled once",
-        times[2], times[0], times[4]
-    );
-    report("file", &text, "<= 1 s");
+    let (median, least, most) = (times[2], times[0], times[4]);
+    let text = format!("{median:.2} s median of 5 ({least:.2} to {most:.2}), all settled once");
+    report(name, &text, wanted);
 }
 
 /// What a million queued counters take.
