@@ -8,6 +8,7 @@
 //! One limit: a process that is frozen (SIGSTOP) *inside* its transaction holds up all others until it goes on or is
 //! killed. Transactions take microseconds, and whoever waits long says who holds the lock.
 
+mod dump;
 mod file;
 mod tables;
 

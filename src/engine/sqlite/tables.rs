@@ -4,7 +4,6 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params};
 
 use super::file::{Database, refuse};
 use crate::engine::keys::Names;
-use crate::engine::state::{State, Stored, Taken};
 use crate::engine::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use crate::engine::verbs::counter;
 use crate::engine::{Failed, NodeId, Wake, record};
@@ -42,10 +41,10 @@ const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, c
 
 /// A queue inside one transaction.
 pub(super) struct Tables<'a> {
-    transaction: &'a Transaction<'a>,
+    pub(super) transaction: &'a Transaction<'a>,
     database: &'a Database,
-    queue: &'a str,
-    names: &'a Names,
+    pub(super) queue: &'a str,
+    pub(super) names: &'a Names,
     /// Times for people are those of the machine; without that, of the test.
     pub tells_time: bool,
     #[cfg(feature = "mutants")]
@@ -61,7 +60,7 @@ fn uint(row: &Row, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0))
 }
 
-fn small(row: &Row, column: usize) -> rusqlite::Result<u32> {
+pub(super) fn small(row: &Row, column: usize) -> rusqlite::Result<u32> {
     row.get(column)
 }
 
@@ -79,7 +78,7 @@ fn lessee_number(lessee: Lessee) -> i64 {
     }
 }
 
-fn line_number(line: Line) -> i64 {
+pub(super) fn line_number(line: Line) -> i64 {
     match line {
         Line::Queue => 0,
         Line::Again => 1,
@@ -122,7 +121,7 @@ impl<'a> Tables<'a> {
         Ok(changed > 0)
     }
 
-    fn error(&self, error: &rusqlite::Error) -> Error {
+    pub(super) fn error(&self, error: &rusqlite::Error) -> Error {
         refuse(self.database, error)
     }
 
@@ -141,7 +140,12 @@ impl<'a> Tables<'a> {
         run().map_err(|error| self.error(&error))
     }
 
-    fn all<T>(&self, sql: &str, params: impl Params, read: impl FnMut(&Row) -> rusqlite::Result<T>) -> Result<Vec<T>> {
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>> {
         let run =
             || -> rusqlite::Result<Vec<T>> { self.transaction.prepare_cached(sql)?.query_map(params, read)?.collect() };
         run().map_err(|error| self.error(&error))
@@ -165,94 +169,6 @@ impl<'a> Tables<'a> {
             params![self.queue, line_number(line), position, &pack.bytes()[..]],
         )?;
         Ok(())
-    }
-
-    /// Everything, as the state that it stands for.
-    pub(super) fn dump(&mut self) -> Result<State> {
-        let mut state = State::new(self.queue, self.names);
-        state.meta = self.meta()?;
-        for line in [Line::Queue, Line::Again] {
-            let packs = self.all(
-                "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",
-                params![self.queue, line_number(line)],
-                |row| row.get::<_, Vec<u8>>(0),
-            )?;
-            for bytes in packs {
-                state.push_back(line, &Pack::decode(bytes.into())?)?;
-            }
-        }
-        state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
-        state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
-        state.dead = self.dead()?.into();
-        let nodes = self.all("SELECT node FROM nodes WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for node in nodes {
-            let mut taken = Taken {
-                about: self.about(&node)?.unwrap_or_default(),
-                ..Taken::default()
-            };
-            let lanes = self.all(
-                "SELECT lane, record FROM lanes WHERE queue = ? AND node = ?",
-                params![self.queue, node],
-                |row| Ok((small(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
-            )?;
-            for (lane, bytes) in lanes {
-                taken.lanes.insert(lane, record::decode_lane(&bytes)?);
-            }
-            let pieces = self.all(
-                "SELECT pack FROM pieces WHERE queue = ? AND node = ?",
-                params![self.queue, node],
-                |row| row.get::<_, Vec<u8>>(0),
-            )?;
-            for bytes in pieces {
-                let pack = Pack::decode(bytes.into())?;
-                taken.pieces.insert(pack.first(), pack);
-            }
-            state.taken.insert(node, taken);
-        }
-        state.errors = self
-            .failed_between(0, u64::MAX, usize::MAX)?
-            .into_iter()
-            .map(|failed| (failed.number, failed))
-            .collect();
-        let readers = self.all(
-            "SELECT reader FROM readers WHERE queue = ?",
-            params![self.queue],
-            |row| row.get::<_, String>(0),
-        )?;
-        for reader in readers {
-            if let Some(batch) = self.reading(&reader)? {
-                state.reading.insert(reader, batch);
-            }
-        }
-        let rings = |wake| rings(self.transaction, self.queue, wake).map_err(|error| self.error(&error));
-        state.bell = rings(Wake::Bell)?;
-        state.crown_bell = rings(Wake::Crown)?;
-        let rows = self.all("SELECT key, value FROM effect_values", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
-        state
-            .stored
-            .extend(rows.into_iter().map(|(key, value)| (key, Stored::Value(value))));
-        for effect in self.all("SELECT key, field, value FROM effect_fields", [], |row| {
-            Ok(Effect::SetField {
-                key: row.get(0)?,
-                field: row.get(1)?,
-                value: row.get(2)?,
-            })
-        })? {
-            state.apply(&effect)?;
-        }
-        for effect in self.all("SELECT key, value FROM effect_items ORDER BY position", [], |row| {
-            Ok(Effect::Push {
-                key: row.get(0)?,
-                value: row.get(1)?,
-            })
-        })? {
-            state.apply(&effect)?;
-        }
-        Ok(state)
     }
 }
 

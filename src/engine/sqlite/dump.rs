@@ -1,0 +1,101 @@
+//! The whole queue, read back as the state that it stands for: what the tests compare with the oracle.
+
+use rusqlite::params;
+
+use super::tables::{Tables, line_number, rings, small};
+use crate::engine::Wake;
+use crate::engine::record;
+use crate::engine::state::{State, Stored, Taken};
+use crate::engine::store::{Lessee, Line, Store};
+use crate::error::Result;
+use crate::message::{Effect, Pack};
+
+impl Tables<'_> {
+    /// Everything, as the state that it stands for.
+    pub(super) fn dump(&mut self) -> Result<State> {
+        let mut state = State::new(self.queue, self.names);
+        state.meta = self.meta()?;
+        for line in [Line::Queue, Line::Again] {
+            let packs = self.all(
+                "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",
+                params![self.queue, line_number(line)],
+                |row| row.get::<_, Vec<u8>>(0),
+            )?;
+            for bytes in packs {
+                state.push_back(line, &Pack::decode(bytes.into())?)?;
+            }
+        }
+        state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
+        state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
+        state.dead = self.dead()?.into();
+        let nodes = self.all("SELECT node FROM nodes WHERE queue = ?", params![self.queue], |row| {
+            row.get::<_, String>(0)
+        })?;
+        for node in nodes {
+            let mut taken = Taken {
+                about: self.about(&node)?.unwrap_or_default(),
+                ..Taken::default()
+            };
+            let lanes = self.all(
+                "SELECT lane, record FROM lanes WHERE queue = ? AND node = ?",
+                params![self.queue, node],
+                |row| Ok((small(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
+            )?;
+            for (lane, bytes) in lanes {
+                taken.lanes.insert(lane, record::decode_lane(&bytes)?);
+            }
+            let pieces = self.all(
+                "SELECT pack FROM pieces WHERE queue = ? AND node = ?",
+                params![self.queue, node],
+                |row| row.get::<_, Vec<u8>>(0),
+            )?;
+            for bytes in pieces {
+                let pack = Pack::decode(bytes.into())?;
+                taken.pieces.insert(pack.first(), pack);
+            }
+            state.taken.insert(node, taken);
+        }
+        state.errors = self
+            .failed_between(0, u64::MAX, usize::MAX)?
+            .into_iter()
+            .map(|failed| (failed.number, failed))
+            .collect();
+        let readers = self.all(
+            "SELECT reader FROM readers WHERE queue = ?",
+            params![self.queue],
+            |row| row.get::<_, String>(0),
+        )?;
+        for reader in readers {
+            if let Some(batch) = self.reading(&reader)? {
+                state.reading.insert(reader, batch);
+            }
+        }
+        let rings = |wake| rings(self.transaction, self.queue, wake).map_err(|error| self.error(&error));
+        state.bell = rings(Wake::Bell)?;
+        state.crown_bell = rings(Wake::Crown)?;
+        let rows = self.all("SELECT key, value FROM effect_values", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+        state
+            .stored
+            .extend(rows.into_iter().map(|(key, value)| (key, Stored::Value(value))));
+        for effect in self.all("SELECT key, field, value FROM effect_fields", [], |row| {
+            Ok(Effect::SetField {
+                key: row.get(0)?,
+                field: row.get(1)?,
+                value: row.get(2)?,
+            })
+        })? {
+            state.apply(&effect)?;
+        }
+        for effect in self.all("SELECT key, value FROM effect_items ORDER BY position", [], |row| {
+            Ok(Effect::Push {
+                key: row.get(0)?,
+                value: row.get(1)?,
+            })
+        })? {
+            state.apply(&effect)?;
+        }
+        Ok(state)
+    }
+}
