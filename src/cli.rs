@@ -198,7 +198,7 @@ pub struct SharedFlags {
     /// What log lines on stderr look like [env: QUEENRIGHT_LOG] [default: text]
     #[arg(long, value_name = "text|json", global = true, help_heading = "Log")]
     pub log: Option<String>,
-    /// Say at the start which settings are in use
+    /// Say at the start which settings are in use, and tell also which messages are started
     #[arg(short, long, global = true, action = ArgAction::Count, help_heading = "Log")]
     pub verbose: u8,
     /// Hide the lines that there is one of per message [env: QUEENRIGHT_QUIET]

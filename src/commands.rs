@@ -69,11 +69,9 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
         Some(stage) => (&stage.asked, stage.resolved.clone()),
         None => (asked, resolved),
     };
-    let log = Arc::new(Log::to_stderr(
-        resolved.log,
-        resolved.quiet,
-        std::env::var("NO_COLOR").ok().as_deref(),
-    ));
+    let no_color = std::env::var("NO_COLOR").ok();
+    let log = Log::to_stderr(resolved.log, resolved.quiet, no_color.as_deref());
+    let log = Arc::new(log.with_starts(resolved.verbose > 0));
     for note in &resolved.notes {
         log.note(note);
     }

@@ -24,6 +24,13 @@ pub enum Event {
         number: u64,
         payload: Bytes,
     },
+    /// The handler is about to start on it. Told only to who [asks](Observer::wants_starts).
+    Started {
+        epoch: u64,
+        number: u64,
+        attempt: u16,
+        payload: Bytes,
+    },
     Done {
         epoch: u64,
         number: u64,
@@ -71,6 +78,7 @@ impl Event {
             Self::Elected { .. } => "elected",
             Self::Deposed { .. } => "deposed",
             Self::Published { .. } => "published",
+            Self::Started { .. } => "started",
             Self::Done { .. } => "done",
             Self::Error { .. } => "error",
             Self::Redelivered { .. } => "redelivered",
@@ -87,7 +95,11 @@ impl Event {
     pub fn is_per_message(&self) -> bool {
         matches!(
             self,
-            Self::Published { .. } | Self::Done { .. } | Self::Error { .. } | Self::Redelivered { .. }
+            Self::Published { .. }
+                | Self::Started { .. }
+                | Self::Done { .. }
+                | Self::Error { .. }
+                | Self::Redelivered { .. }
         )
     }
 }
@@ -119,6 +131,11 @@ pub trait Observer: Send + Sync + 'static {
     /// False spares the node from preparing events that there is one of per message.
     fn wants_messages(&self) -> bool {
         true
+    }
+
+    /// True asks for [`Event::Started`], message by message.
+    fn wants_starts(&self) -> bool {
+        false
     }
 
     fn observe(&self, node: &str, events: &[Event]);

@@ -159,7 +159,11 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             self.tell_redelivered(node, &packs);
             for _ in 0..pool.add(packs, Instant::now()) {
-                slots.spawn(slot(pool.clone(), self.handle.clone()));
+                let told = self
+                    .observer
+                    .wants_starts()
+                    .then(|| (node.clone(), self.observer.clone()));
+                slots.spawn(slot(pool.clone(), self.handle.clone(), told));
             }
         }
     }
@@ -358,11 +362,20 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
     }
 }
 
-/// One strand of work: takes one message after the other until there is none.
-async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>) {
+/// One strand of work: takes one message after the other until there is none. Tells of each that it starts, if asked to.
+async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, told: Option<(NodeId, Arc<dyn Observer>)>) {
     let mut started = Instant::now();
     while let Some(message) = pool.next(started) {
         let (number, bytes) = (message.number, message.payload.len());
+        if let Some((node, observer)) = &told {
+            let started = Event::Started {
+                epoch: message.epoch,
+                number,
+                attempt: message.attempt,
+                payload: message.payload.clone(),
+            };
+            observer.observe(node, &[started]);
+        }
         let outcome = match guarded(async { handle.handle(message).await }).await.and_then(bounded) {
             Ok(effects) => Outcome::Done(effects),
             Err(mut text) => {

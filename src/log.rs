@@ -21,6 +21,7 @@ type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 pub struct Log {
     look: Look,
     quiet: bool,
+    starts: bool,
     clock: Clock,
     inner: Mutex<Inner>,
 }
@@ -61,6 +62,7 @@ impl Log {
         Self {
             look,
             quiet,
+            starts: false,
             clock,
             inner: Mutex::new(Inner {
                 out,
@@ -70,6 +72,13 @@ impl Log {
                 node: String::new(),
             }),
         }
+    }
+
+    /// Also tells what is started.
+    #[must_use]
+    pub fn with_starts(mut self, starts: bool) -> Self {
+        self.starts = starts;
+        self
     }
 
     /// A warning that no node is behind.
@@ -107,6 +116,10 @@ impl Observer for Log {
         !self.quiet
     }
 
+    fn wants_starts(&self) -> bool {
+        self.starts && !self.quiet
+    }
+
     fn observe(&self, node: &str, events: &[Event]) {
         let now = (self.clock)();
         let mut inner = self.lock();
@@ -120,6 +133,9 @@ impl Observer for Log {
         let stamp = stamp.text(now);
         let mut fields = Vec::with_capacity(8);
         for event in events {
+            if matches!(event, Event::Started { .. }) && !self.starts {
+                continue;
+            }
             if event.is_per_message() {
                 let shown = pace.as_mut().is_none_or(|pace| pace.admits(event));
                 if self.quiet || !shown {

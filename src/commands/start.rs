@@ -77,6 +77,10 @@ impl Observer for Both {
         self.log.wants_messages()
     }
 
+    fn wants_starts(&self) -> bool {
+        true
+    }
+
     fn observe(&self, node: &str, events: &[Event]) {
         self.recorder.observe(node, events);
         self.log.observe(node, events);

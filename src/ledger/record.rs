@@ -12,6 +12,11 @@ pub enum Record {
     Confirmed(Entry, u64),
     /// The store has refused what was asked last.
     Refused,
+    /// The handler's code is about to start.
+    Started {
+        number: u64,
+        attempt: u16,
+    },
     Joined {
         node: String,
     },
@@ -39,6 +44,10 @@ impl Record {
     #[must_use]
     pub fn of(node: &str, event: &Event) -> Option<Self> {
         Some(match event {
+            Event::Started { number, attempt, .. } => Self::Started {
+                number: *number,
+                attempt: *attempt,
+            },
             Event::Joined => Self::Joined { node: node.to_string() },
             Event::Elected { epoch, .. } => Self::Elected { epoch: *epoch },
             Event::Deposed { epoch } => Self::Deposed { epoch: *epoch },
@@ -65,6 +74,7 @@ impl Record {
             Self::Intends(entry) => write!(out, "? {}", line(entry)),
             Self::Confirmed(entry, ms) => write!(out, "! {} {ms}", line(entry)),
             Self::Refused => write!(out, "refused"),
+            Self::Started { number, attempt } => write!(out, "s {number} {attempt}"),
             Self::Joined { node } => write!(out, "joined {}", escape(node.as_bytes())),
             Self::Elected { epoch } => write!(out, "elected {epoch}"),
             Self::Deposed { epoch: Some(epoch) } => write!(out, "deposed {epoch}"),
@@ -92,6 +102,13 @@ impl Record {
                 Self::Confirmed(entry, ms?)
             }
             "refused" => Self::Refused,
+            "s" => {
+                let (number, attempt) = rest.split_once(' ')?;
+                Self::Started {
+                    number: number.parse().ok()?,
+                    attempt: attempt.parse().ok()?,
+                }
+            }
             "joined" => Self::Joined { node: rest.to_string() },
             "elected" => Self::Elected {
                 epoch: rest.parse().ok()?,
@@ -166,6 +183,7 @@ mod tests {
             Record::Intends(entry(What::Error)),
             Record::Confirmed(entry(What::Return), 9),
             Record::Refused,
+            Record::Started { number: 8, attempt: 2 },
             Record::Joined { node: "abc".into() },
             Record::Elected { epoch: 4 },
             Record::Deposed { epoch: Some(4) },

@@ -45,6 +45,10 @@ impl Observer for Recorder {
         false
     }
 
+    fn wants_starts(&self) -> bool {
+        true
+    }
+
     fn observe(&self, node: &str, events: &[Event]) {
         self.write(events.iter().filter_map(|event| Record::of(node, event)));
     }

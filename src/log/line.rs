@@ -101,7 +101,13 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             ("number", Field::Number(*number)),
             ("payload", Field::Bytes(payload)),
         ]),
-        Event::Done {
+        Event::Started {
+            epoch,
+            number,
+            attempt,
+            payload,
+        }
+        | Event::Done {
             epoch,
             number,
             attempt,

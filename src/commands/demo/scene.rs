@@ -140,7 +140,7 @@ impl Scene {
             }
             Record::Away { reason } => self.say("away", reason),
             Record::Reconnected => self.say("reconnected", &name()),
-            Record::Intends(_) | Record::Refused | Record::Joined { .. } | Record::Left => {}
+            Record::Intends(_) | Record::Refused | Record::Started { .. } | Record::Joined { .. } | Record::Left => {}
         }
     }
 

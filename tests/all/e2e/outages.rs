@@ -32,12 +32,12 @@ fn a_redis_that_stands_still_for_longer_than_every_lease_costs_nobody_its_member
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(3)
-        .args("--interval 50ms --messages 40 --work 0..50ms --error-rate 0.2")
+        .args("--interval 50ms --messages 40 --work 0..50ms --error-rate 0.2 --lease 4s")
         .start_led();
     fleet.wait_for_more("published", 10);
     signal(server.pid(), "STOP");
-    // The scenario itself: longer than the lease of 2 s.
-    std::thread::sleep(Duration::from_secs(4));
+    // The scenario itself: longer than the lease.
+    std::thread::sleep(Duration::from_secs(6));
     signal(server.pid(), "CONT");
     fleet.wait_through(40);
     fleet.nobody_exited_but(&[]);
@@ -67,13 +67,13 @@ fn a_redis_that_is_out_of_memory_for_a_while_deposes_nobody_and_goes_on() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(3)
-        .args("--interval 20ms --messages 100 --lease 1s --work 0..20ms --error-rate 0.2")
+        .args("--interval 20ms --messages 100 --lease 4s --work 0..20ms --error-rate 0.2")
         .start_led();
     fleet.wait_for_more("published", 20);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).expect("set");
     let full = fleet.status();
-    // The scenario itself: longer than the lease of 1 s.
-    std::thread::sleep(Duration::from_secs(3));
+    // The scenario itself: longer than the lease.
+    std::thread::sleep(Duration::from_secs(6));
     let later = fleet.status();
     assert!(
         later.published <= full.published + 1,

@@ -11,7 +11,7 @@ fn exactly_one_of_five_copies_generates_and_the_others_handle() {
     let server = RedisServer::start();
     let fleet = Fleet::on(&server)
         .copies(5)
-        .args("--interval 20ms --messages 60 --work 0..20ms --error-rate 0.2")
+        .args("--interval 20ms --messages 60 --work 0..20ms --error-rate 0.2 --lease 20s")
         .start_led();
     let status = fleet.wait_through(60);
     assert_eq!(status.nodes.len(), 5, "{status:?}");
@@ -70,7 +70,7 @@ fn a_handler_that_is_elected_in_the_middle_of_work_finishes_it_and_publishes_mea
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(2)
-        .args("--interval 50ms --lease 1s --work 5s --error-rate 0")
+        .args("--interval 50ms --lease 1s --work 10s --error-rate 0")
         .start_led();
     fleet.wait_status("the handler is at work", |status| status.held_by(fleet.pid(1)) == 1);
     fleet.kill9(0);
