@@ -82,6 +82,9 @@ pub mod ledger;
 pub mod log;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod proxy;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod sources;
 
 pub use config::Settings;

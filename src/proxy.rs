@@ -1,0 +1,254 @@
+//! A TCP proxy that misbehaves on request, between nodes and a Redis: connections that are cut, slow, half-open or
+//! swallowed.
+//!
+//! It runs on a thread of its own, so that it works while its owner blocks.
+
+mod pipe;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+/// Until the next attempt, when a connection could not be accepted: the process has too many open files.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    Requests,
+    Replies,
+}
+
+/// Dropping it ends the thread and closes everything.
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Listens on a free port of 127.0.0.1.
+    pub fn start(upstream: SocketAddr) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared::new(upstream));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("proxy".into()).spawn({
+            let shared = shared.clone();
+            move || {
+                runtime.block_on(async {
+                    tokio::select! {
+                        _ = stopped => {}
+                        () = accept(listener, shared) => {}
+                    }
+                });
+            }
+        })?;
+        Ok(Self {
+            address,
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where new connections go from now on.
+    pub fn upstream(&self, to: SocketAddr) {
+        self.shared.state().upstream = to;
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.state().open.len()
+    }
+
+    /// Closes every open connection, with a reset to both ends. New ones are fine.
+    pub fn cut(&self) {
+        self.shared.state().open.clear();
+    }
+
+    /// From now on every chunk, in both directions, arrives so much later, in order. Zero ends it.
+    pub fn delay(&self, by: Duration) {
+        self.shared.state().delay = by;
+    }
+
+    /// Swallows everything in both directions and closes nothing; new connections are accepted and hang. When it ends,
+    /// the connections that lost something are cut, and those that were idle go on.
+    pub fn black_hole(&self, on: bool) {
+        let mut state = self.shared.state();
+        state.black_hole = on;
+        state.mend();
+    }
+
+    /// Swallows the replies, while the requests arrive. When it ends, the connections that lost something are cut.
+    pub fn half_open(&self, on: bool) {
+        let mut state = self.shared.state();
+        state.half_open = on;
+        state.mend();
+    }
+
+    /// Lets so many more bytes through in this direction, over all connections together, and cuts all connections at
+    /// the last of them: once. With zero, they are cut at the first byte, and it does not arrive.
+    pub fn cut_after(&self, direction: Direction, bytes: u64) {
+        self.shared.state().allowance = Some((direction, bytes));
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // The other end is gone if the thread has ended already, which is as well.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+struct Shared(Mutex<State>);
+
+struct State {
+    upstream: SocketAddr,
+    delay: Duration,
+    black_hole: bool,
+    half_open: bool,
+    allowance: Option<(Direction, u64)>,
+    open: HashMap<u64, Open>,
+    next_id: u64,
+}
+
+/// An open connection. Dropping this cuts it.
+struct Open {
+    /// Something that was sent this way has not arrived, so nothing may ever arrive again.
+    lost_requests: bool,
+    lost_replies: bool,
+    _cut: oneshot::Sender<()>,
+}
+
+/// What is to become of a chunk.
+enum Fate {
+    Deliver,
+    Swallow,
+    /// Deliver so many bytes of it, then drop this, and with it the connection.
+    Last(usize, Open),
+    /// The connection has been cut.
+    Gone,
+}
+
+impl Open {
+    fn lost(&mut self, direction: Direction) -> &mut bool {
+        match direction {
+            Direction::Requests => &mut self.lost_requests,
+            Direction::Replies => &mut self.lost_replies,
+        }
+    }
+}
+
+impl Shared {
+    fn new(upstream: SocketAddr) -> Self {
+        Self(Mutex::new(State {
+            upstream,
+            delay: Duration::ZERO,
+            black_hole: false,
+            half_open: false,
+            allowance: None,
+            open: HashMap::new(),
+            next_id: 0,
+        }))
+    }
+
+    /// No code panics while it holds this.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn open(&mut self) -> (u64, oneshot::Receiver<()>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        let (sender, cut) = oneshot::channel();
+        let open = Open {
+            lost_requests: self.black_hole,
+            lost_replies: self.black_hole,
+            _cut: sender,
+        };
+        self.open.insert(id, open);
+        (id, cut)
+    }
+
+    fn swallows(&self, direction: Direction) -> bool {
+        self.black_hole || (self.half_open && direction == Direction::Replies)
+    }
+
+    /// Cuts what lost something, once nothing is swallowed any more.
+    fn mend(&mut self) {
+        if !self.black_hole && !self.half_open {
+            self.open.retain(|_, open| !open.lost_requests && !open.lost_replies);
+        }
+    }
+
+    /// The receiver in this direction is gone. Whether the other end must not hear of it.
+    fn hides_loss(&mut self, id: u64, direction: Direction) -> bool {
+        let hidden = match direction {
+            Direction::Requests => self.swallows(Direction::Replies),
+            Direction::Replies => self.swallows(Direction::Requests),
+        };
+        if let Some(open) = self.open.get_mut(&id) {
+            *open.lost(direction) |= hidden;
+        }
+        hidden
+    }
+
+    /// Decided for each chunk at the moment of its delivery; an empty one is the end of the stream.
+    fn fate(&mut self, id: u64, direction: Direction, bytes: usize) -> Fate {
+        let swallows = self.swallows(direction);
+        let Some(open) = self.open.get_mut(&id) else {
+            return Fate::Gone;
+        };
+        *open.lost(direction) |= swallows;
+        if *open.lost(direction) {
+            return Fate::Swallow;
+        }
+        match &mut self.allowance {
+            Some((limited, left)) if *limited == direction && bytes > 0 => {
+                let bytes = bytes as u64;
+                if bytes < *left {
+                    *left -= bytes;
+                    return Fate::Deliver;
+                }
+                let last = usize::try_from(*left).expect("at most the chunk");
+                self.allowance = None;
+                let open = self.open.remove(&id).expect("just seen");
+                self.open.clear();
+                Fate::Last(last, open)
+            }
+            _ => Fate::Deliver,
+        }
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let listener = TcpListener::from_std(listener).expect("made for it, inside a runtime");
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let (id, cut) = shared.state().open();
+        tokio::spawn(pipe::run(shared.clone(), id, cut, client));
+    }
+}
