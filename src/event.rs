@@ -119,6 +119,7 @@ pub enum What {
     },
     Take {
         attempt: u16,
+        epoch: u64,
     },
     Done,
     Error,

@@ -235,6 +235,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 count: pack.count() as u64,
                 what: What::Take {
                     attempt: pack.attempt(),
+                    epoch: pack.epoch(),
                 },
             }));
             if !entries.is_empty() {

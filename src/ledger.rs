@@ -1,5 +1,7 @@
 //! Published against settled, from what the nodes themselves wrote down: independent of the queue's own counters.
 //!
+//! [`history`] keeps more of what the books tell, and [`checks`] gives the verdict of `verify` on it.
+//!
 //! Every node keeps a book ([`Recorder`]): what it is about to ask of the store, and what the store confirmed. The
 //! [`Ledger`] reads the books while they grow, and at the end compares them with what is still in the store.
 //!
@@ -7,6 +9,9 @@
 //! *in doubt*: it may be settled or not, both are fine, and if the store has it no more, it was settled by that intent.
 
 mod book;
+pub mod checks;
+pub mod effects;
+pub mod history;
 mod numbers;
 mod record;
 mod recorder;

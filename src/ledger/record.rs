@@ -36,6 +36,10 @@ pub enum Record {
         reason: String,
     },
     Reconnected,
+    /// The store was found to have gone back in time.
+    Rewound {
+        next_number: u64,
+    },
     Left,
 }
 
@@ -62,6 +66,9 @@ impl Record {
             },
             Event::Away { reason } => Self::Away { reason: reason.clone() },
             Event::Reconnected => Self::Reconnected,
+            Event::Rewound { next_number } => Self::Rewound {
+                next_number: *next_number,
+            },
             Event::Left => Self::Left,
             _ => return None,
         })
@@ -86,6 +93,7 @@ impl Record {
             } => write!(out, "reaped {redelivered} {failed} {}", escape(victim.as_bytes())),
             Self::Away { reason } => write!(out, "away {}", escape(reason.as_bytes())),
             Self::Reconnected => write!(out, "reconnected"),
+            Self::Rewound { next_number } => write!(out, "rewound {next_number}"),
             Self::Left => write!(out, "left"),
         };
         out.push('\n');
@@ -129,6 +137,9 @@ impl Record {
                 reason: rest.to_string(),
             },
             "reconnected" => Self::Reconnected,
+            "rewound" => Self::Rewound {
+                next_number: rest.parse().ok()?,
+            },
             "left" => Self::Left,
             _ => return None,
         })
@@ -139,7 +150,7 @@ fn line(entry: &Entry) -> String {
     let Entry { first, count, what } = entry;
     match what {
         What::Publish { epoch } => format!("p {first} {count} {epoch}"),
-        What::Take { attempt } => format!("t {first} {count} {attempt}"),
+        What::Take { attempt, epoch } => format!("t {first} {count} {attempt} {epoch}"),
         What::Done => format!("d {first} {count} 0"),
         What::Error => format!("e {first} {count} 0"),
         What::Return => format!("r {first} {count} 0"),
@@ -156,6 +167,7 @@ fn entry(text: &str) -> Option<(Entry, Option<u64>)> {
         "p" => What::Publish { epoch: detail },
         "t" => What::Take {
             attempt: detail.try_into().ok()?,
+            epoch: next()?,
         },
         "d" => What::Done,
         "e" => What::Error,
@@ -178,7 +190,7 @@ mod tests {
         };
         for record in [
             Record::Intends(entry(What::Publish { epoch: 2 })),
-            Record::Confirmed(entry(What::Take { attempt: 3 }), 9),
+            Record::Confirmed(entry(What::Take { attempt: 3, epoch: 2 }), 9),
             Record::Confirmed(entry(What::Done), 9),
             Record::Intends(entry(What::Error)),
             Record::Confirmed(entry(What::Return), 9),
@@ -197,6 +209,7 @@ mod tests {
                 reason: "gone away".into(),
             },
             Record::Reconnected,
+            Record::Rewound { next_number: 5 },
             Record::Left,
         ] {
             let mut out = String::new();

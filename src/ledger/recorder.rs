@@ -23,16 +23,18 @@ impl Recorder {
     }
 
     /// One write for the whole batch: once it returns, a kill -9 cannot take it back.
-    fn write(&self, records: impl Iterator<Item = Record>) {
+    fn write(&self, records: impl Iterator<Item = Record>, synced: bool) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, buffer) = &mut *file;
         buffer.clear();
         for record in records {
             record.write(buffer);
         }
-        if !buffer.is_empty()
-            && let Err(error) = file.write_all(buffer.as_bytes())
-        {
+        if buffer.is_empty() {
+            return;
+        }
+        let written = file.write_all(buffer.as_bytes());
+        if let Err(error) = written.and_then(|()| if synced { file.sync_data() } else { Ok(()) }) {
             // To go on without would make the ledger accuse the queue of what is the ledger's fault.
             let _ = writeln!(io::stderr(), "queenright: cannot write the ledger: {error}");
             std::process::exit(1);
@@ -50,7 +52,7 @@ impl Observer for Recorder {
     }
 
     fn observe(&self, node: &str, events: &[Event]) {
-        self.write(events.iter().filter_map(|event| Record::of(node, event)));
+        self.write(events.iter().filter_map(|event| Record::of(node, event)), false);
     }
 
     fn keeps_ledger(&self) -> bool {
@@ -58,17 +60,18 @@ impl Observer for Recorder {
     }
 
     fn intends(&self, _: &str, entries: &[Entry]) {
-        self.write(merged(entries).map(Record::Intends));
+        // On the disk before the store hears of it: a power cut must not make an outcome without a trace.
+        self.write(merged(entries).map(Record::Intends), true);
     }
 
     fn refuses(&self, _: &str) {
-        self.write(std::iter::once(Record::Refused));
+        self.write(std::iter::once(Record::Refused), false);
     }
 
     fn confirms(&self, _: &str, entries: &[Entry]) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.write(merged(entries).map(|entry| Record::Confirmed(entry, ms)));
+        self.write(merged(entries).map(|entry| Record::Confirmed(entry, ms)), false);
     }
 }
 

@@ -180,7 +180,8 @@ fn a_book_is_read_while_it_grows_and_its_torn_end_is_not() {
     };
     assert_eq!(read(&mut ledger), 0);
     let mut file = std::fs::File::create(&path).unwrap();
-    file.write_all(b"joined abc\n! p 0 5 1 9\n! t 0 5 1 9\n? d 0").unwrap();
+    file.write_all(b"joined abc\n! p 0 5 1 9\n! t 0 5 1 1 9\n? d 0")
+        .unwrap();
     assert_eq!(read(&mut ledger), 3);
     assert_eq!((ledger.totals().generated, ledger.totals().in_hand), (5, 5));
     file.write_all(b" 2 0\n! d 0 2 0 9\n! e 2 1").unwrap();

@@ -140,6 +140,12 @@ impl Scene {
             }
             Record::Away { reason } => self.say("away", reason),
             Record::Reconnected => self.say("reconnected", &name()),
+            Record::Rewound { next_number } => {
+                self.say(
+                    "rewound",
+                    &format!("the store went back in time; the next number is {next_number}"),
+                );
+            }
             Record::Intends(_) | Record::Refused | Record::Started { .. } | Record::Joined { .. } | Record::Left => {}
         }
     }
@@ -152,7 +158,7 @@ impl Scene {
                 let room = (SINGLE_MAX + 1).saturating_sub(self.errors.len()) as u64;
                 self.errors.extend(entry.first..entry.first + entry.count.min(room));
             }
-            What::Take { attempt } if attempt > 1 => {
+            What::Take { attempt, .. } if attempt > 1 => {
                 self.many.1 += entry.count;
                 let room = (SINGLE_MAX + 1).saturating_sub(self.redelivered.len()) as u64;
                 let numbers = entry.first..entry.first + entry.count.min(room);

@@ -1,0 +1,325 @@
+//! The verdict on a run. One function for each promise; each trusts only what nodes wrote down before and after they
+//! asked, what was printed, and what the store held, and nothing that the system says of its own health.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{History, Take};
+use super::{Account, Numbers, Remains, effects, named};
+
+/// What was seen from outside.
+#[derive(Debug, Clone, Default)]
+pub struct Observed {
+    /// The store, when everyone was gone.
+    pub remains: Remains,
+    pub done: u64,
+    pub failed: u64,
+    pub samples: Vec<Sample>,
+    /// In the order in which the readers were started.
+    pub prints: Vec<Print>,
+    /// The counters of `effects`, if the run had them.
+    pub effects: Option<BTreeMap<u64, i64>>,
+    /// What else is wrong: a copy that ended by itself, work that stood still.
+    pub incidents: Vec<String>,
+}
+
+/// The store at one moment.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sample {
+    pub ms: u64,
+    pub epoch: u64,
+    pub published: u64,
+    pub queued: u64,
+    pub in_hand: u64,
+    pub later: u64,
+    pub done: u64,
+    pub failed: u64,
+}
+
+/// What one reader of errors printed.
+#[derive(Debug, Clone, Default)]
+pub struct Print {
+    pub numbers: Vec<u64>,
+    /// It was killed, or said itself that it could not finish: what it printed last is printed again.
+    pub cut_short: bool,
+}
+
+/// How it ended.
+#[derive(Debug, Clone, Default)]
+pub struct Verdict {
+    pub account: Account,
+    pub handled_more_than_once: u64,
+    pub effects_twice: u64,
+    /// Each says which promise was broken, and by what.
+    pub findings: Vec<String>,
+}
+
+#[must_use]
+pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
+    for number in observed.prints.iter().flat_map(|print| &print.numbers) {
+        history.ledger.saw_error(*number);
+    }
+    let account = history.ledger.account(&observed.remains);
+    let (handled_more_than_once, unexplained_starts) = starts(history);
+    let (effects_twice, wrong_effects) = one_effect(history, observed);
+    let mut findings = account.findings.clone();
+    findings.extend(one_voice(history));
+    findings.extend(nothing_stranded(observed));
+    findings.extend(counters_agree(history, &account, observed));
+    findings.extend(always_accounted_for(&observed.samples));
+    findings.extend(redeliveries_explained(history));
+    findings.extend(unexplained_starts);
+    findings.extend(errors_printed(history, observed));
+    findings.extend(wrong_effects);
+    findings.extend(no_rewind(history));
+    findings.extend(observed.incidents.iter().cloned());
+    Verdict {
+        account,
+        handled_more_than_once,
+        effects_twice,
+        findings,
+    }
+}
+
+/// Epochs never go down along the numbers, and one node alone publishes in an epoch.
+fn one_voice(history: &History) -> Vec<String> {
+    let reigns = &history.told.reigns;
+    let mut findings = Vec::new();
+    for ((epoch, before), (next, after)) in reigns.iter().zip(reigns.iter().skip(1)) {
+        if after.lowest <= before.highest {
+            findings.push(format!(
+                "an epoch went back: message {} is of epoch {next}, and message {} of epoch {epoch}",
+                after.lowest, before.highest
+            ));
+        }
+    }
+    let many = reigns.iter().filter(|(_, reign)| reign.members.len() > 1);
+    findings.extend(many.map(|(epoch, _)| format!("two generators: several nodes published in epoch {epoch}")));
+    findings
+}
+
+/// Everything drains once the faults stop.
+fn nothing_stranded(observed: &Observed) -> Vec<String> {
+    let left = Numbers::of(observed.remains.unsettled.iter().copied());
+    if left.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("stranded, in the store and never settled: {}", named(&left))]
+}
+
+/// What the store counted is what the nodes wrote and the readers printed. This is how an outcome shows that was
+/// recorded twice, once by a node that died before it could write so.
+fn counters_agree(history: &History, account: &Account, observed: &Observed) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut differ = |what: &str, store: u64, books: u64| {
+        if store != books {
+            findings.push(format!("{what}: the store counted {store}, the books have {books}"));
+        }
+    };
+    differ("done", observed.done, account.done + account.in_doubt);
+    differ("failed", observed.failed, account.errors);
+    let outcomes = account.generated - account.unsettled;
+    differ(
+        "outcomes since the queue began",
+        observed.done + observed.failed,
+        outcomes + history.ledger.base,
+    );
+    findings
+}
+
+/// At every moment that was looked at, every message was somewhere, and the store did not go back.
+fn always_accounted_for(samples: &[Sample]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut before = Sample::default();
+    for sample in samples {
+        let Sample {
+            published,
+            queued,
+            in_hand,
+            later,
+            done,
+            failed,
+            ..
+        } = *sample;
+        let found = queued + in_hand + later + done + failed;
+        if found != published {
+            findings.push(format!(
+                "out of balance at {}: {published} published, but done {done} + failed {failed} + queued {queued} + in \
+                 hand {in_hand} + later {later} = {found}",
+                sample.ms
+            ));
+        }
+        if published < before.published || sample.epoch < before.epoch {
+            findings.push(format!(
+                "the store went back at {}: from number {} in epoch {} to number {published} in epoch {}",
+                sample.ms, before.published, before.epoch, sample.epoch
+            ));
+        }
+        before = *sample;
+    }
+    findings
+}
+
+/// A message is delivered again only if whoever had it before left, was given up, or was killed.
+fn redeliveries_explained(history: &History) -> Vec<String> {
+    let told = &history.told;
+    let again = || told.takes.iter().filter(|take| take.attempt > 1);
+    let numbers: BTreeSet<u64> = again().flat_map(|take| take.first..take.first + take.count).collect();
+    let takes = told.takes_of(&numbers);
+    let somebody_fell = (0..told.members.len()).any(|member| told.is_over(member));
+    let mut unexplained = Numbers::default();
+    for take in again() {
+        for number in take.first..take.first + take.count {
+            let before: Vec<&Take> = takes[&number]
+                .iter()
+                .filter(|earlier| earlier.attempt == take.attempt - 1)
+                .collect();
+            // Whoever is killed before it hears what it was given leaves no trace of it.
+            let explained = if before.is_empty() {
+                somebody_fell
+            } else {
+                before.iter().any(|earlier| told.is_over(earlier.member))
+            };
+            if !explained {
+                unexplained.insert(number, 1);
+            }
+        }
+    }
+    one(
+        &unexplained,
+        "delivered again, though its holder was alive and a member",
+    )
+}
+
+/// How many messages were started more than once; and those of them that no kill, leave or deposition explains.
+fn starts(history: &History) -> (u64, Vec<String>) {
+    let told = &history.told;
+    let mut attempts: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
+    for start in &told.started_again {
+        attempts.entry(start.number).or_default().push(start.attempt);
+    }
+    let mut twice = told.started_twice.clone();
+    let mut unexplained = Numbers::default();
+    let mut count = twice.len();
+    let takes = told.takes_of(&attempts.keys().copied().collect());
+    for (number, attempts) in &mut attempts {
+        attempts.sort_unstable();
+        if attempts.windows(2).any(|pair| pair[0] == pair[1]) {
+            twice.insert(*number, 1);
+        }
+        if attempts.len() > 1 || told.started.contains(*number) {
+            count += u64::from(!told.started_twice.contains(*number));
+        }
+        let last = attempts.last().copied().unwrap_or_default();
+        let earlier = takes
+            .get(number)
+            .into_iter()
+            .flatten()
+            .filter(|take| take.attempt < last);
+        // Several may have had it in one delivery: all but one gave it back unstarted.
+        let mut by_attempt: BTreeMap<u16, bool> = BTreeMap::new();
+        for take in earlier {
+            *by_attempt.entry(take.attempt).or_default() |= told.is_over(take.member);
+        }
+        if by_attempt.values().any(|over| !over) {
+            unexplained.insert(*number, 1);
+        }
+    }
+    let mut findings = one(&twice, "started twice in one delivery");
+    findings.extend(one(
+        &unexplained,
+        "started again, though its holder was alive and a member",
+    ));
+    (count, findings)
+}
+
+/// Every error is printed, and twice only if the reader that printed it first did not come to confirm it.
+fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
+    let mut printed = Numbers::default();
+    let mut excused = Numbers::default();
+    let mut twice = Numbers::default();
+    for print in &observed.prints {
+        for number in &print.numbers {
+            if printed.contains(*number) && !excused.contains(*number) {
+                twice.insert(*number, 1);
+            }
+        }
+        for number in &print.numbers {
+            printed.insert(*number, 1);
+            if print.cut_short {
+                excused.insert(*number, 1);
+            }
+        }
+    }
+    let waiting = Numbers::of(observed.remains.errors.iter().map(|number| (*number, 1)));
+    let swallowed = history.ledger.failed.minus(&[&printed, &waiting]);
+    let mut findings = one(&swallowed, "an error that was never printed");
+    findings.extend(one(
+        &twice,
+        "an error that was printed twice, by readers that were not killed",
+    ));
+    findings
+}
+
+fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
+    let Some(sums) = &observed.effects else {
+        return (0, Vec::new());
+    };
+    let ledger = &history.ledger;
+    let published = observed.remains.published.saturating_sub(ledger.base);
+    let done = Numbers::of([(ledger.base, published)]);
+    let waiting = Numbers::of(observed.remains.errors.iter().map(|number| (*number, 1)));
+    let unsettled = Numbers::of(observed.remains.unsettled.iter().copied());
+    let done = done.minus(&[&ledger.failed, &ledger.errors_seen, &waiting, &unsettled]);
+    effects::wrong(sums, &done)
+}
+
+/// A store that keeps what it acknowledged never goes back.
+fn no_rewind(history: &History) -> Vec<String> {
+    let rewinds = history.told.rewinds;
+    let line = || format!("the store went back in time: {rewinds} nodes found it behind what they had seen");
+    (rewinds > 0).then(line).into_iter().collect()
+}
+
+fn one(numbers: &Numbers, what: &str) -> Vec<String> {
+    if numbers.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("{what}: {}", named(numbers))]
+}
+
+/// From the last message of an epoch to the first of the next, in milliseconds.
+#[must_use]
+pub fn failover_gaps_ms(history: &History) -> Vec<u64> {
+    let published: Vec<(u64, u64)> = history
+        .told
+        .reigns
+        .values()
+        .filter_map(|reign| reign.published_ms)
+        .collect();
+    let pairs = published.iter().zip(published.iter().skip(1));
+    pairs
+        .map(|((_, last), (first, _))| first.saturating_sub(*last))
+        .collect()
+}
+
+/// From the moment at which a holder was killed or stopped to the one at which another had its messages, in
+/// milliseconds, take by take.
+#[must_use]
+pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
+    let told = &history.told;
+    let again: Vec<&Take> = told.takes.iter().filter(|take| take.attempt > 1).collect();
+    let takes = told.takes_of(&again.iter().map(|take| take.first).collect());
+    let delays = again.iter().filter_map(|take| {
+        let before = takes[&take.first]
+            .iter()
+            .filter(|earlier| earlier.attempt == take.attempt - 1);
+        let struck = before
+            .filter_map(|earlier| told.struck_ms(earlier.member, take.ms))
+            .max()?;
+        Some(take.ms - struck)
+    });
+    delays.collect()
+}
+
+#[cfg(test)]
+mod tests;
