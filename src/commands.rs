@@ -1,9 +1,11 @@
 //! One file per command, and what they share: how it ends.
 
+mod copy;
 mod demo;
 mod get_errors;
 mod start;
 mod status;
+mod verify;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -64,6 +66,9 @@ impl From<ReadError> for Failure {
 
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
+    if let Command::Verify(flags) = &asked.command {
+        return verify::run(asked, resolved, flags);
+    }
     let stage = demo::Stage::set_for(asked)?;
     let (asked, resolved) = match &stage {
         Some(stage) => (&stage.asked, stage.resolved.clone()),
@@ -107,5 +112,6 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::GetErrors(flags) => get_errors::run(engine, flags).await,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
+        Command::Verify(_) => unreachable!("it makes its own engine"),
     }
 }

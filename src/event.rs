@@ -150,7 +150,7 @@ pub trait Observer: Send + Sync + 'static {
     /// done that was killed before it heard the answer.
     fn intends(&self, _node: &str, _entries: &[Entry]) {}
 
-    /// The store has refused what it was last asked to settle: nothing of it was written.
+    /// The store has refused what it was last asked to settle, and was asked once: nothing of it was written.
     fn refuses(&self, _node: &str) {}
 
     /// Once the store has confirmed it.

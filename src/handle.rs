@@ -141,12 +141,15 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 woken: rung,
             };
             self.note_intents(node, &finished);
-            let Some(exchanged) = self.send(&exchange, node, &mut retry).await? else {
+            let Some((exchanged, tries)) = self.send(&exchange, node, &mut retry).await? else {
                 return Ok(true);
             };
             lane.call += 1;
             let Exchanged::Ok { packs, refused } = exchanged else {
-                self.observer.refuses(node);
+                // After a lost reply this says nothing: the call may have been applied before the membership ended.
+                if tries == 1 {
+                    self.observer.refuses(node);
+                }
                 return Ok(true);
             };
             self.note_confirmed(node, &finished, &refused, &packs);
@@ -189,14 +192,14 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         }
     }
 
-    /// The same call until it is answered. None: the membership ended first.
-    async fn send(&self, exchange: &Exchange, node: &NodeId, retry: &mut Retry) -> Result<Option<Exchanged>> {
+    /// The same call until it is answered, and how often it was sent. None: the membership ended first.
+    async fn send(&self, exchange: &Exchange, node: &NodeId, retry: &mut Retry) -> Result<Option<(Exchanged, u32)>> {
         let mut told = false;
-        loop {
+        for tries in 1.. {
             match self.engine.exchange(exchange).await {
                 Ok(exchanged) => {
                     retry.reset();
-                    return Ok(Some(exchanged));
+                    return Ok(Some((exchanged, tries)));
                 }
                 Err(error) if error.is_away() => {
                     // The beat tells of a store that is away; this is for what only the lane meets.
@@ -213,6 +216,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 return Ok(None);
             }
         }
+        Ok(None)
     }
 
     /// Puts into the ledger what the next call may settle.

@@ -27,6 +27,14 @@ pub fn bytes(out: &mut String, key: &str, bytes: &[u8]) {
     }
 }
 
+/// A text as JSON writes it.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut out = String::new();
+    string(&mut out, text);
+    out
+}
+
 fn name(out: &mut String, key: &str) {
     if !out.ends_with(['{', '[', ',']) {
         out.push(',');

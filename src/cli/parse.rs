@@ -6,7 +6,7 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, Demo, GetErrors, SharedFlags, StartFlags, Status, Word};
+use super::{Cli, Demo, GetErrors, SharedFlags, StartFlags, Status, Verify, Word};
 use crate::event::escape;
 
 /// What was asked for.
@@ -14,7 +14,7 @@ use crate::event::escape;
 pub struct Invocation {
     pub command: Command,
     pub shared: SharedFlags,
-    /// Empty unless the command is `start` or `demo`.
+    /// Empty unless the command starts copies.
     pub start: StartFlags,
 }
 
@@ -24,6 +24,7 @@ pub enum Command {
     GetErrors(GetErrors),
     Status(Status),
     Demo(Box<Demo>),
+    Verify(Box<Verify>),
 }
 
 /// Why there is nothing to run.
@@ -70,6 +71,10 @@ where
         Some(Word::Demo(mut flags)) => {
             start = std::mem::take(&mut flags.start).over(start);
             (Command::Demo(flags), None)
+        }
+        Some(Word::Verify(mut flags)) => {
+            start = std::mem::take(&mut flags.start).over(start);
+            (Command::Verify(flags), None)
         }
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
@@ -264,6 +269,7 @@ mod tests {
             "get-errors --help",
             "status --help",
             "demo --help",
+            "verify --help",
             "--version",
             "-V",
         ] {

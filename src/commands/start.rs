@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::{Entry, Event, Observer};
 use crate::generate::{Generate, Next};
 use crate::handle::{Handle, Handled};
-use crate::ledger::Recorder;
+use crate::ledger::{Recorder, effects};
 use crate::log::Log;
 use crate::message::Message;
 use crate::node::Node;
@@ -46,6 +46,7 @@ pub(super) async fn run<E: Engine>(
     let handle = BuiltinHandle {
         work: resolved.work,
         error_rate: resolved.error_rate,
+        effects: flags.effects.clone(),
     };
     let ticking = tick(log.clone());
     let node = Node::new(engine, resolved.settings.clone(), generate, handle).observer(observer);
@@ -242,16 +243,22 @@ fn words() -> String {
 struct BuiltinHandle {
     work: Work,
     error_rate: f64,
+    /// The prefix of the counters that `verify` looks at.
+    effects: Option<String>,
 }
 
 impl Handle for BuiltinHandle {
-    async fn handle(&self, _: Message) -> Handled {
+    async fn handle(&self, message: Message) -> Handled {
         if !self.work.is_zero() {
             tokio::time::sleep(self.work.sample()).await;
         }
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
         }
-        Ok(Vec::new())
+        let effect = self
+            .effects
+            .as_ref()
+            .map(|prefix| effects::effect(prefix, message.number));
+        Ok(effect.into_iter().collect())
     }
 }

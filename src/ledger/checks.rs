@@ -235,18 +235,16 @@ fn starts(history: &History) -> (u64, Vec<String>) {
 /// Every error is printed, and twice only if the reader that printed it first did not come to confirm it.
 fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
     let mut printed = Numbers::default();
-    let mut excused = Numbers::default();
+    let mut confirmed = Numbers::default();
     let mut twice = Numbers::default();
     for print in &observed.prints {
         for number in &print.numbers {
-            if printed.contains(*number) && !excused.contains(*number) {
-                twice.insert(*number, 1);
-            }
-        }
-        for number in &print.numbers {
             printed.insert(*number, 1);
-            if print.cut_short {
-                excused.insert(*number, 1);
+            if !print.cut_short {
+                if confirmed.contains(*number) {
+                    twice.insert(*number, 1);
+                }
+                confirmed.insert(*number, 1);
             }
         }
     }

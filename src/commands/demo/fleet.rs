@@ -2,18 +2,18 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::scene::Scene;
 use super::{FAILED, Failure, failed};
 use crate::cli::{Demo, Invocation};
+use crate::commands::copy;
 use crate::ledger::{Ledger, Record};
 use crate::sources::{Resolved, Store};
 
@@ -77,10 +77,8 @@ impl Copy {
 
     /// The child was not waited for yet, so that the id is still its own.
     fn signal(&self, signal: Signal) {
-        if !self.is_gone()
-            && let Some(pid) = i32::try_from(self.pid()).ok().and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, signal);
+        if !self.is_gone() {
+            copy::signal(self.pid(), signal);
         }
     }
 }
@@ -139,18 +137,8 @@ impl Fleet {
     pub(super) fn add(&mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         let path = self.directory.join(format!("book-{}", self.started));
         self.started += 1;
-        let mut command = Command::new(&self.program);
-        command
-            .args(["start", "--log=json", "--quiet", "--until-stdin-closes"])
-            .arg("--ledger")
-            .arg(&path)
-            .args(&self.connection)
-            .args(&self.args)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            // Ctrl-C is for the demo, which then stops its copies in good order.
-            .process_group(0);
+        let mut command = copy::start(&self.program, &path);
+        command.args(&self.connection).args(&self.args).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| failed("start a copy", &error))?;
         let said = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
@@ -342,12 +330,8 @@ impl Fleet {
         if self.draining.is_some() {
             return;
         }
-        let mut command = Command::new(&self.program);
-        command
-            .args(["get-errors", "--json"])
-            .args(&self.connection)
-            .stdin(Stdio::null())
-            .process_group(0);
+        let mut command = copy::get_errors(&self.program);
+        command.args(&self.connection);
         let (sender, receiver) = std::sync::mpsc::channel();
         self.draining = Some(receiver);
         scene.say("draining", "the errors");
@@ -357,7 +341,7 @@ impl Fleet {
                     return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
                 }
                 let text = String::from_utf8_lossy(&output.stdout);
-                Ok(text.lines().filter_map(number).collect())
+                Ok(text.lines().filter_map(copy::number).collect())
             });
             // Nobody may be there to hear it any more.
             let _ = sender.send(drained);
@@ -390,10 +374,4 @@ impl Drop for Fleet {
             let _ = copy.child.kill();
         }
     }
-}
-
-/// The number in a line of `get-errors --json`, where it stands first.
-fn number(line: &str) -> Option<u64> {
-    let digits = line.strip_prefix("{\"number\":")?;
-    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

@@ -1,0 +1,219 @@
+//! Which faults come when: the same for the same seed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// What can be done to a fleet and its Redis. Who it meets is decided when it comes: the generator of that moment, or
+/// a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fault {
+    KillGenerator,
+    KillHandler,
+    KillReader,
+    /// SIGSTOP, for so many tenths of a lease.
+    StopGenerator(u64),
+    StopHandler(u64),
+    /// All connections of one copy, or of all.
+    Cut,
+    CutAll,
+    /// Of one copy, so many milliseconds, for so many.
+    Delay(u64, u64),
+    HalfOpen(u64),
+    BlackHole(u64),
+    /// kill -9, and started again after so many milliseconds.
+    KillRedis(u64),
+    FlushScripts,
+    KillClients,
+    /// `DEBUG SLEEP`, in milliseconds.
+    Sleep(u64),
+    OutOfMemory(u64),
+}
+
+/// What may be broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// A proxy stands between the copies and the store.
+    pub connections: bool,
+    /// The server is our own.
+    pub server: bool,
+}
+
+impl Fault {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KillGenerator => "generator_killed",
+            Self::KillHandler => "handler_killed",
+            Self::KillReader => "reader_killed",
+            Self::StopGenerator(_) => "generator_stopped",
+            Self::StopHandler(_) => "handler_stopped",
+            Self::Cut => "connections_cut",
+            Self::CutAll => "all_connections_cut",
+            Self::Delay(..) => "connections_delayed",
+            Self::HalfOpen(_) => "connections_half_open",
+            Self::BlackHole(_) => "connections_black_holed",
+            Self::KillRedis(_) => "redis_killed",
+            Self::FlushScripts => "scripts_flushed",
+            Self::KillClients => "clients_killed",
+            Self::Sleep(_) => "redis_slept",
+            Self::OutOfMemory(_) => "redis_out_of_memory",
+        }
+    }
+
+    fn is_within(self, reach: Reach) -> bool {
+        match self {
+            Self::KillGenerator
+            | Self::KillHandler
+            | Self::KillReader
+            | Self::StopGenerator(_)
+            | Self::StopHandler(_) => true,
+            Self::Cut | Self::CutAll | Self::Delay(..) | Self::HalfOpen(_) | Self::BlackHole(_) => reach.connections,
+            Self::KillRedis(_) | Self::FlushScripts | Self::KillClients | Self::Sleep(_) | Self::OutOfMemory(_) => {
+                reach.server
+            }
+        }
+    }
+
+    /// The same kind of fault, with its measures drawn.
+    fn drawn(self, random: &mut fastrand::Rng) -> Self {
+        match self {
+            Self::StopGenerator(_) => Self::StopGenerator(random.u64(5..=30)),
+            Self::StopHandler(_) => Self::StopHandler(random.u64(5..=30)),
+            Self::Delay(..) => Self::Delay(random.u64(5..=150), random.u64(500..=3000)),
+            Self::HalfOpen(_) => Self::HalfOpen(random.u64(300..=5000)),
+            Self::BlackHole(_) => Self::BlackHole(random.u64(300..=5000)),
+            Self::KillRedis(_) => Self::KillRedis(random.u64(50..=2000)),
+            Self::Sleep(_) => Self::Sleep(random.u64(100..=4000)),
+            Self::OutOfMemory(_) => Self::OutOfMemory(random.u64(300..=3000)),
+            plain => plain,
+        }
+    }
+}
+
+/// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
+/// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
+const DECK: [(Fault, usize); 15] = [
+    (Fault::KillGenerator, 13),
+    (Fault::KillHandler, 13),
+    (Fault::KillReader, 3),
+    (Fault::StopGenerator(0), 2),
+    (Fault::StopHandler(0), 3),
+    (Fault::Cut, 4),
+    (Fault::CutAll, 1),
+    (Fault::Delay(0, 0), 2),
+    (Fault::HalfOpen(0), 2),
+    (Fault::BlackHole(0), 2),
+    (Fault::KillRedis(0), 2),
+    (Fault::FlushScripts, 1),
+    (Fault::KillClients, 1),
+    (Fault::Sleep(0), 1),
+    (Fault::OutOfMemory(0), 1),
+];
+
+/// Between two faults, in milliseconds.
+const BETWEEN_MS: std::ops::RangeInclusive<u64> = 1000..=2000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) faults: Vec<(Duration, Fault)>,
+}
+
+impl Plan {
+    pub(super) fn new(seed: u64, length: Duration, reach: Reach) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut faults = Vec::new();
+        let mut deck: Vec<Fault> = Vec::new();
+        let mut at = Duration::ZERO;
+        loop {
+            at += Duration::from_millis(random.u64(BETWEEN_MS));
+            if at >= length {
+                return Self { seed, faults };
+            }
+            if deck.is_empty() {
+                let cards = DECK.iter().filter(|(fault, _)| fault.is_within(reach));
+                deck.extend(cards.flat_map(|(fault, count)| std::iter::repeat_n(*fault, *count)));
+                random.shuffle(&mut deck);
+            }
+            faults.extend(deck.pop().map(|fault| (at, fault.drawn(&mut random))));
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("seed {}\n", self.seed);
+        for (at, fault) in &self.faults {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{:>9.3} {fault:?}", at.as_secs_f64());
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Reach = Reach {
+        connections: true,
+        server: true,
+    };
+
+    fn count(plan: &Plan, name: &str) -> usize {
+        plan.faults.iter().filter(|(_, fault)| fault.name() == name).count()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_plan_and_another_one_another() {
+        let plan = |seed| Plan::new(seed, Duration::from_mins(10), ALL);
+        assert_eq!(plan(7), plan(7));
+        assert_ne!(plan(7).faults, plan(8).faults);
+    }
+
+    #[test]
+    fn twelve_minutes_hold_enough_of_each_fault_whatever_the_seed() {
+        for seed in 0..50 {
+            let plan = Plan::new(seed, Duration::from_mins(12), ALL);
+            for (name, least) in [
+                ("generator_killed", 115),
+                ("handler_killed", 115),
+                ("handler_stopped", 20),
+                ("generator_stopped", 14),
+                ("connections_cut", 32),
+                ("redis_killed", 15),
+                ("connections_half_open", 15),
+                ("connections_black_holed", 15),
+                ("redis_out_of_memory", 7),
+            ] {
+                assert!(count(&plan, name) >= least, "{name}: {}", count(&plan, name));
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_our_own_is_left_alone() {
+        let reach = Reach {
+            connections: true,
+            server: false,
+        };
+        let plan = Plan::new(1, Duration::from_mins(10), reach);
+        let harmless = |fault: &Fault| fault.is_within(reach);
+        assert!(plan.faults.len() > 300 && plan.faults.iter().all(|(_, fault)| harmless(fault)));
+        for name in [
+            "redis_killed",
+            "scripts_flushed",
+            "clients_killed",
+            "redis_slept",
+            "redis_out_of_memory",
+        ] {
+            assert_eq!(count(&plan, name), 0, "{name}");
+        }
+        let kills_only = Plan::new(
+            1,
+            Duration::from_mins(10),
+            Reach {
+                connections: false,
+                ..reach
+            },
+        );
+        assert_eq!(count(&kills_only, "connections_cut"), 0);
+    }
+}

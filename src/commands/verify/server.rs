@@ -1,0 +1,161 @@
+//! A redis-server of our own, which may be harmed. It ends when this process does, however that comes.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::commands::copy;
+
+/// How long a server may take to answer for the first time.
+const START_MAX: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
+const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
+
+pub(super) struct Server {
+    program: PathBuf,
+    directory: PathBuf,
+    port: u16,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    keeper: Child,
+    pid: u32,
+}
+
+impl Server {
+    /// What the system has, by whichever name.
+    pub(super) fn program() -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        let places = std::env::split_paths(&path)
+            .flat_map(|place| ["redis-server", "valkey-server"].map(|name| place.join(name)));
+        places.into_iter().find(|place| place.is_file())
+    }
+
+    /// With `durable`, nothing that it acknowledged is lost by kill -9.
+    pub(super) fn start(program: &Path, directory: &Path, durable: bool) -> io::Result<Self> {
+        let mut server = Self {
+            program: program.to_path_buf(),
+            directory: directory.to_path_buf(),
+            port: std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
+            arguments: Vec::new(),
+            running: None,
+        };
+        let fsync = if durable { "always" } else { "no" };
+        let append = if durable { "yes" } else { "no" };
+        let port = server.port.to_string();
+        let mut arguments = vec![
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            append,
+        ];
+        arguments.extend(["--appendfsync", fsync, "--logfile", "redis.log"]);
+        // From version 7 on, DEBUG must be asked for; before, the option is not known.
+        if server.major() >= 7 {
+            arguments.extend(["--enable-debug-command", "yes"]);
+        }
+        server.arguments = arguments.into_iter().map(String::from).collect();
+        server.run()?;
+        let deadline = Instant::now() + START_MAX;
+        while server.command(&["PING"]).is_err() {
+            if Instant::now() >= deadline {
+                return Err(io::Error::other(format!(
+                    "{} does not answer; see redis.log in {}",
+                    program.display(),
+                    directory.display()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    fn major(&self) -> u32 {
+        let output = Command::new(&self.program).arg("--version").output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let text = text.unwrap_or_default();
+        let version = text.split_once("v=").map_or("", |(_, rest)| rest);
+        version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Starts it, and does not wait for it.
+    pub(super) fn run(&mut self) -> io::Result<()> {
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "sh"])
+            .arg(&self.program)
+            .args(&self.arguments)
+            .current_dir(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = keeper.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let pid = line.trim().parse().map_err(io::Error::other)?;
+        self.running = Some(Running { keeper, pid });
+        Ok(())
+    }
+
+    /// kill -9.
+    pub(super) fn kill(&mut self) {
+        if let Some(Running { mut keeper, pid }) = self.running.take() {
+            copy::signal(pid, Signal::KILL);
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub(super) fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+        command(self.address(), arguments)
+    }
+
+    /// The same without waiting for the answer.
+    pub(super) fn send(&self, arguments: &[&str]) {
+        let (address, arguments) = (self.address(), arguments.iter().map(ToString::to_string));
+        let arguments: Vec<String> = arguments.collect();
+        std::thread::spawn(move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            command(address, &arguments)
+        });
+    }
+}
+
+fn command(address: SocketAddr, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+    let client = redis::Client::open(format!("redis://{address}"))?;
+    let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
+    connection.set_read_timeout(Some(ANSWER_MAX))?;
+    let mut command = redis::cmd(arguments[0]);
+    command.arg(&arguments[1..]).query(&mut connection)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
