@@ -101,6 +101,8 @@ fn stop(error: &clap::Error) -> Stop {
     let line = rendered.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
     let line = line.strip_suffix(" found").unwrap_or(line);
+    let missing = missing(error);
+    let line = missing.as_deref().unwrap_or(line);
     // An address in the place of a command may hold a password, so it is not repeated.
     if line.contains("://") || line.contains("unix:") {
         return Stop::Usage(Usage::new("unexpected argument; give the address of Redis with --url"));
@@ -113,6 +115,16 @@ fn stop(error: &clap::Error) -> Stop {
         "see queenright --help".to_string()
     };
     Stop::Usage(Usage::new(format!("{line}; {hint}")))
+}
+
+/// clap names what is missing on lines of their own.
+fn missing(error: &clap::Error) -> Option<String> {
+    match error.get(ContextKind::InvalidArg)? {
+        ContextValue::Strings(names) if error.kind() == ErrorKind::MissingRequiredArgument => {
+            Some(format!("{} must be given too", names.join(" and ")))
+        }
+        _ => None,
+    }
 }
 
 fn similar(error: &clap::Error) -> Option<String> {
@@ -230,6 +242,7 @@ mod tests {
             "get-errors --limit 0",
             "--port",
             "--quiet=1",
+            "verify --seed 1",
             "-x",
         ] {
             let said = mistake(line);

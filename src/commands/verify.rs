@@ -38,7 +38,7 @@ use crate::engine::sqlite::SqliteEngine;
 use crate::error::Error;
 use crate::ledger::Remains;
 use crate::ledger::checks::{self, Observed};
-use crate::sources::{Resolved, Store};
+use crate::sources::{Resolved, Store, Work};
 use chaos::Chaos;
 use fleet::Fleet;
 use place::Place;
@@ -50,8 +50,10 @@ const MESSAGES: u64 = 1_000_000;
 const DURATION: Duration = Duration::from_mins(1);
 /// Between two looks at the processes.
 const TICK: Duration = Duration::from_millis(10);
-/// Work that does not move for so long, with nothing broken any more, is stuck.
-const STALLED: Duration = Duration::from_mins(1);
+/// Work that does not move for so many leases, with nothing broken any more, is stuck.
+const STALLED_LEASES: u32 = 15;
+/// How long copies may take to stop, readers to end, and a store to answer.
+const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two readers of errors, while things are broken.
 const READ_EVERY: Duration = Duration::from_secs(3);
 /// Errors per look.
@@ -62,6 +64,8 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     let mut settings = resolved.settings;
     settings.queue.clone_from(&place.keys.queue_name);
     settings.names = crate::engine::keys::Names::default();
+    let timing = (settings.lease, resolved.work);
+
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -70,11 +74,11 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         Store::Redis(info) => {
             let server = RedisAt::new(*info, place.address.clone(), &settings);
             let engine = RedisEngine::new(&server, place.keys.clone())?;
-            runtime.block_on(verify(Arc::new(engine), &mut place, asked, flags))?
+            runtime.block_on(verify(Arc::new(engine), &mut place, asked, flags, timing))?
         }
         Store::Sqlite(database) => {
             let engine = SqliteEngine::open(database, &settings.queue, &settings.names)?;
-            runtime.block_on(verify(Arc::new(engine), &mut place, asked, flags))?
+            runtime.block_on(verify(Arc::new(engine), &mut place, asked, flags, timing))?
         }
     };
     runtime.shutdown_timeout(Duration::ZERO);
@@ -98,6 +102,8 @@ struct Run<'a, E> {
     interrupted: [Signal; 2],
     begun: Instant,
     read_next: Instant,
+    stalled_after: Duration,
+    stalled: bool,
 }
 
 async fn verify<E: Engine>(
@@ -105,6 +111,7 @@ async fn verify<E: Engine>(
     place: &mut Place,
     asked: &Invocation,
     flags: &Verify,
+    (lease, work): (Duration, Work),
 ) -> Result<Report, Failure> {
     engine.check().await?;
     let failing = |error: std::io::Error| failed("verify", &error);
@@ -124,8 +131,7 @@ async fn verify<E: Engine>(
     let messages = messages.ok().flatten().or((!flags.chaos).then_some(MESSAGES));
     let arguments = arguments(&asked.start, place, flags, messages);
     let fleet = Fleet::new(place, flags.nodes, arguments, flags.chaos).map_err(failing)?;
-    let lease = crate::sources::duration(asked.start.lease.as_deref().unwrap_or("2s"));
-    let lease = lease.unwrap_or(Duration::from_secs(2));
+
     let every = if flags.chaos { 10 * TICK } else { 2 * TICK };
     let (term, int) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
     let mut run = Run {
@@ -140,6 +146,8 @@ async fn verify<E: Engine>(
         interrupted: [term.map_err(failing)?, int.map_err(failing)?],
         begun: Instant::now(),
         read_next: Instant::now() + READ_EVERY,
+        stalled_after: STALLED_LEASES * lease + work.high,
+        stalled: false,
     };
     run.work(flags.chaos.then_some(length)).await?;
     let seconds = run.drain().await?;
@@ -150,7 +158,7 @@ async fn verify<E: Engine>(
 fn arguments(given: &StartFlags, place: &Place, flags: &Verify, messages: Option<u64>) -> Vec<OsString> {
     let mut options: BTreeMap<&str, String> = BTreeMap::from([("interval", "0".into()), ("error-rate", "0.05".into())]);
     if flags.chaos {
-        options.extend([("work", "0..10ms".into()), ("concurrency", "32".into())]);
+        options.extend([("work", "0..10ms".into()), ("concurrency", "64".into())]);
         // Small, so that whoever comes next has something to do, and the end comes soon.
         options.insert("max-backlog", "20000".into());
         options.insert("effects", place.effects_prefix());
@@ -179,7 +187,7 @@ impl<E: Engine> Run<'_, E> {
         for seat in 0..self.fleet.seats.len() {
             self.fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
         }
-        let mut moved = Moved::new();
+        let mut moved = Moved::new(self.stalled_after);
         loop {
             if self.tick().await? {
                 return Ok(());
@@ -190,7 +198,7 @@ impl<E: Engine> Run<'_, E> {
                 return Ok(());
             }
             if length.is_none() && moved.stalled(look.as_ref()) {
-                self.incidents.push(format!("nothing was settled for {STALLED:?}"));
+                self.stalled = true;
                 return Ok(());
             }
             self.chaos
@@ -243,7 +251,7 @@ impl<E: Engine> Run<'_, E> {
                 self.fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
             }
         }
-        let mut moved = Moved::new();
+        let mut moved = Moved::new(self.stalled_after);
         loop {
             let over = self.tick().await?;
             let look = self.watch.last().filter(|look| look.at >= self.begun);
@@ -251,8 +259,9 @@ impl<E: Engine> Run<'_, E> {
             if look.as_ref().is_some_and(|look| Some(settled(look)) >= wanted) {
                 break;
             }
-            if over || moved.stalled(look.as_ref()) {
-                self.incidents.push(format!("nothing was settled for {STALLED:?}"));
+            if over || self.stalled || moved.stalled(look.as_ref()) {
+                self.incidents
+                    .push("the work stood still before all was settled".into());
                 break;
             }
         }
@@ -263,7 +272,7 @@ impl<E: Engine> Run<'_, E> {
 
     /// Tells all copies to stop, and waits for them.
     async fn stop(&mut self) -> Result<(), Failure> {
-        let deadline = Instant::now() + STALLED;
+        let deadline = Instant::now() + PATIENCE;
         let mut first = true;
         loop {
             let gone = self
@@ -287,7 +296,7 @@ impl<E: Engine> Run<'_, E> {
 
     /// A store that was just started again may need a moment.
     async fn answer(&self) -> Result<crate::engine::Status, Failure> {
-        let deadline = Instant::now() + STALLED;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             match self.engine.status().await {
                 Err(error) if error.is_away() && Instant::now() < deadline => tokio::time::sleep(TICK).await,
@@ -299,7 +308,7 @@ impl<E: Engine> Run<'_, E> {
     async fn judge(mut self, seed: Option<u64>, seconds: f64) -> Result<Report, Failure> {
         self.progress.end("reading the errors and the books");
         self.read_errors()?;
-        let deadline = Instant::now() + STALLED;
+        let deadline = Instant::now() + PATIENCE;
         while self.fleet.readers() > 0 && Instant::now() < deadline {
             tokio::time::sleep(TICK).await;
         }
@@ -362,25 +371,30 @@ fn settled(look: &Look) -> u64 {
 
 /// Whether the work goes on.
 struct Moved {
-    settled: u64,
+    /// Longer than this it does not stand still.
+    most: Duration,
+    /// Published and settled.
+    seen: (u64, u64),
     at: Instant,
 }
 
 impl Moved {
-    fn new() -> Self {
+    fn new(most: Duration) -> Self {
         Self {
-            settled: 0,
+            most,
+            seen: (0, 0),
             at: Instant::now(),
         }
     }
 
     fn stalled(&mut self, look: Option<&Look>) -> bool {
-        let settled = look.map_or(0, settled);
-        if settled != self.settled {
-            self.settled = settled;
+        let sample = look.map(|look| look.sample).unwrap_or_default();
+        let seen = (sample.published, sample.done + sample.failed);
+        if seen != self.seen {
+            self.seen = seen;
             self.at = Instant::now();
         }
-        self.at.elapsed() >= STALLED
+        self.at.elapsed() >= self.most
     }
 }
 

@@ -14,3 +14,4 @@ mod outages;
 mod roles;
 mod sources;
 mod variants;
+mod verify;

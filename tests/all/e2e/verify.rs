@@ -1,0 +1,199 @@
+//! `verify`: it passes where all is well, and fails where it is not.
+
+use std::process::{Child, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::fleet::{PATIENCE, json_lines, program, said, within};
+use crate::server::RedisServer;
+
+fn verify(arguments: &str) -> Output {
+    let arguments = arguments.split_whitespace();
+    let output = program().arg("verify").args(arguments).output();
+    output.expect("the program starts")
+}
+
+/// Passed, and the result says so.
+fn passed(output: &Output) -> Value {
+    assert!(output.status.success(), "{}", said(output));
+    let result = json_lines(&output.stdout).remove(0);
+    for (name, wanted) in [("lost", 0), ("settled_twice", 0), ("effects_twice", 0)] {
+        assert_eq!(result[name], wanted, "{result}");
+    }
+    assert_eq!(result["findings"], serde_json::json!([]), "{result}");
+    let count = |name: &str| result[name].as_u64().unwrap_or_else(|| panic!("no {name}: {result}"));
+    assert_eq!(count("published"), count("done") + count("failed"), "{result}");
+    for name in ["failovers", "redeliveries"] {
+        for figure in ["count", "p50_ms", "p99_ms", "max_ms"] {
+            assert!(result[name][figure].is_u64(), "{name}.{figure}: {result}");
+        }
+    }
+    assert!(result["seconds"].is_number() && result["messages_per_second"].is_number());
+    assert!(result["handled_more_than_once"].is_u64() && result["faults"].is_object());
+    result
+}
+
+fn keys(server: &RedisServer) -> Vec<String> {
+    let keys = server.command(&["KEYS", "*"]).expect("an answer");
+    redis::from_redis_value(keys).expect("names")
+}
+
+#[test]
+fn it_counts_every_message_on_a_server_of_its_own() {
+    let output = verify("--messages 30000 --json");
+    let result = passed(&output);
+    assert_eq!(result["published"], 30_000);
+    assert!(result["failed"].as_u64() > Some(0), "{result}");
+    let table = verify("--messages 2000");
+    let text = String::from_utf8_lossy(&table.stdout);
+    assert!(table.status.success(), "{}", said(&table));
+    for row in [
+        "published ",
+        "done ",
+        "failed ",
+        "lost ",
+        "settled twice ",
+        "time ",
+        "messages/s ",
+    ] {
+        assert!(
+            text.lines().any(|line| line.trim_start().starts_with(row)),
+            "{row}: {text}"
+        );
+    }
+}
+
+#[test]
+fn chaos_on_a_server_of_its_own_harms_everything_and_loses_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let keep = directory.path().display();
+    let output = verify(&format!("--chaos --seed 5 --duration 25s --json --keep {keep}"));
+    let result = passed(&output);
+    assert_eq!(result["seed"], 5);
+    let faults = result["faults"].as_object().expect("an object");
+    assert!(faults.len() >= 5, "{result}");
+    assert!(result["failovers"]["count"].as_u64() > Some(0), "{result}");
+    for name in [
+        "plan.txt",
+        "faults.txt",
+        "samples.jsonl",
+        "result.json",
+        "book-0",
+        "log-0",
+        "redis.log",
+    ] {
+        assert!(directory.path().join(name).is_file(), "{name} is kept");
+    }
+}
+
+#[test]
+fn on_a_redis_that_is_not_its_own_it_harms_only_its_own_and_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    server.command(&["SET", "theirs", "1"]).expect("set");
+    let pid = server.pid();
+    let url = format!("--url redis://127.0.0.1:{}", server.port());
+    let result = passed(&verify(&format!("{url} --chaos --seed 3 --duration 8s --json")));
+    for name in [
+        "redis_killed",
+        "scripts_flushed",
+        "clients_killed",
+        "redis_slept",
+        "redis_out_of_memory",
+    ] {
+        assert!(result["faults"][name].is_null(), "{result}");
+    }
+    assert_eq!((keys(&server), server.pid()), (vec!["theirs".to_string()], pid));
+}
+
+#[test]
+fn it_runs_on_a_file_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("queue.db");
+    let url = format!("--url sqlite:{}", path.display());
+    passed(&verify(&format!("{url} --chaos --seed 4 --duration 6s --json")));
+    let file = rusqlite::Connection::open(&path).expect("the file");
+    for table in ["meta", "lines", "pieces", "errors", "effect_values"] {
+        let sql = format!("SELECT count(*) FROM {table}");
+        let rows: i64 = file.query_row(&sql, [], |row| row.get(0)).expect("a count");
+        assert_eq!(rows, 0, "{table}");
+    }
+}
+
+/// Ends with the test, also by a panic.
+struct Verifying(Option<Child>);
+
+impl Verifying {
+    fn output(mut self) -> Output {
+        let child = self.0.take().expect("not waited for yet");
+        child.wait_with_output().expect("it ends")
+    }
+}
+
+impl Drop for Verifying {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Handlers that are slower than the generator, on this server; and the key of the queue, once something waits in it.
+fn slowly(server: &RedisServer) -> (Verifying, String) {
+    let mut command = program();
+    let line = "verify --messages 300 --interval 1ms --work 10ms --batch 1 --lease 1s --json --url";
+    command.args(line.split_whitespace()).arg(server.url());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let verifying = Verifying(Some(child.expect("the program starts")));
+    let queue = within(PATIENCE, || {
+        let queue = keys(server).into_iter().find(|key| key.ends_with("}:queue"))?;
+        let length = server.command(&["LLEN", &queue]).ok()?;
+        (redis::from_redis_value::<u64>(length).ok()? > 20).then_some(queue)
+    });
+    (verifying, queue.expect("something waits"))
+}
+
+fn finds(output: &Output, words: &str, count: &str) {
+    assert_eq!(output.status.code(), Some(1), "{}", said(output));
+    let result = json_lines(&output.stdout).remove(0);
+    assert!(result["findings"].to_string().contains(words), "{result}");
+    assert!(result[count].as_u64() > Some(0), "{count}: {result}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains(words),
+        "{}",
+        said(output)
+    );
+}
+
+#[test]
+fn a_message_that_the_store_hands_out_twice_is_found() {
+    let server = RedisServer::start();
+    let (verifying, queue) = slowly(&server);
+    let copied = "local pack = redis.call('LINDEX', KEYS[1], -1) redis.call('RPUSH', KEYS[1], pack) return 1";
+    server.command(&["EVAL", copied, "1", &queue]).expect("copied");
+    finds(&verifying.output(), "settled twice", "settled_twice");
+}
+
+#[test]
+fn a_message_that_vanishes_from_the_store_is_found() {
+    let server = RedisServer::start();
+    let (verifying, queue) = slowly(&server);
+    server.command(&["RPOP", &queue]).expect("popped");
+    finds(&verifying.output(), "lost, published and without an outcome", "lost");
+}
+
+#[test]
+fn wrong_usage_is_one_line() {
+    for (arguments, words) in [
+        ("--queue mine", "a queue of its own"),
+        ("--seed 1", "--chaos"),
+        ("--nodes 1", "2..=100"),
+    ] {
+        let output = verify(arguments);
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", said(&output));
+        assert!(line.contains(words) && line.lines().count() == 1, "{arguments}: {line}");
+    }
+    let away = verify("--url redis://127.0.0.1:1");
+    assert_eq!(away.status.code(), Some(69), "{}", said(&away));
+}
