@@ -51,6 +51,12 @@ impl Place {
         };
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
         made.map_err(|error| failed(&format!("create {}", directory.display()), &error))?;
+        if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
+            return Err(Failure {
+                line: format!("--keep: {} is not empty; name a new directory", directory.display()),
+                code: WRONG_USAGE,
+            });
+        }
         // Paths are handed to processes that may work elsewhere.
         let directory = directory
             .canonicalize()

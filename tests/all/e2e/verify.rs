@@ -119,6 +119,42 @@ fn it_runs_on_a_file_too() {
     }
 }
 
+// Elsewhere there is no /proc to look at.
+#[cfg(target_os = "linux")]
+#[test]
+fn when_it_is_killed_no_process_stays_behind() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = program();
+    command
+        .args(["verify", "--chaos", "--duration", "10m", "--keep"])
+        .arg(directory.path());
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut verifying = child.expect("the program starts");
+    // The name of the directory is in the arguments of its copies, and is where its server works.
+    let name = directory.path().display().to_string();
+    let running = || processes(&name).len();
+    let all = within(PATIENCE, || (running() >= 6).then_some(()));
+    verifying.kill().expect("a child of ours");
+    verifying.wait().expect("a child of ours");
+    all.expect("four copies, the server and its keeper are there");
+    let gone = within(PATIENCE, || (running() == 0).then_some(()));
+    assert!(gone.is_some(), "still there: {:?}", processes(&name));
+}
+
+/// Processes that name this directory, or work in it.
+#[cfg(target_os = "linux")]
+fn processes(directory: &str) -> Vec<String> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let of = |path: std::path::PathBuf| {
+        let arguments = std::fs::read_to_string(path.join("cmdline")).ok()?;
+        let place = std::fs::read_link(path.join("cwd")).ok()?;
+        let zombie = arguments.is_empty();
+        let ours = arguments.contains(directory) || place.display().to_string() == directory;
+        (ours && !zombie).then_some(arguments)
+    };
+    all.filter_map(|entry| of(entry.path())).collect()
+}
+
 /// Ends with the test, also by a panic.
 struct Verifying(Option<Child>);
 
@@ -188,6 +224,7 @@ fn wrong_usage_is_one_line() {
         ("--queue mine", "a queue of its own"),
         ("--seed 1", "--chaos"),
         ("--nodes 1", "2..=100"),
+        ("--keep /", "not empty"),
     ] {
         let output = verify(arguments);
         let line = String::from_utf8_lossy(&output.stderr);
