@@ -78,6 +78,16 @@ impl Proxy {
         self.shared.state().open.len()
     }
 
+    /// How many bytes have gone through in this direction.
+    #[must_use]
+    pub fn passed(&self, direction: Direction) -> u64 {
+        let state = self.shared.state();
+        match direction {
+            Direction::Requests => state.passed_requests,
+            Direction::Replies => state.passed_replies,
+        }
+    }
+
     /// Closes every open connection, with a reset to both ends. New ones are fine.
     pub fn cut(&self) {
         self.shared.state().open.clear();
@@ -126,6 +136,8 @@ struct State {
     black_hole: bool,
     half_open: bool,
     allowance: Option<(Direction, u64)>,
+    passed_requests: u64,
+    passed_replies: u64,
     open: HashMap<u64, Open>,
     next_id: u64,
 }
@@ -165,6 +177,8 @@ impl Shared {
             black_hole: false,
             half_open: false,
             allowance: None,
+            passed_requests: 0,
+            passed_replies: 0,
             open: HashMap::new(),
             next_id: 0,
         }))
@@ -223,21 +237,26 @@ impl State {
         if *open.lost(direction) {
             return Fate::Swallow;
         }
-        match &mut self.allowance {
-            Some((limited, left)) if *limited == direction && bytes > 0 => {
-                let bytes = bytes as u64;
-                if bytes < *left {
-                    *left -= bytes;
-                    return Fate::Deliver;
-                }
-                let last = usize::try_from(*left).expect("at most the chunk");
-                self.allowance = None;
-                let open = self.open.remove(&id).expect("just seen");
-                self.open.clear();
-                Fate::Last(last, open)
+        let allowed = match &mut self.allowance {
+            Some((limited, left)) if *limited == direction => {
+                let allowed = usize::try_from(*left).map_or(bytes, |left| bytes.min(left));
+                *left -= allowed as u64;
+                // With nothing allowed at all, the first byte is what ends it.
+                (*left == 0 && bytes > 0).then_some(allowed)
             }
-            _ => Fate::Deliver,
-        }
+            _ => None,
+        };
+        *match direction {
+            Direction::Requests => &mut self.passed_requests,
+            Direction::Replies => &mut self.passed_replies,
+        } += allowed.unwrap_or(bytes) as u64;
+        let Some(allowed) = allowed else {
+            return Fate::Deliver;
+        };
+        self.allowance = None;
+        let open = self.open.remove(&id).expect("just seen");
+        self.open.clear();
+        Fate::Last(allowed, open)
     }
 }
 

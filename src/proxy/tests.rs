@@ -111,6 +111,8 @@ fn passes_on_both_ways_and_counts_what_is_open() {
     let first = warm(&proxy);
     let mut second = warm(&proxy);
     assert_eq!(proxy.connections(), 2);
+    assert_eq!(proxy.passed(Direction::Requests), 8);
+    assert_eq!(proxy.passed(Direction::Replies), 10);
 
     let large = "x".repeat(1 << 20);
     let mut writer = second.try_clone().expect("a clone");

@@ -8,7 +8,7 @@ mod election;
 mod errors;
 mod exchange;
 mod handing_on;
-mod hive;
+pub mod hive;
 mod publish;
 mod redis_only;
 

@@ -6,6 +6,8 @@ mod conformance;
 mod e2e;
 #[cfg(feature = "cli")]
 mod fleet;
+#[cfg(feature = "cli")]
+mod hostile;
 mod mutants;
 mod oracle;
 mod server;

@@ -5,7 +5,7 @@
 
 mod history;
 mod ledger;
-mod twin;
+pub mod twin;
 
 use history::History;
 use twin::Twin;

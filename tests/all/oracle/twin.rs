@@ -6,7 +6,7 @@ use queenright::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
     Reaped, Status,
 };
-use queenright::error::Error;
+use queenright::error::{Error, Result};
 
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
@@ -145,6 +145,11 @@ fn local(state: &mut State, now: u64, call: &Call) -> Answer {
 }
 
 async fn remote<E: Engine>(engine: &E, call: &Call) -> Answer {
+    ask(engine, call).await.unwrap_or_else(Answer::from)
+}
+
+/// One call to an engine.
+pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
     match call {
         Call::Join(join) => engine.join(join).await.map(Answer::Joined),
         Call::Beat(beat) => engine.beat(beat).await.map(Answer::Pulse),
@@ -161,5 +166,4 @@ async fn remote<E: Engine>(engine: &E, call: &Call) -> Answer {
             .await
             .map(|status| Answer::Status(Some(Box::new(status)))),
     }
-    .unwrap_or_else(Answer::from)
 }

@@ -1,0 +1,3 @@
+//! Hostile input: what the network, a disk and strangers may do to the bytes.
+
+mod cuts;

@@ -1,0 +1,375 @@
+//! The connection is cut at every byte of the request and of the reply of every verb; the call is then repeated, as a
+//! node would. Whatever the offset, the store ends as after one call, and the answer is that of one call.
+//!
+//! The gate takes every few bytes, and the first and last ones; `QUEENRIGHT_CUTS=all` takes every byte.
+
+use queenright::engine::keys::{Keys, Names};
+use queenright::engine::redis::RedisEngine;
+use queenright::engine::{Beat, Drain, Engine, Exchange, Reap};
+use queenright::message::{Effect, Outcome};
+use queenright::proxy::{Direction, Proxy};
+use redis::aio::MultiplexedConnection;
+
+use crate::checker;
+use crate::conformance::hive::{CROWN_MS, LEASE_MS, STEP_MS, done, failure, part, run, whole, with};
+use crate::conformance::{Bench, Hive, QUEUE, RedisBench};
+use crate::oracle::twin::{Answer, Call, ask};
+
+type Redis = Hive<RedisBench>;
+
+/// Of every byte, unless all are wanted. A prime, so that it falls on different places of the fields.
+const STRIDE: u64 = 13;
+/// So many bytes at both ends are always tried.
+const ENDS: u64 = 8;
+/// How often a call is repeated, of which one repetition must do.
+const TRIES: u32 = 5;
+
+#[tokio::test]
+async fn join() {
+    cut(async |_| Call::Join(Redis::join_call("a"))).await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        Call::Join(Redis::join_call("c"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_beat_that_elects() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        for _ in 0..=CROWN_MS / STEP_MS {
+            hive.jump(STEP_MS.cast_signed()).await;
+            hive.beat_humbly("b").await;
+        }
+        Call::Beat(Redis::beat_call("b"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn publish() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.publish("a", &[1]).await;
+        Call::Publish(hive.publish_call("a", &[2, 1]).await)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn exchange() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.publish("a", &[3, 1, 1, 2, 1]).await;
+        let packs = hive.take("b", 5).await;
+        let count = Effect::Add {
+            key: "count".into(),
+            by: 1,
+        };
+        let settles = vec![
+            part(
+                &packs[0],
+                &[
+                    run(0, 1, &with(&[count])),
+                    run(1, 1, &Outcome::Return),
+                    run(2, 1, &done()),
+                ],
+            ),
+            whole(&packs[1], &failure()),
+        ];
+        Call::Exchange(hive.next_call("b", 0, settles, 2))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reap() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.publish("a", &[2, 1]).await;
+        hive.take("b", 3).await;
+        hive.pass(LEASE_MS + STEP_MS, &["a"]).await;
+        Call::Reap(Reap {
+            victim: "b".into(),
+            deliveries_max: 5,
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn leave() {
+    for node in ["a", "b"] {
+        cut(async |hive| {
+            hive.found("a", &["b"]).await;
+            hive.publish("a", &[2]).await;
+            hive.take("b", 1).await;
+            Call::Leave(node.into())
+        })
+        .await;
+    }
+}
+
+async fn one_reads(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 4).await;
+    assert_eq!(hive.batch("one", 1, 2).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn a_drain_that_confirms_and_takes_or_leaves() {
+    for want in [1, 0] {
+        cut(async |hive| {
+            one_reads(hive).await;
+            Call::Drain(Drain {
+                reader: "one".into(),
+                call: 2,
+                below: 100,
+                want,
+                lease_ms: LEASE_MS,
+            })
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn hold() {
+    cut(async |hive| {
+        one_reads(hive).await;
+        Call::Hold("one".into(), 2 * LEASE_MS)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn release() {
+    cut(async |hive| {
+        one_reads(hive).await;
+        Call::Release("one".into(), false)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn failed() {
+    cut(async |hive| {
+        one_reads(hive).await;
+        Call::Failed(1, 9)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn status() {
+    cut(async |hive| {
+        one_reads(hive).await;
+        Call::Status
+    })
+    .await;
+}
+
+/// The whole text of a script is on the wire.
+#[tokio::test]
+async fn publish_by_a_script_that_the_server_has_forgotten() {
+    Cuts::prepare(async |hive| {
+        hive.found("a", &["b"]).await;
+        Call::Publish(hive.publish_call("a", &[1]).await)
+    })
+    .await
+    .forgetful()
+    .everywhere()
+    .await;
+}
+
+/// The check itself is checked: without what makes a repetition harmless, it fails.
+#[tokio::test]
+#[should_panic = "is answered otherwise when repeated"]
+async fn a_publish_that_forgets_what_was_made_is_noticed() {
+    Cuts::prepare_without(Some("made"), async |hive| {
+        hive.found("a", &["b"]).await;
+        Call::Publish(hive.publish_call("a", &[1]).await)
+    })
+    .await
+    .everywhere()
+    .await;
+}
+
+#[tokio::test]
+#[should_panic = "does more when repeated"]
+async fn a_lane_that_forgets_its_last_call_is_noticed() {
+    Cuts::prepare_without(Some("call-repeat"), async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.publish("a", &[1, 1]).await;
+        Call::Exchange(hive.next_call("b", 0, Vec::new(), 1))
+    })
+    .await
+    .everywhere()
+    .await;
+}
+
+async fn cut(scenario: impl AsyncFnOnce(&Redis) -> Call) {
+    Cuts::prepare(scenario).await.everywhere().await;
+}
+
+struct Cuts {
+    hive: Redis,
+    call: Call,
+    proxy: Proxy,
+    /// Through the proxy.
+    engine: RedisEngine,
+    connection: MultiplexedConnection,
+    /// Everything stored before the call.
+    stored: Vec<(Vec<u8>, Vec<u8>)>,
+    forgets: bool,
+}
+
+impl Cuts {
+    async fn prepare(scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
+        Self::prepare_without(None, scenario).await
+    }
+
+    async fn prepare_without(guard: Option<&str>, scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
+        let hive = Redis::new(RedisBench::fresh(&RedisBench::store(), guard).await).await;
+        let call = scenario(&hive).await;
+        let server = &hive.bench.server;
+        let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
+        let server = server.server_as(&format!("redis://{}", proxy.address()));
+        let keys = Keys::new(QUEUE, &Names::default());
+        let engine = RedisEngine::with_scripts(&server, keys, hive.bench.scripts.clone()).expect("a URL");
+        let client = redis::Client::open(hive.bench.server.url()).expect("a URL");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("it answers");
+        let stored = snapshot(&mut connection).await;
+        Self {
+            hive,
+            call,
+            proxy,
+            engine,
+            connection,
+            stored,
+            forgets: false,
+        }
+    }
+
+    fn forgetful(mut self) -> Self {
+        self.forgets = true;
+        self
+    }
+
+    async fn everywhere(self) {
+        Box::pin(self.walk()).await;
+    }
+
+    async fn walk(mut self) {
+        self.reset().await;
+        let first = ask(self.hive.engine(), &self.call).await.expect("an answer");
+        let once = self.hive.state().await;
+        let second = ask(self.hive.engine(), &self.call).await.expect("an answer");
+        let twice = self.hive.state().await;
+        assert_eq!(once, twice, "{:?} does more when repeated", self.call);
+        if !self.call_may_be_answered_otherwise() {
+            assert_eq!(first, second, "{:?} is answered otherwise when repeated", self.call);
+        }
+
+        for direction in [Direction::Requests, Direction::Replies] {
+            self.reset().await;
+            let before = self.proxy.passed(direction);
+            ask(&self.engine, &self.call).await.expect("an answer");
+            let bytes = self.proxy.passed(direction) - before;
+            assert!(bytes > 0);
+            for offset in offsets(bytes) {
+                let at = format!("{:?} cut after {offset} of {bytes} bytes of {direction:?}", self.call);
+                self.reset().await;
+                self.proxy.cut_after(direction, offset);
+                let mut answer = ask(&self.engine, &self.call).await;
+                // A reply that came whole was an answer, whatever became of its connection.
+                let whole = direction == Direction::Replies && offset == bytes;
+                assert!(whole || answer.is_err(), "no cut: {at}");
+                for _ in 0..TRIES {
+                    match answer {
+                        Ok(_) => break,
+                        Err(error) => assert!(error.is_away(), "{error}: {at}"),
+                    }
+                    self.connect().await;
+                    answer = ask(&self.engine, &self.call).await;
+                }
+                let answer = answer.expect("a repetition is answered");
+                assert!(answer == first || answer == second, "{answer:?}: {at}");
+                let stored = self.hive.state().await;
+                assert!(stored == once, "{at}:\n{}", checker::differences(&once, &stored));
+            }
+        }
+        if let Answer::Status(None) = first {
+            panic!("there was no queue to look at");
+        }
+        self.hive.adds_up().await;
+    }
+
+    /// A reap tells what this very call has moved. A reader that has left is told that it is none, and holds nothing.
+    fn call_may_be_answered_otherwise(&self) -> bool {
+        matches!(&self.call, Call::Reap(_) | Call::Drain(Drain { want: 0, .. }))
+    }
+
+    /// As it was before the call, with connections that are made.
+    async fn reset(&mut self) {
+        restore(&mut self.connection, &self.stored).await;
+        // Whatever was armed and not met.
+        self.proxy.cut_after(Direction::Requests, u64::MAX);
+        self.connect().await;
+        if self.forgets {
+            self.hive.bench.command(&["SCRIPT", "FLUSH"]).await;
+        }
+    }
+
+    /// Calls that change nothing, one on each connection that a verb may use. The beat also does so for a publish,
+    /// which does not connect by itself.
+    async fn connect(&self) {
+        let nobody = "nobody".to_string();
+        let beat = Beat {
+            node: nobody.clone(),
+            ..Redis::beat_call("nobody")
+        };
+        let exchange = Exchange {
+            node: nobody.clone(),
+            lane: 0,
+            call: 2,
+            settles: Vec::new(),
+            want: 0,
+            woken: false,
+        };
+        for _ in 0..TRIES {
+            let beat = self.engine.beat(&beat).await.is_ok();
+            let exchange = self.engine.exchange(&exchange).await.is_ok();
+            if self.engine.hold(&nobody, 1).await.is_ok() && beat && exchange {
+                return;
+            }
+        }
+        panic!("the proxy does not let anyone through");
+    }
+}
+
+fn offsets(bytes: u64) -> Vec<u64> {
+    let all = std::env::var_os("QUEENRIGHT_CUTS").is_some_and(|value| value == "all");
+    let wanted = |offset: &u64| all || *offset < ENDS || *offset + ENDS > bytes || offset.is_multiple_of(STRIDE);
+    (0..=bytes).filter(wanted).collect()
+}
+
+async fn snapshot(connection: &mut MultiplexedConnection) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let keys: Vec<Vec<u8>> = redis::cmd("KEYS").arg("*").query_async(connection).await.expect("keys");
+    let mut stored = Vec::new();
+    for key in keys {
+        let value = redis::cmd("DUMP").arg(&key).query_async(connection).await;
+        stored.push((key, value.expect("a value")));
+    }
+    stored
+}
+
+async fn restore(connection: &mut MultiplexedConnection, stored: &[(Vec<u8>, Vec<u8>)]) {
+    let mut pipe = redis::pipe();
+    pipe.cmd("FLUSHALL").ignore();
+    for (key, value) in stored {
+        pipe.cmd("RESTORE").arg(key).arg(0).arg(value).ignore();
+    }
+    let () = pipe.query_async(connection).await.expect("restored");
+}
