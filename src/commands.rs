@@ -2,7 +2,7 @@
 
 mod copy;
 mod demo;
-mod get_errors;
+pub mod get_errors;
 mod start;
 mod status;
 mod verify;

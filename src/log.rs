@@ -2,7 +2,7 @@
 //!
 //! A batch of events is one write. On a terminal, a flood of messages becomes a `rate` line a second.
 
-mod line;
+pub mod line;
 mod pace;
 mod stamp;
 

@@ -37,7 +37,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &GetErrors) -> Result<
 }
 
 /// The message first; everything on one line, whatever it contains.
-fn text_line(out: &mut String, failed: &Failed) {
+pub fn text_line(out: &mut String, failed: &Failed) {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
@@ -51,7 +51,7 @@ fn text_line(out: &mut String, failed: &Failed) {
     );
 }
 
-fn json_line(out: &mut String, failed: &Failed) {
+pub fn json_line(out: &mut String, failed: &Failed) {
     let mut line = String::from("{");
     json::number(&mut line, "number", failed.number);
     json::bytes(&mut line, "payload", &failed.payload);

@@ -1,3 +1,4 @@
 //! Hostile input: what the network, a disk and strangers may do to the bytes.
 
 mod cuts;
+mod fuzz;

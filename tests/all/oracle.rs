@@ -26,7 +26,7 @@ impl Drop for Replay {
     }
 }
 
-fn variable(name: &str) -> Option<u64> {
+pub fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
