@@ -109,7 +109,7 @@ impl Pack {
         if count == 0 || count > PACK_MESSAGES_MAX {
             return Err(broken("impossible count"));
         }
-        if u64_at(&bytes, 8) > (1 << 53) {
+        if u64_at(&bytes, 8).saturating_add(count as u64 - 1) > (1 << 53) {
             return Err(broken("impossible number"));
         }
         let data = HEADER_BYTES + OFFSET_BYTES * (count + 1);
