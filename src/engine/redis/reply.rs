@@ -4,6 +4,9 @@ use redis::Value;
 
 use crate::error::{Error, Result};
 
+/// A Lua number counts exactly up to here; sums of what is larger could overflow.
+const UINT_MAX: u64 = 1 << 53;
+
 /// The fields of one answer, in order.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
 
@@ -46,14 +49,18 @@ impl Reply {
     }
 
     pub(super) fn uint(&mut self) -> Result<u64> {
-        match self.next()? {
-            Value::Int(value) => u64::try_from(value).map_err(unexpected),
+        let value = match self.next()? {
+            Value::Int(value) => u64::try_from(value).map_err(unexpected)?,
             Value::BulkString(text) => std::str::from_utf8(&text)
                 .ok()
                 .and_then(|text| text.parse().ok())
-                .ok_or_else(|| unexpected(text)),
-            other => Err(unexpected(other)),
+                .ok_or_else(|| unexpected(text))?,
+            other => return Err(unexpected(other)),
+        };
+        if value > UINT_MAX {
+            return Err(unexpected(value));
         }
+        Ok(value)
     }
 
     pub(super) fn flag(&mut self) -> Result<bool> {
