@@ -169,6 +169,11 @@ impl Pack {
         HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)
     }
 
+    /// Where the payload of the message at `index` begins. A piece begins with the offset that it had in the whole.
+    fn place(&self, index: usize) -> usize {
+        self.data() + (self.offset(index) - self.offset(0))
+    }
+
     /// The payload of the message at `index`, sharing the pack's memory.
     ///
     /// # Panics
@@ -176,9 +181,7 @@ impl Pack {
     #[must_use]
     pub fn payload(&self, index: usize) -> Bytes {
         assert!(index < self.count(), "index within the pack");
-        let shift = self.data() - self.offset(0);
-        self.bytes
-            .slice(self.offset(index) + shift..self.offset(index + 1) + shift)
+        self.bytes.slice(self.place(index)..self.place(index + 1))
     }
 
     /// The message at `index`.
@@ -200,8 +203,7 @@ impl Pack {
     #[must_use]
     pub fn piece(&self, from: usize, count: usize) -> Self {
         assert!(count > 0 && from + count <= self.count(), "range within the pack");
-        let shift = self.data() - self.offset(0);
-        let payloads = self.offset(from) + shift..self.offset(from + count) + shift;
+        let payloads = self.place(from)..self.place(from + count);
         let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&self.bytes[..8]);
         out.put_u64_le(self.first() + from as u64);
@@ -310,6 +312,13 @@ mod tests {
         assert_eq!(middle.payload(1), "dd");
         assert_eq!(Pack::decode(middle.bytes().clone()).unwrap(), middle);
         assert_eq!(whole.piece(0, 5), whole);
+    }
+
+    #[test]
+    fn a_piece_from_behind_a_large_payload_can_be_read() {
+        let tail = pack(&[&[0; 5000], b"last"]).piece(1, 1);
+        assert_eq!(Pack::decode(tail.bytes().clone()).unwrap().payload(0), "last");
+        assert_eq!(tail.piece(0, 1), tail);
     }
 
     #[test]
