@@ -10,6 +10,7 @@ mod errors;
 mod failover;
 mod files;
 mod handling;
+mod network;
 mod outages;
 mod roles;
 mod sources;

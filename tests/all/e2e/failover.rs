@@ -11,7 +11,7 @@ fn published_by(lines: &[Line], copy: usize) -> usize {
         .count()
 }
 
-fn highest_epoch(fleet: &Fleet) -> u64 {
+pub fn highest_epoch(fleet: &Fleet) -> u64 {
     let lines = fleet.lines();
     let elected = lines.iter().filter(|line| line.is("elected"));
     elected
@@ -21,7 +21,7 @@ fn highest_epoch(fleet: &Fleet) -> u64 {
 }
 
 /// Another than `copy` was elected after `epoch`, and has published.
-fn wait_for_successor(fleet: &Fleet, copy: usize, epoch: u64) {
+pub fn wait_for_successor(fleet: &Fleet, copy: usize, epoch: u64) {
     fleet.wait_for("another has taken over", |lines| {
         let published = lines.iter().filter(|line| line.is("published") && line.copy != copy);
         published.filter(|line| line.epoch > Some(epoch)).count() >= 3

@@ -1,5 +1,8 @@
 //! Whatever is typed after the program's name.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use queenright::cli::{self, Stop};
 
 const WORDS: [&[u8]; 22] = [
@@ -30,15 +33,14 @@ const WORDS: [&[u8]; 22] = [
 #[test]
 fn arguments_are_understood_or_refused_in_one_harmless_line() {
     super::fuzz("command_line", &WORDS, |input| {
-        let mut arguments = vec!["queenright".into()];
+        let mut arguments: Vec<OsString> = vec!["queenright".into()];
         let typed = input.split(|&byte| byte == b'\n').skip(1);
         arguments.extend(typed.map(|typed| {
             // An argument cannot contain a zero byte.
             let bytes: Vec<u8> = typed.iter().copied().filter(|&byte| byte != 0).collect();
-            std::os::unix::ffi::OsStringExt::from_vec(bytes)
+            OsString::from_vec(bytes)
         }));
-        let parsed = cli::parse(arguments.iter().map(|argument: &std::ffi::OsString| argument.clone()));
-        match parsed {
+        match cli::parse(arguments.clone()) {
             Ok(asked) => {
                 let again = cli::parse(arguments).expect("the same once more");
                 assert_eq!(asked, again);
