@@ -2,7 +2,7 @@
 //!
 //! To add an engine: a [`Bench`] for it, and one line in `engines!`.
 
-mod bench;
+pub mod bench;
 mod effects;
 mod election;
 mod errors;

@@ -2,3 +2,4 @@
 
 mod cuts;
 mod fuzz;
+mod prefixes;

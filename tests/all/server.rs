@@ -3,7 +3,7 @@
 //! `QUEENRIGHT_REDIS_SERVER` names another program to start: an older Redis, a Valkey.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -35,13 +35,31 @@ impl RedisServer {
         Self::with_args(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
+    /// A server that finds this append-only file when it starts. Of one that is cut off, it takes what is whole.
+    pub fn on_log(log: &[u8]) -> Self {
+        let server = Self::prepared(&["--appendonly", "yes", "--aof-load-truncated", "yes"], |directory| {
+            std::fs::write(directory.join("appendonly.aof"), log).expect("written");
+        });
+        let deadline = Instant::now() + START_MAX;
+        while let Err(error) = server.command(&["PING"]) {
+            assert!(Instant::now() < deadline, "{error}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        server
+    }
+
     /// A server with further arguments.
     pub fn with_args(args: &[&str]) -> Self {
+        Self::prepared(args, |_| {})
+    }
+
+    fn prepared(args: &[&str], prepare: impl Fn(&Path)) -> Self {
         let number = DIRECTORIES.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("queenright-test-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("a directory for the server");
         let args: Vec<String> = args.iter().map(ToString::to_string).collect();
         for _ in 0..20 {
+            prepare(&directory);
             let port = free_port();
             let child = spawn(port, &directory, &args);
             let mut server = Self {
@@ -58,6 +76,16 @@ impl RedisServer {
             std::mem::forget(server);
         }
         panic!("no redis-server started: is it installed?");
+    }
+
+    /// The append-only file as it is now, of a server that keeps one and has not rewritten it.
+    pub fn log(&self) -> Vec<u8> {
+        // Since 7.0 the file has a directory of its own, and a part that is appended to.
+        let parts = ["appendonlydir/appendonly.aof.1.incr.aof", "appendonly.aof"];
+        let mut read = parts
+            .iter()
+            .filter_map(|part| std::fs::read(self.directory.join(part)).ok());
+        read.next().expect("an append-only file")
     }
 
     pub fn port(&self) -> u16 {
