@@ -210,6 +210,11 @@ impl Fleet {
         Self::at(format!("redis://127.0.0.1:{}", server.port()))
     }
 
+    /// The same through a proxy.
+    pub fn through(proxy: &queenright::proxy::Proxy) -> Plan {
+        Self::at(format!("redis://{}", proxy.address()))
+    }
+
     /// The same in an SQLite file.
     pub fn in_file(path: &std::path::Path) -> Plan {
         Self::at(format!("sqlite:{}", path.display()))

@@ -32,7 +32,9 @@ impl RedisServer {
 
     /// A server that survives a restart with everything that it acknowledged.
     pub fn durable() -> Self {
-        Self::with_args(&["--appendonly", "yes", "--appendfsync", "always"])
+        // The log is kept as it was written, since some tests read it.
+        let rewrite = ["--aof-use-rdb-preamble", "no", "--auto-aof-rewrite-percentage", "0"];
+        Self::with_args(&[&["--appendonly", "yes", "--appendfsync", "always"][..], &rewrite].concat())
     }
 
     /// A server that finds this append-only file when it starts. Of one that is cut off, it takes what is whole.

@@ -58,3 +58,29 @@ fn cut_off(fault: fn(&Proxy, bool)) {
     fleet.nobody_exited_but(&[]);
     checks::everything(&fleet, 250, Lines::SomeLost);
 }
+
+/// With one copy only: what nobody but a dead or late one had seen, nobody can know.
+#[test]
+fn a_copy_tells_that_redis_came_back_with_half_of_its_log_and_uses_no_number_again() {
+    let mut server = RedisServer::durable();
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
+    let mut fleet = Fleet::through(&proxy)
+        .args("--also-handle --interval 10ms --messages 150 --work 0..20ms --error-rate 0.2")
+        .start();
+    fleet.wait_for("it has published some", |lines| {
+        lines.iter().filter(|line| line.is("published")).count() >= 50
+    });
+    server.kill();
+    let log = server.log();
+    let half = RedisServer::on_log(&log[..log.len() / 2]);
+    proxy.upstream(([127, 0, 0, 1], half.port()).into());
+    proxy.cut();
+
+    fleet.wait_for("it tells of it", |lines| lines.iter().any(|line| line.is("rewound")));
+    let end = fleet.wait_status("what is left is worked off", |status| {
+        status.published == 150 && status.queued == 0 && status.in_hand == 0
+    });
+    assert!(end.settled() < 150, "numbers that were lost have no outcome: {end:?}");
+    fleet.nobody_exited_but(&[]);
+    checks::one_voice(&fleet.lines(), 150, Lines::SomeLost);
+}

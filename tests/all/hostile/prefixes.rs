@@ -57,16 +57,7 @@ async fn every_prefix_of_a_log_is_a_sound_queue_and_is_noticed_by_who_had_seen_m
 
 /// Processes at work, two of them killed, errors read in between.
 fn a_real_run() -> History {
-    let server = RedisServer::with_args(&[
-        "--appendonly",
-        "yes",
-        "--appendfsync",
-        "always",
-        "--aof-use-rdb-preamble",
-        "no",
-        "--auto-aof-rewrite-percentage",
-        "0",
-    ]);
+    let server = RedisServer::durable();
     let mut fleet = Fleet::on(&server)
         .copies(4)
         .args(&format!("--interval 5ms --messages {MESSAGES} --lease {LEASE_MS}ms"))
@@ -229,9 +220,7 @@ impl Prefix {
     async fn read_errors(&mut self, at: &str) {
         let errors = self.engine.status().await.expect("status").errors;
         let mut read = 0;
-        let mut call = 0;
-        for _ in 0..STEPS_MAX {
-            call += 1;
+        for call in 1..=u64::from(STEPS_MAX) {
             let drain = Drain {
                 reader: "reader".into(),
                 call,
