@@ -116,7 +116,17 @@ impl Proxy {
     /// Lets so many more bytes through in this direction, over all connections together, and cuts all connections at
     /// the last of them: once. With zero, they are cut at the first byte, and it does not arrive.
     pub fn cut_after(&self, direction: Direction, bytes: u64) {
-        self.shared.state().allowance = Some((direction, bytes));
+        self.shared.state().allowance = Some((direction, bytes, Then::Cut));
+    }
+
+    /// The same, but then the black hole begins.
+    pub fn black_hole_after(&self, direction: Direction, bytes: u64) {
+        self.shared.state().allowance = Some((direction, bytes, Then::BlackHole));
+    }
+
+    #[must_use]
+    pub fn is_black_hole(&self) -> bool {
+        self.shared.state().black_hole
     }
 }
 
@@ -135,11 +145,18 @@ struct State {
     delay: Duration,
     black_hole: bool,
     half_open: bool,
-    allowance: Option<(Direction, u64)>,
+    allowance: Option<(Direction, u64, Then)>,
     passed_requests: u64,
     passed_replies: u64,
     open: HashMap<u64, Open>,
     next_id: u64,
+}
+
+/// What happens when what was allowed has gone through.
+#[derive(Debug, Clone, Copy)]
+enum Then {
+    Cut,
+    BlackHole,
 }
 
 /// An open connection. Dropping this cuts it.
@@ -154,6 +171,8 @@ struct Open {
 enum Fate {
     Deliver,
     Swallow,
+    /// Deliver so many bytes of it, and swallow the rest.
+    Partly(usize),
     /// Deliver so many bytes of it, then drop this, and with it the connection.
     Last(usize, Open),
     /// The connection has been cut.
@@ -237,26 +256,35 @@ impl State {
         if *open.lost(direction) {
             return Fate::Swallow;
         }
-        let allowed = match &mut self.allowance {
-            Some((limited, left)) if *limited == direction => {
-                let allowed = usize::try_from(*left).map_or(bytes, |left| bytes.min(left));
-                *left -= allowed as u64;
-                // With nothing allowed at all, the first byte is what ends it.
-                (*left == 0 && bytes > 0).then_some(allowed)
-            }
-            _ => None,
-        };
+        let mut ended = None;
+        let mut allowed = bytes;
+        if let Some((limited, left, then)) = &mut self.allowance
+            && *limited == direction
+            && bytes > 0
+        {
+            allowed = usize::try_from(*left).map_or(bytes, |left| bytes.min(left));
+            *left -= allowed as u64;
+            ended = (*left == 0).then_some(*then);
+        }
         *match direction {
             Direction::Requests => &mut self.passed_requests,
             Direction::Replies => &mut self.passed_replies,
-        } += allowed.unwrap_or(bytes) as u64;
-        let Some(allowed) = allowed else {
-            return Fate::Deliver;
-        };
-        self.allowance = None;
-        let open = self.open.remove(&id).expect("just seen");
-        self.open.clear();
-        Fate::Last(allowed, open)
+        } += allowed as u64;
+        match ended {
+            None => Fate::Deliver,
+            Some(Then::Cut) => {
+                self.allowance = None;
+                let open = self.open.remove(&id).expect("just seen");
+                self.open.clear();
+                Fate::Last(allowed, open)
+            }
+            Some(Then::BlackHole) => {
+                self.allowance = None;
+                self.black_hole = true;
+                *open.lost(direction) = true;
+                Fate::Partly(allowed)
+            }
+        }
     }
 }
 

@@ -118,6 +118,7 @@ async fn deliver(
             // Not ended from here: the other direction may be delivering its last bytes.
             Fate::Gone => std::future::pending().await,
             Fate::Swallow => {}
+            Fate::Partly(bytes) => to.write_all(&chunk[..bytes]).await?,
             Fate::Deliver => {
                 let delivered = if chunk.is_empty() {
                     to.shutdown().await

@@ -296,6 +296,21 @@ fn a_cut_after_so_many_bytes_delivers_exactly_these_and_is_over() {
 }
 
 #[test]
+fn a_black_hole_after_so_many_bytes_swallows_the_rest() {
+    let echo = Echo::start(b'!');
+    let proxy = Proxy::start(echo.address).expect("a proxy");
+    let mut stream = warm(&proxy);
+    proxy.black_hole_after(Direction::Requests, 3);
+    say(&mut stream, "1234567");
+    wait("three bytes have arrived", || echo.heard() == b"warm123");
+    assert!(proxy.is_black_hole());
+    expect_silence(&mut stream);
+    proxy.black_hole(false);
+    assert_eq!(rest(&mut stream), b"");
+    assert_eq!(echo.heard(), b"warm123");
+}
+
+#[test]
 fn an_allowance_counts_over_all_connections_and_several_chunks() {
     let echo = Echo::start(b'!');
     let proxy = Proxy::start(echo.address).expect("a proxy");

@@ -1,7 +1,10 @@
 //! `get-errors`: printed at least once, by one reader, and never lost.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
+
+use queenright::proxy::{Direction, Proxy};
 
 use serde_json::Value;
 
@@ -43,10 +46,10 @@ fn numbers(errors: &[Value]) -> Vec<u64> {
 }
 
 #[test]
-fn four_readers_at_once_share_the_errors_and_print_none_twice() {
+fn eight_readers_at_once_share_the_errors_and_print_none_twice() {
     let server = RedisServer::start();
     let fleet = failed(&server, 20_000);
-    let readers: Vec<Child> = (0..4).map(|_| start_reader(&fleet, Stdio::piped())).collect();
+    let readers: Vec<Child> = (0..8).map(|_| start_reader(&fleet, Stdio::piped())).collect();
     let threads = readers
         .into_iter()
         .map(|child| std::thread::spawn(|| child.wait_with_output().expect("it ends")));
@@ -174,6 +177,84 @@ fn what_a_reader_had_not_confirmed_when_it_was_killed_is_printed_by_the_next() {
     errors.extend(printed);
     assert_eq!(numbers(&errors), (0..3000).collect::<Vec<_>>());
     assert_eq!(fleet.status().errors, 0);
+}
+
+/// The reader's connection falls silent after so many bytes of its requests or of the replies, and then it is killed:
+/// before it has taken anything, in a take, between take and print, between print and confirm, in the leave.
+#[test]
+fn a_reader_that_is_killed_at_any_step_loses_nothing_and_only_its_last_batch_is_printed_again() {
+    const COUNT: u64 = 30_000;
+    const STEPS: [(Direction, u64); 2] = [(Direction::Requests, 30), (Direction::Replies, 10)];
+    let server = RedisServer::start();
+    let fleet = failed(&server, COUNT);
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
+    let url = format!("redis://{}", proxy.address());
+    let read = || {
+        let mut command = fleet.command(&["get-errors", "--json", "--limit", "700"]);
+        command.args(["--url", &url]).stdout(Stdio::piped());
+        let mut reader = command.spawn().expect("the program starts");
+        let mut pipe = reader.stdout.take().expect("piped");
+        let printing = std::thread::spawn(move || {
+            let mut printed = Vec::new();
+            pipe.read_to_end(&mut printed).expect("readable");
+            printed
+        });
+        let ended = within(PATIENCE, || {
+            let ended = reader.try_wait().expect("a child of ours");
+            (ended.is_some() || proxy.is_black_hole()).then_some(ended)
+        });
+        let _ = reader.kill();
+        let _ = reader.wait();
+        proxy.cut();
+        proxy.black_hole(false);
+        let printed = printing.join().expect("no panic");
+        let whole = printed.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let printed = json_lines(&printed[..whole]);
+        each_once(&printed);
+        (numbers(&printed), ended.expect("it ends, or is met"))
+    };
+
+    let (mut confirmed, mut unconfirmed) = (Vec::new(), Vec::new());
+    let mut totals = [0; 2];
+    // The first one sends the scripts, the second one is measured.
+    for _ in 0..2 {
+        let before = STEPS.map(|(direction, _)| proxy.passed(direction));
+        let (printed, ended) = read();
+        assert!(ended.is_some_and(|status| status.success()) && printed.len() == 700);
+        confirmed.extend(printed);
+        totals = std::array::from_fn(|index| proxy.passed(STEPS[index].0) - before[index]);
+    }
+    for ((direction, steps), total) in STEPS.into_iter().zip(totals) {
+        for step in 1..=steps {
+            proxy.black_hole_after(direction, total * step / steps);
+            let (printed, ended) = read();
+            // Batches are of 500: one that has printed more has confirmed the first.
+            let sure = match ended {
+                Some(_) => printed.len(),
+                None => printed.len() / 501 * 500,
+            };
+            confirmed.extend(&printed[..sure]);
+            unconfirmed.extend(&printed[sure..]);
+        }
+    }
+    assert!(!unconfirmed.is_empty(), "nobody was killed between print and confirm");
+
+    let rest = fleet.errors();
+    assert_eq!(each_once(&rest).len(), rest.len());
+    assert_eq!(fleet.status().errors, 0);
+    let mut times: BTreeMap<u64, usize> = BTreeMap::new();
+    for number in numbers(&rest).iter().chain(&confirmed).chain(&unconfirmed) {
+        *times.entry(*number).or_default() += 1;
+    }
+    assert!(
+        times.keys().copied().eq(0..COUNT),
+        "{} of {COUNT} were printed",
+        times.len()
+    );
+    let explained: BTreeSet<u64> = unconfirmed.into_iter().collect();
+    for (number, times) in times.iter().filter(|(_, times)| **times > 1) {
+        assert!(explained.contains(number), "{number} was printed {times} times");
+    }
 }
 
 #[test]
