@@ -8,6 +8,7 @@ mod e2e;
 mod fleet;
 #[cfg(feature = "cli")]
 mod hostile;
+mod model;
 mod mutants;
 mod oracle;
 mod server;
