@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::engine::{Beat, Engine, Join, NodeId, Pulse, Reap, Seen, Vitals, Wake};
 use crate::error::Result;
 use crate::event::{Event, Observer};
+use crate::mutants::guard;
 use crate::retry::Retry;
 
 /// How long an orderly leave may take while the store does not answer.
@@ -129,6 +130,9 @@ impl<E: Engine> Heart<E> {
                 standing.heir = false;
             });
             if wishes.leave {
+                if !guard("leave") {
+                    return Ok(());
+                }
                 let left = tokio::time::timeout(LEAVE_TIME, self.leave(&node)).await;
                 if left.is_ok() {
                     self.tell(&node, Event::Left);
@@ -148,13 +152,21 @@ impl<E: Engine> Heart<E> {
 
     /// None: told to leave before it came to that.
     async fn join(&mut self) -> Result<Option<NodeId>> {
-        let node = new_id();
+        let node = if guard("new-id") || self.standing.borrow().node.is_empty() {
+            new_id()
+        } else {
+            self.standing.borrow().node.clone()
+        };
         let join = Join {
             node: node.clone(),
             lanes: 1,
             lease_ms: self.settings.lease_ms(),
             step_ms: self.settings.step_ms(),
-            seen: self.asks.wishes().seen,
+            seen: if guard("seen-join") {
+                self.asks.wishes().seen
+            } else {
+                Seen::default()
+            },
             birth: new_id(),
             host: self.host.clone(),
             pid: std::process::id(),
@@ -187,15 +199,19 @@ impl<E: Engine> Heart<E> {
     async fn serve(&mut self, node: &NodeId) -> Result<()> {
         loop {
             let wishes = self.asks.wishes();
-            if wishes.leave || wishes.abandon.as_ref() == Some(node) {
+            if wishes.leave || (wishes.abandon.as_ref() == Some(node) && guard("abandoned")) {
                 return Ok(());
             }
             let beat = Beat {
                 node: node.clone(),
                 lease_ms: self.settings.lease_ms(),
                 crown_ms: self.settings.crown_ms(),
-                eligible: !wishes.resign && self.turns(),
-                seen: wishes.seen,
+                eligible: !(wishes.resign && guard("resign")) && self.turns(),
+                seen: if guard("seen-beat") {
+                    wishes.seen
+                } else {
+                    Seen::default()
+                },
             };
             match self.engine.beat(&beat).await {
                 Ok(Pulse::Alive(vitals)) => {
@@ -230,7 +246,7 @@ impl<E: Engine> Heart<E> {
         let settings = &self.settings;
         let ms = if vitals.generator {
             settings.crown_ms() / 4
-        } else if vitals.heir {
+        } else if vitals.heir && guard("heir") {
             (vitals.crown_in_ms + 1).min(settings.step_ms())
         } else {
             settings.beat_ms()
@@ -247,7 +263,9 @@ impl<E: Engine> Heart<E> {
                 next_number: vitals.seq,
             });
         }
-        self.asks.saw(vitals.seq);
+        if guard("saw-beat") {
+            self.asks.saw(vitals.seq);
+        }
         self.asks
             .wishes
             .lock()
@@ -258,11 +276,14 @@ impl<E: Engine> Heart<E> {
             let before = standing.reign.as_ref().map(|reign| reign.epoch);
             let changed = standing.heir != vitals.heir || before != vitals.generator.then_some(vitals.epoch);
             standing.heir = vitals.heir;
-            if let Some(epoch) = before.filter(|epoch| !vitals.generator || *epoch != vitals.epoch) {
+            let goes_on = before.is_some_and(|epoch| {
+                (vitals.generator || !guard("lost-crown")) && (epoch == vitals.epoch || !guard("new-epoch"))
+            });
+            if let Some(epoch) = before.filter(|_| !goes_on) {
                 standing.reign = None;
                 events.push(Event::Deposed { epoch: Some(epoch) });
             }
-            if vitals.generator && before != Some(vitals.epoch) {
+            if vitals.generator && !goes_on {
                 standing.reign = Some(Reign {
                     epoch: vitals.epoch,
                     seq: vitals.seq,
@@ -286,7 +307,9 @@ impl<E: Engine> Heart<E> {
 
     /// As generator, gives up one silent node. True: there is more to hand on.
     async fn reap(&self, node: &NodeId, vitals: &Vitals) -> bool {
-        let Some(victim) = &vitals.victim else { return false };
+        let Some(victim) = vitals.victim.as_ref().filter(|_| guard("reap")) else {
+            return false;
+        };
         let reap = Reap {
             victim: victim.clone(),
             deliveries_max: self.settings.deliveries_max,

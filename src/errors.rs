@@ -1,11 +1,13 @@
 //! Reading the failed messages: print, then confirm.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::beat::new_id;
 use crate::engine::{Drain, Drained, Engine, Failed};
 use crate::error::{Error, Result};
+use crate::mutants::guard;
 
 /// How long a reader may be silent before what it holds goes to another.
 const LEASE: Duration = Duration::from_secs(2);
@@ -27,6 +29,22 @@ impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
     }
 }
 
+/// How a batch comes to be shown: on a thread of its own, unless a simulator has other means.
+#[doc(hidden)]
+pub trait Present: Sized + Send {
+    fn present(self, failed: Vec<Failed>) -> impl Future<Output = std::io::Result<Self>> + Send;
+}
+
+/// Shows on a thread of its own, which may block.
+struct Apart<S>(S);
+
+impl<S: Show> Present for Apart<S> {
+    async fn present(mut self, failed: Vec<Failed>) -> std::io::Result<Self> {
+        let showing = tokio::task::spawn_blocking(move || self.0.show(&failed).map(|()| self));
+        showing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+}
+
 /// Why reading ended before its end. Nothing is lost in either case.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -42,6 +60,11 @@ pub enum ReadError {
 /// Several readers share the work. Without a limit, a reader waits for the others, and shows what those left who died.
 /// Returns how many were shown.
 pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Show) -> Result<u64, ReadError> {
+    drain_by(engine, limit, Apart(show)).await
+}
+
+#[doc(hidden)]
+pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Present) -> Result<u64, ReadError> {
     let below = match engine.status().await {
         Ok(status) => status.published,
         Err(Error::NoQueue { .. }) => return Ok(0),
@@ -65,7 +88,7 @@ pub async fn drain<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Sho
         if want == 0 {
             return Ok(shown);
         }
-        if let Some(victim) = &victim {
+        if let Some(victim) = victim.as_ref().filter(|_| guard("victim")) {
             reader.engine.release(victim, true).await?;
         }
         if failed.is_empty() {
@@ -121,7 +144,7 @@ impl<E: Engine> Reader<E> {
     /// Confirms what was shown and takes the next batch. None: this reader was given up.
     async fn next(&mut self, want: u32) -> Result<Option<Batch>> {
         self.call += 1;
-        let drain = Drain {
+        let mut drain = Drain {
             reader: self.id.clone(),
             call: self.call,
             below: self.below,
@@ -135,6 +158,10 @@ impl<E: Engine> Reader<E> {
                 Ok(Drained::Deposed) => return Ok(None),
                 Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => {
                     tokio::time::sleep(POLL).await;
+                    if !guard("same-drain") {
+                        self.call += 1;
+                        drain.call = self.call;
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -149,14 +176,15 @@ impl<E: Engine> Reader<E> {
         Ok(left.map_or(1, |(_, others, _)| others))
     }
 
-    /// Shows a batch on a thread of its own, which may block, and holds the lease meanwhile.
-    async fn show<S: Show>(&self, failed: Vec<Failed>, mut show: S) -> std::io::Result<S> {
-        let mut showing = tokio::task::spawn_blocking(move || show.show(&failed).map(|()| show));
+    /// Shows a batch, and holds the lease meanwhile.
+    async fn show<S: Present>(&self, failed: Vec<Failed>, show: S) -> std::io::Result<S> {
+        let mut showing = std::pin::pin!(show.present(failed));
         let lease_ms = u64::try_from(LEASE.as_millis()).expect("a constant");
         loop {
             tokio::select! {
-                shown = &mut showing => return shown.unwrap_or_else(|error| Err(std::io::Error::other(error))),
-                () = tokio::time::sleep(LEASE / 4) => {
+                biased;
+                shown = &mut showing => return shown,
+                () = tokio::time::sleep(LEASE / 4), if guard("hold") => {
                     // If this fails, the next call tells.
                     let _ = self.engine.hold(&self.id, lease_ms).await;
                 }

@@ -13,6 +13,7 @@ use crate::engine::{Engine, PUBLISH_PACKS_MAX, Publish, Published};
 use crate::error::{Error, Result};
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 
@@ -133,7 +134,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     progress = now;
                 }
                 Step::Moved(seq) => {
-                    ready = None;
+                    if guard("numbered-anew") {
+                        ready = None;
+                    }
                     progress.seq = seq;
                 }
                 Step::Finished => {
@@ -164,6 +167,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
     async fn reign_ends(&mut self, epoch: u64) {
         let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
         tokio::select! {
+            biased;
             () = shutdown.stopping() => {}
             _ = standing.wait_for(|standing| !is_epoch(standing, epoch)) => {}
         }
@@ -196,7 +200,12 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             1
         };
         let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
-        let most = flat_out.min(wanted).min(settings.backlog_max);
+        let room = if guard("fits-backlog") {
+            settings.backlog_max
+        } else {
+            u64::MAX
+        };
+        let most = flat_out.min(wanted).min(room);
         let published_ms = reign.wall_ms + u64::try_from(reign.told.elapsed().as_millis()).unwrap_or(0);
         let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
         let mut payload = Vec::new();
@@ -274,7 +283,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 }) => {
                     link.observer.confirms(&publish.node, &[entry]);
                     link.tell(&publish);
-                    link.asks.saw(seq);
+                    if guard("saw-publish") {
+                        link.asks.saw(seq);
+                    }
                     let due_in = Duration::from_millis(due_in_ms).min(link.interval);
                     return Ok(Step::Went(Progress {
                         seq: seq.max(progress.seq),
@@ -294,10 +305,14 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 Err(error) if error.is_away() => {
                     link.asks.beat_now.notify_one();
                     link.retry.wait().await;
+                    if !guard("same-publish") {
+                        return Ok(Step::Over);
+                    }
                 }
                 Err(error) => return Err(error),
             }
-            if link.shutdown.is_stopping() || !reigns(&link.standing, publish.epoch) {
+            let over = !reigns(&link.standing, publish.epoch) && guard("reign-over");
+            if link.shutdown.is_stopping() || over {
                 return Ok(Step::Over);
             }
         }

@@ -23,6 +23,7 @@ use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PA
 use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
+use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 use held::Held;
@@ -82,6 +83,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         let mut listener = JoinSet::new();
         listener.spawn(listen(self.engine.clone(), self.settings.clone(), bell.clone()));
         let mut node = String::new();
+        let (mut pool, mut slots) = (Arc::new(Pool::new(&self.settings)), JoinSet::new());
         loop {
             let mut shutdown = self.shutdown.clone();
             tokio::select! {
@@ -92,13 +94,16 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 },
                 () = shutdown.stopping() => return Ok(()),
             }
-            let pool = Arc::new(Pool::new(&self.settings));
-            let mut slots = JoinSet::new();
             if !self.serve(&node, &pool, &mut slots, &bell).await? {
                 return Ok(());
             }
             // Given up: what was in hand is someone else's now, and the slots end here.
-            self.asks.abandon(&node);
+            if guard("new-pool") {
+                (pool, slots) = (Arc::new(Pool::new(&self.settings)), JoinSet::new());
+            }
+            if guard("abandon") {
+                self.asks.abandon(&node);
+            }
         }
     }
 
@@ -113,7 +118,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         let mut dry = false;
         loop {
             let accepts = self.accepts();
-            if !accepts && lane.held.is_empty() && self.shutdown.is_stopping() {
+            let finished = lane.held.is_empty() || !guard("finish-first");
+            if !accepts && finished && self.shutdown.is_stopping() {
                 return Ok(false);
             }
             while slots.try_join_next().is_some() {}
@@ -121,10 +127,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let now = Instant::now();
             let want = if accepts { pool.want(now) } else { 0 };
             // After an empty take there is nothing to ask for until the bell rings, or something is settled anyway.
-            let asks = want > 0 && (!dry || rung);
+            let asks = want > 0 && (!dry || rung || !guard("dry"));
             bell.hungry
                 .send_if_modified(|hungry| std::mem::replace(hungry, want > 0) != (want > 0));
-            let stuck = !accepts || pool.is_stuck(now);
+            let stuck = (!accepts || pool.is_stuck(now)) && guard("give-back");
             let speaks = asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
             if !speaks {
                 self.pause(pool, bell, now).await;
@@ -132,7 +138,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             let finished = pool.collect(stuck, now);
             let settles = lane.held.settles(&finished);
-            let exchange = Exchange {
+            let mut exchange = Exchange {
                 node: node.clone(),
                 lane: 0,
                 call: lane.call + 1,
@@ -141,13 +147,13 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 woken: rung,
             };
             self.note_intents(node, &finished);
-            let Some((exchanged, tries)) = self.send(&exchange, node, &mut retry).await? else {
+            let Some((exchanged, tries)) = self.send(&mut exchange, node, &mut retry).await? else {
                 return Ok(true);
             };
-            lane.call += 1;
+            lane.call = exchange.call;
             let Exchanged::Ok { packs, refused } = exchanged else {
                 // After a lost reply this says nothing: the call may have been applied before the membership ended.
-                if tries == 1 {
+                if tries == 1 || !guard("refused-for-sure") {
                     self.observer.refuses(node);
                 }
                 return Ok(true);
@@ -158,7 +164,9 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             dry = is_dry(want, &packs);
             for pack in &packs {
                 lane.held.insert(pack.clone());
-                self.asks.saw(pack.first() + pack.count() as u64);
+                if guard("saw-take") {
+                    self.asks.saw(pack.first() + pack.count() as u64);
+                }
             }
             self.tell_redelivered(node, &packs);
             for _ in 0..pool.add(packs, Instant::now()) {
@@ -174,7 +182,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     /// Whether this node takes work: not while it generates, and not once it is to stop.
     fn accepts(&self) -> bool {
         let generates = self.standing.borrow().reign.is_some() && !self.settings.also_handle;
-        !generates && !self.shutdown.is_stopping()
+        let stops = self.shutdown.is_stopping();
+        !(generates && guard("either-role")) && !(stops && guard("stops-taking"))
     }
 
     /// Waits until there may be something to say.
@@ -193,7 +202,12 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// The same call until it is answered, and how often it was sent. None: the membership ended first.
-    async fn send(&self, exchange: &Exchange, node: &NodeId, retry: &mut Retry) -> Result<Option<(Exchanged, u32)>> {
+    async fn send(
+        &self,
+        exchange: &mut Exchange,
+        node: &NodeId,
+        retry: &mut Retry,
+    ) -> Result<Option<(Exchanged, u32)>> {
         let mut told = false;
         for tries in 1.. {
             match self.engine.exchange(exchange).await {
@@ -209,6 +223,9 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                         self.observer.observe(node, &[Event::Away { reason }]);
                     }
                     retry.wait().await;
+                    if !guard("same-call") {
+                        exchange.call += 1;
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -417,6 +434,9 @@ async fn guarded(handled: impl Future<Output = Handled>) -> Handled {
                 .downcast_ref::<&str>()
                 .map(ToString::to_string)
                 .or_else(|| panic.downcast_ref::<String>().cloned());
+            if !guard("panic") {
+                return Poll::Pending;
+            }
             let text = text.unwrap_or_else(|| "no message".into());
             Poll::Ready(Err(format!("the handler panicked: {text}")))
         })

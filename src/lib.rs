@@ -61,6 +61,8 @@ pub mod event;
 pub mod generate;
 pub mod handle;
 pub mod message;
+#[doc(hidden)]
+pub mod mutants;
 pub mod node;
 mod retry;
 pub mod shutdown;

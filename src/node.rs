@@ -16,6 +16,7 @@ use crate::event::{Observer, Silent};
 use crate::generate::{Generate, Generator};
 use crate::handle::{Handle, Handler};
 use crate::message::PackBuilder;
+use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 
@@ -29,6 +30,7 @@ pub struct Node<E, G, H> {
     generate: G,
     handle: H,
     observer: Arc<dyn Observer>,
+    beats_here: bool,
 }
 
 impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
@@ -39,6 +41,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             generate,
             handle,
             observer: Arc::new(Silent),
+            beats_here: false,
         }
     }
 
@@ -49,13 +52,21 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         self
     }
 
+    /// Beats on the caller's runtime instead of a thread of its own, so that a simulator has all of the node in its hands.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn beats_here(mut self) -> Self {
+        self.beats_here = true;
+        self
+    }
+
     /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
         self.settings.check()?;
         let settings = Arc::new(self.settings);
         let asks = Arc::new(Asks::default());
         let (sender, standing) = watch::channel(Standing::default());
-        let mut heart = start(Heart {
+        let heart = Heart {
             engine: self.engine.clone(),
             settings: settings.clone(),
             observer: self.observer.clone(),
@@ -64,7 +75,14 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             retry: Retry::new(&settings),
             turned: (0, Instant::now()),
-        })?;
+        };
+        let mut heart = if self.beats_here {
+            let (done, ended) = oneshot::channel();
+            tokio::spawn(async { done.send(heart.run().await) });
+            ended
+        } else {
+            start(heart)?
+        };
         let _leaving = LeaveOnDrop(asks.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(show_life(asks.clone(), settings.lease / 8));
@@ -152,7 +170,9 @@ struct LeaveOnDrop(Arc<Asks>);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
-        self.0.leave();
+        if guard("leave-on-drop") {
+            self.0.leave();
+        }
     }
 }
 

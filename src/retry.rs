@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::config::Settings;
+use crate::mutants::guard;
 
 /// Waits that double, with jitter, and stay so short that no lease runs out for them.
 #[derive(Debug, Clone)]
@@ -37,7 +38,10 @@ impl Retry {
     }
 
     pub(crate) async fn wait(&mut self) {
-        let longest = (Self::SHORTEST * 2u32.pow(self.tries.min(10))).min(self.longest);
+        let mut longest = Self::SHORTEST * 2u32.pow(self.tries.min(10));
+        if guard("retry-soon") {
+            longest = longest.min(self.longest);
+        }
         self.tries = self.tries.saturating_add(1);
         // Never all at once: somewhere between half and the whole of it.
         tokio::time::sleep(longest.mul_f64(0.5 + fastrand::f64() / 2.0)).await;

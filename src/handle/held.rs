@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::pool::Finished;
 use crate::engine::{Run, Settle};
 use crate::message::{Message, Pack};
+use crate::mutants::guard;
 
 /// A piece shares its pack's memory: unlike the store, the lane needs no copy to cut it.
 #[derive(Debug, Clone)]
@@ -84,7 +85,7 @@ impl Held {
             };
             for run in settle.runs.iter().chain([&end]) {
                 let from = run.from as usize;
-                if from > at {
+                if from > at && guard("rests") {
                     let rest = Piece {
                         pack: piece.pack.clone(),
                         from: piece.from + at,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
+use crate::mutants::guard;
 
 /// Work is fetched ahead for so long, at the measured speed: nothing waits longer behind other messages here.
 const AHEAD: Duration = Duration::from_millis(5);
@@ -179,7 +180,10 @@ impl Pool {
             inner.ready_count += pack.count();
             inner.ready.push_back((pack, 0));
         }
-        let start = inner.ready_count.min(self.concurrency.saturating_sub(inner.busy));
+        let mut start = inner.ready_count;
+        if guard("slots") {
+            start = start.min(self.concurrency.saturating_sub(inner.busy));
+        }
         inner.busy += start;
         if start > 0 {
             inner.last_start = now;
