@@ -255,6 +255,8 @@ pub struct Drain {
     pub reader: String,
     /// From 1, one more for each batch.
     pub call: u64,
+    /// The first number of the batch of the call before, if it brought any: only that batch is confirmed.
+    pub shown: Option<u64>,
     /// Only numbers below this.
     pub below: u64,
     /// 0: confirm and leave.

@@ -74,6 +74,7 @@ pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl 
         engine,
         id: new_id(),
         call: 0,
+        shown: None,
         below,
     };
     let (mut shown, mut show) = (0, show);
@@ -82,7 +83,7 @@ pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl 
         let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
         let Some((failed, _, victim)) = reader.next(want).await? else {
             // Given up: what was not confirmed is shown once more, by whoever takes it.
-            (reader.id, reader.call) = (new_id(), 0);
+            reader.begin_anew();
             continue;
         };
         if want == 0 {
@@ -135,6 +136,8 @@ struct Reader<E> {
     engine: Arc<E>,
     id: String,
     call: u64,
+    /// The first number of the batch in hand.
+    shown: Option<u64>,
     below: u64,
 }
 
@@ -147,6 +150,7 @@ impl<E: Engine> Reader<E> {
         let mut drain = Drain {
             reader: self.id.clone(),
             call: self.call,
+            shown: self.shown,
             below: self.below,
             want,
             lease_ms: u64::try_from(LEASE.as_millis()).expect("a constant"),
@@ -154,7 +158,10 @@ impl<E: Engine> Reader<E> {
         let give_up = tokio::time::Instant::now() + PATIENCE;
         loop {
             match self.engine.drain(&drain).await {
-                Ok(Drained::Batch { failed, others, victim }) => return Ok(Some((failed, others, victim))),
+                Ok(Drained::Batch { failed, others, victim }) => {
+                    self.shown = failed.first().map(|failed| failed.number);
+                    return Ok(Some((failed, others, victim)));
+                }
                 Ok(Drained::Deposed) => return Ok(None),
                 Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => {
                     tokio::time::sleep(POLL).await;
@@ -168,11 +175,15 @@ impl<E: Engine> Reader<E> {
         }
     }
 
+    fn begin_anew(&mut self) {
+        (self.id, self.call, self.shown) = (new_id(), 0, None);
+    }
+
     /// Leaves with empty hands, and tells how many other readers there are. One that holds nothing must not be waited
     /// for: two of them would wait for each other.
     async fn leave(&mut self) -> Result<u64> {
         let left = self.next(0).await?;
-        (self.id, self.call) = (new_id(), 0);
+        self.begin_anew();
         Ok(left.map_or(1, |(_, others, _)| others))
     }
 

@@ -423,7 +423,8 @@ impl Engine for RedisEngine {
                 .arg(drain.call)
                 .arg(drain.below)
                 .arg(drain.want)
-                .arg(drain.lease_ms);
+                .arg(drain.lease_ms)
+                .arg(drain.shown.map_or_else(String::new, |first| first.to_string()));
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {

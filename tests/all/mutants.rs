@@ -21,6 +21,10 @@ const CATCHES: &[(&str, &str)] = &[
     ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
     ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
     ("drain-call", "a_late_drain_confirms_nothing"),
+    (
+        "drain-shown",
+        "a_batch_that_a_late_call_took_is_not_confirmed_by_another",
+    ),
     ("effect-number", "only_whole_numbers_are_counted_on"),
     ("effect-own", "effects_on_the_queue_itself_are_refused"),
     (

@@ -20,8 +20,12 @@ pub(super) fn drain<S: Store + ?Sized>(store: &mut S, wall_ms: u64, drain: &Drai
     let failed = match store.reading(reader)? {
         Some((call, failed)) if call == drain.call => failed,
         found => {
-            let filled_by = found.map_or(0, |(call, _)| call);
+            let (filled_by, held) = found.unwrap_or_default();
             if store.guard("drain-call") && filled_by + 1 != drain.call {
+                return Ok(Drained::Deposed);
+            }
+            // A late first call may take a batch for a reader that has left: no late second call confirms that.
+            if store.guard("drain-shown") && held.first().map(|failed| failed.number) != drain.shown {
                 return Ok(Drained::Deposed);
             }
             store.remove_reading(reader)?;

@@ -11,6 +11,7 @@ checks![
     two_readers_share_without_overlap,
     a_repeated_drain_gives_the_same_batch,
     a_late_drain_confirms_nothing,
+    a_batch_that_a_late_call_took_is_not_confirmed_by_another,
     only_what_is_below_the_mark_is_drained,
     what_an_expired_reader_held_goes_back,
     what_a_live_reader_holds_stays,
@@ -94,12 +95,35 @@ async fn a_late_drain_confirms_nothing<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.state().await, before);
 }
 
+async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 2).await;
+    let drain = |call, shown, want| Drain {
+        reader: "one".into(),
+        call,
+        shown,
+        below: u64::MAX,
+        want,
+        lease_ms: LEASE_MS,
+    };
+    let (first, last) = (drain(1, None, 1), drain(2, Some(0), 0));
+    for call in [&first, &last] {
+        let answer = hive.engine().drain(call).await.expect("drain");
+        assert!(matches!(answer, Drained::Batch { .. }), "{answer:?}");
+    }
+    // Late copies of both: nobody has seen what the first one takes.
+    hive.engine().drain(&first).await.expect("drain");
+    assert_eq!(hive.engine().drain(&last).await.expect("drain"), Drained::Deposed);
+    assert_eq!(hive.status().await.errors, 1);
+}
+
 async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 6).await;
     let drain = Drain {
         reader: "one".into(),
         call: 1,
+        shown: None,
         below: 3,
         want: 100,
         lease_ms: LEASE_MS,

@@ -242,9 +242,12 @@ impl<B: Bench> Hive<B> {
     }
 
     pub async fn drain(&self, reader: &str, call: u64, want: u32) -> Drained {
+        let held = self.state().await.reading.get(reader).cloned();
+        let shown = held.and_then(|(_, batch)| batch.first().map(|failed| failed.number));
         let drain = Drain {
             reader: reader.into(),
             call,
+            shown,
             below: u64::MAX,
             want,
             lease_ms: LEASE_MS,

@@ -125,6 +125,7 @@ async fn a_drain_that_confirms_and_takes_or_leaves() {
             Call::Drain(Drain {
                 reader: "one".into(),
                 call: 2,
+                shown: Some(0),
                 below: 100,
                 want,
                 lease_ms: LEASE_MS,

@@ -219,11 +219,12 @@ impl Prefix {
     /// Those that a reader had in hand as well.
     async fn read_errors(&mut self, at: &str) {
         let errors = self.engine.status().await.expect("status").errors;
-        let mut read = 0;
+        let (mut read, mut shown) = (0, None);
         for call in 1..=u64::from(STEPS_MAX) {
             let drain = Drain {
                 reader: "reader".into(),
                 call,
+                shown,
                 below: u64::MAX,
                 want: 100,
                 lease_ms: LEASE_MS,
@@ -232,6 +233,7 @@ impl Prefix {
                 panic!("given up: {at}");
             };
             read += failed.len() as u64;
+            shown = failed.first().map(|failed| failed.number);
             if failed.is_empty() && others == 0 {
                 return assert_eq!(read, errors, "{at}");
             }

@@ -277,6 +277,13 @@ impl<B: Bench> History<B> {
         let drain = Drain {
             reader: reader.id.clone(),
             call: reader.call + 1,
+            shown: self
+                .twin
+                .state
+                .reading
+                .get(&reader.id)
+                .and_then(|(_, batch)| batch.first())
+                .map(|failed| failed.number),
             below: if self.rng.bool() { u64::MAX } else { self.rng.u64(..100) },
             want: self.rng.u32(..5),
             lease_ms: LEASE_MS,
