@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::config::Settings;
@@ -23,6 +23,7 @@ use crate::error::Result;
 use crate::event::{Event, Observer};
 use crate::mutants::guard;
 use crate::retry::Retry;
+use crate::watch;
 
 /// How long an orderly leave may take while the store does not answer.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
@@ -277,7 +278,11 @@ impl<E: Engine> Heart<E> {
             let changed = standing.heir != vitals.heir || before != vitals.generator.then_some(vitals.epoch);
             standing.heir = vitals.heir;
             let goes_on = before.is_some_and(|epoch| {
-                (vitals.generator || !guard("lost-crown")) && (epoch == vitals.epoch || !guard("new-epoch"))
+                if vitals.generator {
+                    epoch == vitals.epoch || !guard("new-epoch")
+                } else {
+                    !guard("lost-crown")
+                }
             });
             if let Some(epoch) = before.filter(|_| !goes_on) {
                 standing.reign = None;

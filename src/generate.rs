@@ -4,7 +4,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::beat::{Asks, Reign, Standing};
@@ -16,6 +15,7 @@ use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
+use crate::watch;
 
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -26,6 +26,7 @@ use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
+use crate::watch;
 use held::Held;
 use pool::Pool;
 
@@ -183,7 +184,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     fn accepts(&self) -> bool {
         let generates = self.standing.borrow().reign.is_some() && !self.settings.also_handle;
         let stops = self.shutdown.is_stopping();
-        !(generates && guard("either-role")) && !(stops && guard("stops-taking"))
+        !(generates && guard("either-role") || stops && guard("stops-taking"))
     }
 
     /// Waits until there may be something to say.

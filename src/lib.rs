@@ -66,6 +66,7 @@ pub mod mutants;
 pub mod node;
 mod retry;
 pub mod shutdown;
+mod watch;
 
 #[cfg(feature = "cli")]
 #[doc(hidden)]

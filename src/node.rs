@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::message::PackBuilder;
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
+use crate::watch;
 
 /// How long a publish that is on its way may take to be answered when the node stops.
 const LAST_PUBLISH: Duration = Duration::from_secs(1);
@@ -65,7 +66,8 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         self.settings.check()?;
         let settings = Arc::new(self.settings);
         let asks = Arc::new(Asks::default());
-        let (sender, standing) = watch::channel(Standing::default());
+        let sender = watch::Sender::new(Standing::default());
+        let standing = sender.subscribe();
         let heart = Heart {
             engine: self.engine.clone(),
             settings: settings.clone(),

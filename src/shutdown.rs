@@ -1,10 +1,12 @@
 //! From signal to exit: stop taking, finish what is in hand, leave.
 
-use tokio::sync::watch;
+use std::sync::Arc;
+
+use crate::watch;
 
 /// Tells a node to stop. Dropping it tells nothing.
 #[derive(Debug, Clone)]
-pub struct Stopper(watch::Sender<bool>);
+pub struct Stopper(Arc<watch::Sender<bool>>);
 
 /// Is told to stop. Clones hear the same.
 #[derive(Debug, Clone)]
@@ -13,13 +15,14 @@ pub struct Shutdown(watch::Receiver<bool>);
 /// The two ends of a shutdown.
 #[must_use]
 pub fn channel() -> (Stopper, Shutdown) {
-    let (sender, receiver) = watch::channel(false);
-    (Stopper(sender), Shutdown(receiver))
+    let sender = watch::Sender::new(false);
+    let receiver = sender.subscribe();
+    (Stopper(Arc::new(sender)), Shutdown(receiver))
 }
 
 impl Stopper {
     pub fn stop(&self) {
-        self.0.send_replace(true);
+        self.0.send_modify(|stopping| *stopping = true);
     }
 }
 
