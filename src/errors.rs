@@ -147,7 +147,7 @@ impl<E: Engine> Reader<E> {
     /// Confirms what was shown and takes the next batch. None: this reader was given up.
     async fn next(&mut self, want: u32) -> Result<Option<Batch>> {
         self.call += 1;
-        let mut drain = Drain {
+        let drain = Drain {
             reader: self.id.clone(),
             call: self.call,
             shown: self.shown,
@@ -165,10 +165,6 @@ impl<E: Engine> Reader<E> {
                 Ok(Drained::Deposed) => return Ok(None),
                 Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => {
                     tokio::time::sleep(POLL).await;
-                    if !guard("same-drain") {
-                        self.call += 1;
-                        drain.call = self.call;
-                    }
                 }
                 Err(error) => return Err(error),
             }

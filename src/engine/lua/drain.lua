@@ -15,10 +15,10 @@ local batch = {}
 if filled_by and tonumber(filled_by) == call then
   batch = redis.call('LRANGE', KEYS[5], 1, -1)
 else
-  if (filled_by and tonumber(filled_by) or 0) ~= call - 1 then return {'deposed'} end -- guard: drain-call
   local held = redis.call('LINDEX', KEYS[5], 1)
   local first = held and num(cmsgpack.unpack(held)[1]) or ''
-  if first ~= ARGV[6] then return {'deposed'} end -- guard: drain-shown
+  local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or first ~= ARGV[6]
+  if late then return {'deposed'} end -- guard: drain-call
   redis.call('DEL', KEYS[5])
   if want == 0 then
     redis.call('ZREM', KEYS[4], reader)

@@ -21,11 +21,9 @@ pub(super) fn drain<S: Store + ?Sized>(store: &mut S, wall_ms: u64, drain: &Drai
         Some((call, failed)) if call == drain.call => failed,
         found => {
             let (filled_by, held) = found.unwrap_or_default();
-            if store.guard("drain-call") && filled_by + 1 != drain.call {
-                return Ok(Drained::Deposed);
-            }
+            let first = held.first().map(|failed| failed.number);
             // A late first call may take a batch for a reader that has left: no late second call confirms that.
-            if store.guard("drain-shown") && held.first().map(|failed| failed.number) != drain.shown {
+            if store.guard("drain-call") && (filled_by + 1 != drain.call || first != drain.shown) {
                 return Ok(Drained::Deposed);
             }
             store.remove_reading(reader)?;
