@@ -33,6 +33,9 @@ use pool::Pool;
 /// The most effects of one message, and their size.
 const EFFECTS_MAX: usize = 100;
 const EFFECT_BYTES_MAX: usize = 256 * 1024;
+/// A lane that has nothing to say calls after so many leases all the same. A store that went back in time may hold
+/// something for it that it has settled long ago; the call's number tells, and the membership ends.
+const SILENT_LEASES_MAX: u32 = 4;
 
 /// What a handler may answer: done, with effects to apply in the same step, or why it failed.
 pub type Handled = Result<Vec<Effect>, String>;
@@ -117,6 +120,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         };
         let mut retry = Retry::new(&self.settings);
         let mut dry = false;
+        let mut spoke = Instant::now();
         loop {
             let accepts = self.accepts();
             let finished = lane.held.is_empty() || !guard("finish-first");
@@ -132,11 +136,18 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             bell.hungry
                 .send_if_modified(|hungry| std::mem::replace(hungry, want > 0) != (want > 0));
             let stuck = (!accepts || pool.is_stuck(now)) && guard("give-back");
-            let speaks = asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
+            let leases = if guard("silent-lane") {
+                SILENT_LEASES_MAX
+            } else {
+                1_000_000
+            };
+            let silent = spoke + leases * self.settings.lease;
+            let speaks = now >= silent || asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
             if !speaks {
-                self.pause(pool, bell, now).await;
+                self.pause(pool, bell, now, silent).await;
                 continue;
             }
+            spoke = now;
             let finished = pool.collect(stuck, now);
             let settles = lane.held.settles(&finished);
             let mut exchange = Exchange {
@@ -188,17 +199,17 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Waits until there may be something to say.
-    async fn pause(&mut self, pool: &Pool, bell: &Bell, now: Instant) {
+    async fn pause(&mut self, pool: &Pool, bell: &Bell, now: Instant, at_most: Instant) {
         let stopping = self.shutdown.is_stopping();
         let mut shutdown = self.shutdown.clone();
-        let wake = pool.wake_at(now);
+        let wake = pool.wake_at(now).map_or(at_most, |wake| wake.min(at_most));
         tokio::select! {
             biased;
             () = pool.changed() => {}
             () = bell.heard.notified() => {}
             Ok(()) = self.standing.changed() => {}
             () = shutdown.stopping(), if !stopping => {}
-            () = tokio::time::sleep_until(wake.unwrap_or(now)), if wake.is_some() => {}
+            () = tokio::time::sleep_until(wake) => {}
         }
     }
 
