@@ -60,7 +60,6 @@ pub fn all_of_redis() -> Vec<Check<RedisBench>> {
 
 /// Runs one check on a fresh queue, perhaps with a guard taken out. An error says why it failed.
 pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<B>) -> Result<(), String> {
-    quieten();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -75,8 +74,14 @@ pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<
             .await
             .expect("the check ends");
     };
+    quietly(|| runtime.block_on(run))
+}
+
+/// What it panics with is returned, and not printed.
+pub fn quietly<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    quieten();
     PANIC.with_borrow_mut(|panic| *panic = Some(String::new()));
-    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(run)));
+    let outcome = catch_unwind(AssertUnwindSafe(run));
     let why = PANIC.with_borrow_mut(Option::take).unwrap_or_default();
     outcome.map_err(|_| why)
 }

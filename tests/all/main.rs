@@ -12,3 +12,4 @@ mod model;
 mod mutants;
 mod oracle;
 mod server;
+mod simulate;

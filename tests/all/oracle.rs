@@ -8,7 +8,7 @@ mod ledger;
 pub mod twin;
 
 use history::History;
-use twin::Twin;
+pub use twin::{Answer, Call, Twin, local};
 
 use crate::conformance::{Bench, RedisBench, SqliteBench};
 

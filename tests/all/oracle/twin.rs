@@ -1,10 +1,12 @@
 //! The same call to both engines, at the same time of the same clock.
 
+use std::time::Duration;
+
 use queenright::engine::keys::Names;
 use queenright::engine::state::State;
 use queenright::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
-    Reaped, Status,
+    Reaped, Status, Wake,
 };
 use queenright::error::{Error, Result};
 
@@ -103,6 +105,16 @@ impl<B: Bench> Twin<B> {
         ours
     }
 
+    /// Whoever listens at this one has heard it.
+    pub async fn hear(&mut self, wake: Wake) {
+        match wake {
+            Wake::Bell => self.state.bell = false,
+            Wake::Crown => self.state.crown_bell = false,
+        }
+        let heard = self.bench.engine().listen(wake, Duration::from_secs(1)).await;
+        assert_eq!(heard, Ok(true), "{wake:?} after {:#?}", self.recent);
+    }
+
     /// Whoever listens has heard the bells.
     pub async fn hush(&mut self) {
         (self.state.bell, self.state.crown_bell) = (false, false);
@@ -122,7 +134,7 @@ impl<B: Bench> Twin<B> {
     }
 }
 
-fn local(state: &mut State, now: u64, call: &Call) -> Answer {
+pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
     match call {
         Call::Join(join) => state.join(now, join).map_or_else(Answer::from, Answer::Joined),
         Call::Beat(beat) => Answer::Pulse(state.beat(now, beat)),

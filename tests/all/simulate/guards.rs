@@ -1,0 +1,176 @@
+//! Every guard of the protocol and of the node is taken out once, and a fleet must come to grief.
+//!
+//! `QUEENRIGHT_HUNT` looks for seeds that catch each, or those in `QUEENRIGHT_GUARD`, and prints the table.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use super::plan::{Fault, Plan};
+use super::run::{Options, play};
+use super::{each, variable};
+
+/// Each guard, and a seed under which it is missed.
+const CATCHES: &[(&str, u64)] = &[
+    ("abandon", 101),
+    ("abandoned", 101),
+    ("again-one", 74),
+    ("beat-member", 3),
+    ("call-ahead", 101),
+    ("call-repeat", 0),
+    ("call-stale", 2),
+    ("clock-back", 6),
+    ("clock-step", 6),
+    ("crown-lease", 6),
+    ("deliveries", 2),
+    ("depose-lanes", 2),
+    ("drain-call", 470),
+    ("dry", 0),
+    ("effect-number", 1),
+    ("effect-own", 1),
+    ("effect-type", 1),
+    ("either-role", 3),
+    ("finish-first", 1),
+    ("fits-backlog", 1),
+    ("full", 1),
+    ("gap", 82),
+    ("give-back", 13),
+    ("heir", 14),
+    ("hold", 49),
+    ("hold-member", 49),
+    ("join-dead", 1411),
+    ("lane-record", 3),
+    ("layout", 70),
+    ("leave", 1),
+    ("leave-on-drop", 46),
+    ("lost-crown", 3),
+    ("made", 0),
+    ("moved", 97),
+    ("named-once", 17),
+    ("names", 18),
+    ("new-epoch", 68),
+    ("new-id", 14),
+    ("new-pool", 426),
+    ("numbered-anew", 230),
+    ("panic", 1),
+    ("reader-lease", 5409),
+    ("reap", 2),
+    ("reap-expired", 431),
+    ("refused-for-sure", 72),
+    ("reign-over", 6),
+    ("resign", 239),
+    ("rests", 1),
+    ("retry-soon", 63),
+    ("rewind-beat", 12),
+    ("rewind-join", 226),
+    ("runs", 17),
+    ("same-call", 0),
+    ("same-publish", 0),
+    ("saw-beat", 0),
+    ("saw-publish", 0),
+    ("saw-take", 2),
+    ("second-bell", 0),
+    ("seen-beat", 0),
+    ("seen-join", 3),
+    ("silent-lane", 317),
+    ("slots", 10),
+    ("stops-taking", 1),
+    ("token", 6),
+    ("victim", 20),
+    ("worn", 77),
+];
+
+/// A seed says something else once the code has changed. Then so many are looked through for another.
+const SEARCHED: u64 = 8000;
+
+#[test]
+fn every_guard_is_missed_by_some_fleet() {
+    let guards: BTreeSet<&str> = guards().into_iter().collect();
+    let listed: BTreeSet<&str> = CATCHES.iter().map(|(guard, _)| *guard).collect();
+    assert_eq!(guards, listed, "every guard, and nothing else, is listed");
+    let complaints = Mutex::new(Vec::new());
+    each(0..CATCHES.len() as u64, |index| {
+        let (guard, seed) = CATCHES[usize::try_from(index).expect("few")];
+        if is_missed(guard, seed).is_none() {
+            match (0..SEARCHED).find(|seed| is_missed(guard, *seed).is_some()) {
+                Some(other) => println!("guard {guard}: seed {seed} has lost its force, keep {other} instead"),
+                None => complaints.lock().expect("whole").push(guard),
+            }
+        }
+        true
+    });
+    let complaints = complaints.into_inner().expect("whole");
+    assert!(complaints.is_empty(), "nobody misses {complaints:?}");
+}
+
+/// What goes wrong without the guard, where all goes well with it.
+fn is_missed(guard: &'static str, seed: u64) -> Option<String> {
+    if !suits(guard, &Plan::draw(seed)) {
+        return None;
+    }
+    let options = Options {
+        without: Some(guard),
+        ..Options::default()
+    };
+    let why = play(seed, options).failure?;
+    play(seed, Options::default()).failure.is_none().then_some(why)
+}
+
+/// The guards of the engine and of the node, from their marks.
+fn guards() -> Vec<&'static str> {
+    let mut guards = crate::mutants::marks(&[
+        include_str!("../../../src/beat.rs"),
+        include_str!("../../../src/errors.rs"),
+        include_str!("../../../src/generate.rs"),
+        include_str!("../../../src/handle.rs"),
+        include_str!("../../../src/handle/held.rs"),
+        include_str!("../../../src/handle/pool.rs"),
+        include_str!("../../../src/node.rs"),
+        include_str!("../../../src/retry.rs"),
+    ]);
+    assert!(guards.len() > 25, "the marks are found: {guards:?}");
+    guards.extend(crate::mutants::guards_of_the_verbs());
+    guards
+}
+
+/// Whether a plan has what it takes to miss a guard.
+fn suits(guard: &str, plan: &Plan) -> bool {
+    let has = |fault| plan.faults.iter().any(|(_, planned)| *planned == fault);
+    match guard {
+        "silent-lane" | "call-ahead" | "gap" | "rewind-beat" | "rewind-join" => plan.rewinds,
+        "drain-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
+        "names" => has(Fault::Stranger),
+        "layout" => plan.newer,
+        "runs" | "named-once" => has(Fault::Rogue),
+        "moved" | "numbered-anew" => has(Fault::Push),
+        "leave-on-drop" => has(Fault::Drop),
+        _ => true,
+    }
+}
+
+#[test]
+fn hunt() {
+    let Some(seeds) = variable("QUEENRIGHT_HUNT") else {
+        return;
+    };
+    let only = std::env::var("QUEENRIGHT_GUARD").ok();
+    for guard in guards() {
+        if only
+            .as_ref()
+            .is_some_and(|only| !only.split(',').any(|only| only == guard))
+        {
+            continue;
+        }
+        let found = Mutex::new(None);
+        each(0..seeds, |seed| {
+            if let Some(why) = is_missed(guard, seed) {
+                let why: String = why.lines().next().unwrap_or_default().chars().take(100).collect();
+                found.lock().expect("whole").get_or_insert((seed, why));
+            }
+            found.lock().expect("whole").is_none()
+        });
+        match found.into_inner().expect("whole") {
+            Some((seed, why)) => println!("    (\"{guard}\", {seed}), // {why}"),
+            None => println!("    (\"{guard}\", ?)"),
+        }
+    }
+}

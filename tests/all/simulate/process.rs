@@ -1,0 +1,409 @@
+//! The processes of a fleet: nodes, readers of errors, and some that do not belong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use queenright::engine::keys::Names;
+use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle};
+use queenright::error::Error;
+use queenright::errors::{Present, drain_by};
+use queenright::event::{Entry, Event, Observer, What};
+use queenright::generate::Next;
+use queenright::handle::{Handle, Handled};
+use queenright::shutdown::{self, Stopper};
+use queenright::{Message, Node, Outcome, Settings};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::plan::Deed;
+use super::wire::Wire;
+use super::world::{World, payload, sleep_ms};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Node,
+    Reader,
+    Rogue,
+    Stranger,
+}
+
+/// A process, as the world sees it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct Process {
+    pub kind: Kind,
+    pub names: Names,
+    pub dead: bool,
+    pub paused: bool,
+    pub resumed: Arc<Notify>,
+    /// How it ended by itself.
+    pub ended: Option<Result<(), String>>,
+    pub stopping: Option<u64>,
+    pub dropped: bool,
+    pub stopper: Option<Stopper>,
+    pub abort: Option<AbortHandle>,
+    /// Connections of an older generation are cut.
+    pub generation: u32,
+    pub slow_until: u64,
+    pub mute_until: u64,
+    pub hole_until: u64,
+    /// When anything last befell it.
+    pub trouble: u64,
+    /// Its membership, as far as it knows, and since when.
+    pub node: String,
+    pub joined: u64,
+    /// What it was told.
+    pub reigns: Option<u64>,
+    pub seen: u64,
+    pub last_publish: Option<(u64, u64, u64)>,
+    pub publishes_anew: bool,
+    pub last_call: u64,
+    pub last_sent: u64,
+    pub last_want: u32,
+    pub last_was_empty: bool,
+    /// What its handler does.
+    pub running: u32,
+    pub last_start: u64,
+    pub got: BTreeMap<u64, u64>,
+    /// What its last call was to settle.
+    pub intents: Vec<u64>,
+}
+
+impl Process {
+    fn new(kind: Kind, names: Names, now: u64) -> Self {
+        Self {
+            kind,
+            names,
+            dead: false,
+            paused: false,
+            resumed: Arc::default(),
+            ended: None,
+            stopping: None,
+            dropped: false,
+            stopper: None,
+            abort: None,
+            generation: 0,
+            slow_until: 0,
+            mute_until: 0,
+            hole_until: 0,
+            trouble: 0,
+            node: String::new(),
+            joined: now,
+            reigns: None,
+            seen: 0,
+            last_publish: None,
+            publishes_anew: false,
+            last_call: 0,
+            last_sent: 0,
+            last_want: 0,
+            last_was_empty: false,
+            running: 0,
+            last_start: 0,
+            got: BTreeMap::new(),
+            intents: Vec::new(),
+        }
+    }
+
+    /// Whether it runs as it should: not killed, stopped, ended or about to end.
+    pub fn works(&self) -> bool {
+        !self.dead && !self.paused && self.ended.is_none() && self.stopping.is_none() && !self.dropped
+    }
+
+    /// Nothing has befallen it since then.
+    pub fn is_calm(&self, since: u64) -> bool {
+        !self.dead && !self.paused && !self.dropped && self.trouble < since
+    }
+}
+
+fn add(world: &World, kind: Kind, names: Names) -> usize {
+    world.with(|inner| {
+        let now = inner.now();
+        inner.processes.push(Process::new(kind, names, now));
+        inner.processes.len() - 1
+    })
+}
+
+fn wire(world: &Arc<World>, process: usize) -> Arc<Wire> {
+    Arc::new(Wire {
+        world: world.clone(),
+        process,
+    })
+}
+
+/// One more node.
+pub fn start_node(world: &Arc<World>, kind: Kind) -> usize {
+    let mut settings: Settings = world.plan.settings.clone();
+    if kind == Kind::Stranger {
+        settings.names.errors = "failures".into();
+    }
+    let process = add(world, kind, settings.names.clone());
+    let (stopper, shutdown) = shutdown::channel();
+    let generate = |next: Next| payload(next.number);
+    let handle = Worker {
+        world: world.clone(),
+        process,
+    };
+    let watch = Arc::new(Watch {
+        world: world.clone(),
+        process,
+    });
+    let node = Node::new(wire(world, process), settings, generate, handle)
+        .observer(watch)
+        .beats_here();
+    let (here, over) = (world.clone(), world.clone());
+    let running = tokio::spawn(async move {
+        let ended = node.run(shutdown).await;
+        over.with(|inner| inner.ended(process, ended));
+    });
+    here.with(|inner| {
+        inner.note(|| format!("{process}: starts as {kind:?}"));
+        inner.processes[process].stopper = Some(stopper);
+        inner.processes[process].abort = Some(running.abort_handle());
+    });
+    process
+}
+
+/// kill -9: nothing that it still wants to say reaches anyone.
+pub fn kill(world: &Arc<World>, process: usize) {
+    let node = world.with(|inner| {
+        inner.note(|| format!("{process}: killed"));
+        // Its host closes the connections, unless the host is gone as well.
+        let closed = inner.rng.bool();
+        let killed = &mut inner.processes[process];
+        killed.dead = true;
+        killed.generation += u32::from(closed);
+        if let Some(abort) = &killed.abort {
+            abort.abort();
+        }
+        killed.kind == Kind::Node && killed.ended.is_none()
+    });
+    if node {
+        let world = world.clone();
+        let pause = world.with(|inner| inner.rng.u64(0..inner.plan.lease_ms()));
+        tokio::spawn(async move {
+            sleep_ms(pause).await;
+            let nodes = world.with(|inner| inner.nodes_at_work());
+            if nodes < world.plan.nodes_max {
+                start_node(&world, Kind::Node);
+            }
+        });
+    }
+}
+
+pub fn pause(world: &Arc<World>, process: usize, ms: u64) {
+    world.with(|inner| {
+        inner.note(|| format!("{process}: stopped for {ms} ms"));
+        inner.processes[process].paused = true;
+    });
+    let world = world.clone();
+    tokio::spawn(async move {
+        sleep_ms(ms).await;
+        resume(&world, process);
+    });
+}
+
+pub fn resume(world: &World, process: usize) {
+    world.with(|inner| {
+        let now = inner.now();
+        let resumed = &mut inner.processes[process];
+        if resumed.paused {
+            resumed.paused = false;
+            resumed.trouble = now;
+            resumed.resumed.notify_waiters();
+            inner.note(|| format!("{process}: goes on"));
+        }
+    });
+}
+
+/// The work of a node.
+struct Worker {
+    world: Arc<World>,
+    process: usize,
+}
+
+/// Ends also when the slot is dropped.
+struct Running<'a>(&'a Worker);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.world.with(|inner| inner.processes[self.0.process].running -= 1);
+    }
+}
+
+impl Handle for Worker {
+    async fn handle(&self, message: Message) -> Handled {
+        self.world.with(|inner| inner.starts(self.process, &message));
+        let running = Running(self);
+        let (number, deed) = (message.number, self.world.plan.deed(message.number));
+        sleep_ms(self.world.plan.work_ms(number)).await;
+        self.world.gate(self.process).await;
+        drop(running);
+        match deed {
+            Deed::Fail => Err("does not work".into()),
+            Deed::Panic => panic!("meant to"),
+            Deed::Poison => {
+                kill(&self.world, self.process);
+                std::future::pending().await
+            }
+            deed => Ok(deed.effects(number)),
+        }
+    }
+}
+
+/// Passes on what a node is told.
+struct Watch {
+    world: Arc<World>,
+    process: usize,
+}
+
+impl Observer for Watch {
+    fn observe(&self, node: &str, events: &[Event]) {
+        self.world.with(|inner| inner.observes(self.process, node, events));
+    }
+
+    fn keeps_ledger(&self) -> bool {
+        true
+    }
+
+    fn intends(&self, _node: &str, entries: &[Entry]) {
+        if !publishes(entries) {
+            let numbers = entries.iter().flat_map(|entry| entry.first..entry.first + entry.count);
+            let numbers = numbers.collect();
+            self.world.with(|inner| inner.processes[self.process].intents = numbers);
+        }
+    }
+
+    fn refuses(&self, node: &str) {
+        self.world.with(|inner| inner.refused(self.process, node));
+    }
+
+    fn confirms(&self, _node: &str, entries: &[Entry]) {
+        self.world.with(|inner| {
+            if !publishes(entries) {
+                inner.processes[self.process].intents.clear();
+            }
+            inner.confirmed(self.process, entries);
+        });
+    }
+}
+
+fn publishes(entries: &[Entry]) -> bool {
+    let is_publish = |entry: &Entry| matches!(entry.what, What::Publish { .. });
+    entries.iter().any(is_publish)
+}
+
+/// Reads errors, all or some.
+pub fn start_reader(world: &Arc<World>, limit: Option<u64>, calm: bool) -> usize {
+    let process = add(world, Kind::Reader, Names::default());
+    let printer = Printer {
+        world: world.clone(),
+        process,
+        calm,
+    };
+    let reading = drain_by(wire(world, process), limit, printer);
+    let over = world.clone();
+    let running = tokio::spawn(async move {
+        let ended = reading.await;
+        over.with(|inner| {
+            inner.note(|| format!("{process}: has read: {ended:?}"));
+            inner.processes[process].ended = Some(ended.map(drop).map_err(|error| error.to_string()));
+        });
+    });
+    world.with(|inner| {
+        inner.note(|| format!("{process}: starts to read"));
+        inner.processes[process].abort = Some(running.abort_handle());
+    });
+    process
+}
+
+struct Printer {
+    world: Arc<World>,
+    process: usize,
+    calm: bool,
+}
+
+impl Present for Printer {
+    async fn present(self, failed: Vec<Failed>) -> std::io::Result<Self> {
+        let (slow, breaks) = self.world.with(|inner| match inner.rng.u8(..16) {
+            _ if self.calm => (0, false),
+            0..=2 => (inner.rng.u64(0..3000), false),
+            3 => (0, true),
+            _ => (inner.rng.u64(0..20), false),
+        });
+        // One that is stopped in the middle has more to print when it goes on.
+        for _ in 0..2 {
+            sleep_ms(slow).await;
+            self.world.gate(self.process).await;
+        }
+        if breaks {
+            self.world.with(|inner| {
+                let now = inner.now();
+                inner.processes[self.process].trouble = now;
+            });
+            return Err(std::io::Error::other("the pipe is closed"));
+        }
+        let numbers: Vec<u64> = failed.iter().map(|failed| failed.number).collect();
+        self.world.with(|inner| inner.shown(self.process, &numbers));
+        Ok(self)
+    }
+}
+
+/// A member that is not of our making: names what it holds twice, and in runs that overlap.
+pub fn start_rogue(world: &Arc<World>) {
+    let process = add(world, Kind::Rogue, Names::default());
+    let wire = wire(world, process);
+    tokio::spawn(async move {
+        let node = format!("rogue-{process}");
+        let join = Join {
+            node: node.clone(),
+            lanes: 1,
+            lease_ms: wire.world.plan.lease_ms(),
+            step_ms: wire.world.plan.settings.step_ms(),
+            seen: Seen::default(),
+            birth: "rogue".into(),
+            host: "elsewhere".into(),
+            pid: 0,
+            version: "0".into(),
+            concurrency: 1,
+        };
+        if wire.join(&join).await.is_err() {
+            return;
+        }
+        let mut exchange = Exchange {
+            node,
+            lane: 0,
+            call: 1,
+            settles: Vec::new(),
+            want: 3,
+            woken: true,
+        };
+        let Ok(Exchanged::Ok { packs, .. }) = wire.exchange(&exchange).await else {
+            return;
+        };
+        let Some(pack) = packs.first() else { return };
+        let done = |from, count| Run {
+            from,
+            count,
+            outcome: Outcome::Error("rogue".into()),
+        };
+        let settle = |runs| Settle {
+            piece: pack.first(),
+            runs,
+        };
+        (exchange.call, exchange.want) = (2, 0);
+        exchange.settles = vec![settle(vec![done(0, 1)]), settle(vec![done(0, 1)])];
+        let _ = wire.exchange(&exchange).await;
+        exchange.call = 3;
+        exchange.settles = vec![settle(vec![done(0, 1), done(0, 1)])];
+        let _ = wire.exchange(&exchange).await;
+        exchange.call = 2;
+        let _ = wire.exchange(&exchange).await;
+    });
+}
+
+/// What a node must end with.
+pub fn is_right_end(kind: Kind, ended: &Result<(), Error>) -> bool {
+    match kind {
+        Kind::Stranger => matches!(ended, Err(Error::OtherNames { .. } | Error::NewerLayout { .. })),
+        _ => ended.is_ok(),
+    }
+}

@@ -1,0 +1,206 @@
+//! What processes are told and do.
+
+use queenright::Message;
+use queenright::engine::{Exchange, Exchanged, Publish};
+use queenright::error::Error;
+use queenright::event::{Entry, Event, What};
+
+use super::checks::Place;
+use super::places::READER_LEASE_MS;
+use super::process::is_right_end;
+use super::world::{Inner, payload};
+
+/// How long nodes let wait what they fetched ahead.
+const STUCK_MS: u64 = 20;
+
+impl Inner {
+    pub fn saw(&mut self, process: usize, seq: u64) {
+        let process = &mut self.processes[process];
+        process.seen = process.seen.max(seq);
+    }
+
+    /// A node tells all that it has seen, and does not give numbers anew that it has seen.
+    pub fn tells(&mut self, process: usize, seq: u64) {
+        if seq < self.processes[process].seen {
+            self.fail("a node does not tell all that it has seen");
+        }
+    }
+
+    pub fn publishes(&mut self, process: usize, publish: &Publish) {
+        let call = (publish.epoch, publish.made, publish.first);
+        let publisher = &mut self.processes[process];
+        if publisher.last_publish.replace(call) != Some(call) {
+            publisher.publishes_anew = publish.first < publisher.seen;
+        }
+    }
+
+    /// A new call: a node takes nothing while it generates, once it stops, or when it knows that there is nothing.
+    pub fn sends(&mut self, process: usize, exchange: &Exchange) {
+        let (now, lease) = (self.now(), self.plan.lease_ms());
+        let handles = self.plan.settings.also_handle;
+        let sender = &mut self.processes[process];
+        if exchange.call == sender.last_call {
+            return;
+        }
+        // After long silence it calls all the same.
+        let silent = now - std::mem::replace(&mut sender.last_sent, now) >= 4 * lease;
+        let in_vain = sender.last_was_empty && exchange.settles.is_empty() && !exchange.woken && !silent;
+        sender.last_call = exchange.call;
+        sender.last_want = exchange.want;
+        sender.last_was_empty = false;
+        if exchange.want == 0 {
+            return;
+        }
+        if sender.reigns.is_some() && !handles {
+            self.fail("a generator takes work");
+        } else if sender.stopping.is_some() {
+            self.fail("a node that stops takes work");
+        } else if in_vain {
+            self.fail("an idle node asks again and again");
+        }
+    }
+
+    pub fn got(&mut self, process: usize, exchanged: &Exchanged) {
+        let Exchanged::Ok { packs, .. } = exchanged else { return };
+        let now = self.now();
+        let taker = &mut self.processes[process];
+        taker.last_was_empty = packs.is_empty() && taker.last_want > 0;
+        for pack in packs {
+            let end = pack.first() + pack.count() as u64;
+            taker.seen = taker.seen.max(end);
+            for number in pack.first()..end {
+                taker.got.insert(number, now);
+            }
+        }
+    }
+
+    /// The code of a handler starts on a message.
+    pub fn starts(&mut self, process: usize, message: &Message) {
+        let (now, lease, number) = (self.now(), self.plan.lease_ms(), message.number);
+        let slots = self.plan.settings.concurrency;
+        self.note(|| format!("{process}: handles {number}"));
+        if message.payload != payload(number) {
+            self.fail(&format!("message {number} has another's payload"));
+        }
+        let calm = self.accidents == 0 && self.store_trouble < now.saturating_sub(lease);
+        let handler = &mut self.processes[process];
+        handler.running += 1;
+        let waited = now.saturating_sub(handler.last_start);
+        let ready = handler.got.get(&number).is_some_and(|got| *got <= handler.last_start);
+        handler.last_start = now;
+        let calm = calm && handler.is_calm(now.saturating_sub(lease));
+        if handler.running > slots {
+            self.fail("more messages are in work than there are slots");
+        }
+        if ready && calm && waited > STUCK_MS + 15 {
+            self.fail(&format!("message {number} waited {waited} ms behind a slow one"));
+        }
+    }
+
+    pub fn observes(&mut self, process: usize, node: &str, events: &[Event]) {
+        let now = self.now();
+        self.trace(node.bytes().map(u64::from).sum::<u64>() + events.len() as u64);
+        for event in events {
+            let seen = &mut self.processes[process];
+            match event {
+                Event::Joined => {
+                    seen.node = node.to_string();
+                    seen.joined = now;
+                    seen.last_call = 0;
+                    seen.last_was_empty = false;
+                    seen.got.clear();
+                }
+                Event::Elected { epoch, .. } => seen.reigns = Some(*epoch),
+                Event::Deposed { .. } | Event::Left => seen.reigns = None,
+                Event::Rewound { .. } => self.told.rewinds += 1,
+                _ => {}
+            }
+            if !event.is_per_message() {
+                self.note(|| format!("{process}: tells {event:?}"));
+            }
+        }
+    }
+
+    /// A node is told that its publish or settle was applied: once for each message, and it is so.
+    pub fn confirmed(&mut self, process: usize, entries: &[Entry]) {
+        for entry in entries {
+            for number in entry.first..entry.first + entry.count {
+                let at = usize::try_from(number).expect("few");
+                let place = self.book.places.get(at).map(|(place, _)| *place);
+                let (before, right) = match entry.what {
+                    What::Publish { epoch } => {
+                        self.saw(process, number + 1);
+                        let before = self.told.published.insert(number, epoch).is_some();
+                        (before, place.is_some_and(|place| place != Place::Unborn))
+                    }
+                    What::Done => {
+                        let before = self.told.outcomes.insert(number, true).is_some();
+                        (before, place == Some(Place::Done))
+                    }
+                    What::Error => {
+                        let before = self.told.outcomes.insert(number, false).is_some();
+                        (before, place == Some(Place::Failed))
+                    }
+                    What::Take { .. } | What::Return => (false, true),
+                };
+                if before && !self.rewound {
+                    self.fail(&format!("message {number} is confirmed twice: {:?}", entry.what));
+                }
+                if !right && !self.rewound {
+                    let what = entry.what;
+                    self.fail(&format!("message {number} is confirmed as {what:?} and is {place:?}"));
+                }
+            }
+        }
+    }
+
+    /// A node is told that nothing was written of what it last intended.
+    pub fn refused(&mut self, process: usize, node: &str) {
+        let holder = self.book.holders.get(node).copied();
+        let intents = std::mem::take(&mut self.processes[process].intents);
+        let written = |number: &u64| holder.is_some() && self.book.settlers.get(number).copied() == holder;
+        if let Some(number) = intents.into_iter().find(written)
+            && !self.rewound
+        {
+            self.fail(&format!("message {number} is refused, and was settled"));
+        }
+    }
+
+    pub fn ended(&mut self, process: usize, ended: Result<(), Error>) {
+        self.note(|| format!("{process}: ends with {ended:?}"));
+        let kind = self.processes[process].kind;
+        if !is_right_end(kind, &ended) {
+            self.fail(&format!("a {kind:?} ends with {ended:?}"));
+        }
+        let over = &mut self.processes[process];
+        over.ended = Some(ended.map_err(|error| error.to_string()));
+        over.reigns = None;
+        let stopped = over.stopping.unwrap_or(0);
+        let calm = over.stopping.is_some() && over.is_calm(stopped) && self.store_trouble < stopped;
+        if calm && self.state.nodes.contains_key(&self.processes[process].node) {
+            self.fail("a node that has stopped in order is still a member");
+        }
+    }
+
+    /// A second print must be explained by what befell the first reader.
+    pub fn shown(&mut self, process: usize, numbers: &[u64]) {
+        let now = self.now();
+        self.note(|| format!("{process}: shows {numbers:?}"));
+        for number in numbers {
+            let before = self.told.shown.entry(*number).or_default();
+            let last = before.last().copied();
+            before.push((process, now));
+            let Some((reader, at)) = last else { continue };
+            let first = &self.processes[reader];
+            let since = at.saturating_sub(READER_LEASE_MS);
+            // One that was stopped may show what was taken from it, and read by others, meanwhile.
+            let late = !self.processes[process].is_calm(now.saturating_sub(4 * READER_LEASE_MS));
+            let broken = first.ended.as_ref().is_some_and(Result::is_err);
+            if first.is_calm(since) && !late && !broken && self.store_trouble < since && !self.rewound {
+                self.fail(&format!(
+                    "error {number} is shown twice although nothing befell its reader"
+                ));
+            }
+        }
+    }
+}

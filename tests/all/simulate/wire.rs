@@ -1,0 +1,347 @@
+//! What lies between a process and the store: latency, and everything that goes wrong on the way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use queenright::engine::{
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
+    Reaped, Status, Wake,
+};
+use queenright::error::{Error, Result};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::process::Kind;
+use super::world::{Inner, World, sleep_ms};
+use crate::oracle::{Answer, Call};
+
+pub struct Wire {
+    pub world: Arc<World>,
+    pub process: usize,
+}
+
+fn away(reason: &str) -> Error {
+    Error::Away {
+        store: "the simulated store".into(),
+        reason: reason.into(),
+    }
+}
+
+/// What is going to happen to a call.
+struct Trip {
+    /// None: the request is lost.
+    request: Option<u64>,
+    /// None: the answer is lost.
+    reply: Option<u64>,
+    /// A copy of it arrives so long after it is over.
+    copy: Option<u64>,
+    /// It goes its way without its caller.
+    alone: bool,
+    generation: u32,
+}
+
+/// The store's side of a call.
+enum Arrival {
+    Answer(Box<Result<Answer>>),
+    Refused,
+    Frozen(u64),
+}
+
+impl Inner {
+    fn trip(&mut self, process: usize, call: &Call) -> Trip {
+        let (now, latency, lease) = (self.now(), self.plan.latency_ms, self.plan.lease_ms());
+        let there = self.rng.u64(0..=latency);
+        let back = if there == 0 {
+            self.rng.u64(1..=latency)
+        } else {
+            self.rng.u64(0..=latency)
+        };
+        let mut trip = Trip {
+            request: Some(there),
+            reply: Some(back),
+            copy: None,
+            alone: self.rng.u8(..8) == 0,
+            generation: self.processes[process].generation,
+        };
+        let link = &self.processes[process];
+        let (slow, mute, hole) = (link.slow_until > now, link.mute_until > now, link.hole_until > now);
+        if slow {
+            trip.request = Some(self.rng.u64(0..=lease));
+            trip.reply = Some(self.rng.u64(0..=lease));
+        }
+        if mute {
+            trip.reply = None;
+        }
+        if hole {
+            trip.request = None;
+        }
+        let accident = self.accidents > 0 && self.rng.u32(..self.accidents) == 0;
+        if accident {
+            match self.rng.u8(..5) {
+                0 => trip.request = None,
+                1 => trip.reply = None,
+                2 => trip.request = Some(self.rng.u64(0..=lease)),
+                3 => (trip.request, trip.reply) = (Some(self.rng.u64(0..=lease)), None),
+                _ => {
+                    let far = if self.rng.bool() { 2 * lease } else { 40 };
+                    trip.copy = Some(self.rng.u64(1..=far));
+                }
+            }
+        }
+        // Readers make few calls: theirs come late more often.
+        if self.accidents > 0 && self.processes[process].kind == Kind::Reader && self.rng.u8(..4) == 0 {
+            let far = if self.rng.bool() { 2 * lease } else { 100 };
+            trip.copy = Some(self.rng.u64(1..=far));
+        }
+        // The reader whom it gives up may go on meanwhile.
+        let releases = self.accidents > 0 && matches!(call, Call::Release(_, true)) && self.rng.bool();
+        if releases {
+            trip.request = Some(self.rng.u64(0..=lease));
+        }
+        if releases || slow || mute || hole || (accident && trip.copy.is_none()) {
+            trip.alone = true;
+            self.processes[process].trouble = now + lease / 2;
+        }
+        trip
+    }
+
+    fn arrive(&mut self, process: usize, call: &Call) -> Arrival {
+        if self.frozen_until > self.now() {
+            return Arrival::Frozen(self.frozen_until);
+        }
+        if !self.up || (self.full && matches!(call, Call::Publish(_))) {
+            return Arrival::Refused;
+        }
+        Arrival::Answer(Box::new(self.execute(process, call)))
+    }
+}
+
+/// Reaches the store, however long that stands still.
+async fn deliver(world: &World, process: usize, call: &Call) -> Result<Answer> {
+    loop {
+        match world.with(|inner| inner.arrive(process, call)) {
+            Arrival::Answer(answer) => return *answer,
+            Arrival::Refused => return Err(away("refused")),
+            Arrival::Frozen(until) => {
+                let now = world.lock().now();
+                sleep_ms(until - now).await;
+            }
+        }
+    }
+}
+
+impl Wire {
+    /// As the Redis engine has it.
+    fn patience(&self) -> Duration {
+        self.world.plan.settings.lease / 2
+    }
+
+    async fn call(&self, call: Call) -> Result<Answer> {
+        let (world, process) = (&self.world, self.process);
+        world.gate(process).await;
+        let deadline = Instant::now() + self.patience();
+        let trip = world.with(|inner| {
+            inner.note(|| format!("{process}: sends {}", verb(&call)));
+            inner.trip(process, &call)
+        });
+        let copied = trip.copy.map(|copy| (copy, call.clone()));
+        let answer = if trip.alone {
+            self.apart(call, &trip, deadline).await
+        } else {
+            self.directly(call, &trip, deadline).await
+        };
+        if let Some((copy, call)) = copied {
+            let world = world.clone();
+            tokio::spawn(async move {
+                sleep_ms(copy).await;
+                world.with(|inner| inner.note(|| format!("{process}: a late copy of {}", verb(&call))));
+                let _ = deliver(&world, process, &call).await;
+            });
+        }
+        world.gate(process).await;
+        answer
+    }
+
+    /// Everything goes well, unless something happens meanwhile.
+    async fn directly(&self, call: Call, trip: &Trip, deadline: Instant) -> Result<Answer> {
+        let (world, process) = (&self.world, self.process);
+        let is_cut = || world.lock().processes[process].generation != trip.generation;
+        sleep_ms(trip.request.unwrap_or(0)).await;
+        if is_cut() {
+            return Err(away("cut"));
+        }
+        let answer = match world.with(|inner| inner.arrive(process, &call)) {
+            Arrival::Answer(answer) => *answer,
+            Arrival::Refused => {
+                sleep_ms(1).await;
+                return Err(away("refused"));
+            }
+            Arrival::Frozen(_) => return self.apart(call, trip, deadline).await,
+        };
+        sleep_ms(trip.reply.unwrap_or(0)).await;
+        if is_cut() {
+            return Err(away("cut"));
+        }
+        answer
+    }
+
+    /// The call goes its own way: it may arrive after its caller has given up, or has died.
+    async fn apart(&self, call: Call, trip: &Trip, deadline: Instant) -> Result<Answer> {
+        let (answered, answer) = oneshot::channel();
+        if let Some(request) = trip.request {
+            let (world, process, reply) = (self.world.clone(), self.process, trip.reply);
+            tokio::spawn(async move {
+                sleep_ms(request).await;
+                let answer = deliver(&world, process, &call).await;
+                if let Some(reply) = reply {
+                    sleep_ms(reply).await;
+                    let _ = answered.send(answer);
+                }
+            });
+        }
+        match tokio::time::timeout_at(deadline, answer).await {
+            Ok(Ok(Err(error))) => {
+                sleep_ms(1).await;
+                Err(error)
+            }
+            Ok(Ok(answer)) => answer,
+            _ => {
+                tokio::time::sleep_until(deadline).await;
+                Err(away("no answer"))
+            }
+        }
+    }
+}
+
+fn verb(call: &Call) -> &'static str {
+    match call {
+        Call::Join(_) => "join",
+        Call::Beat(_) => "beat",
+        Call::Publish(_) => "publish",
+        Call::Exchange(_) => "exchange",
+        Call::Reap(_) => "reap",
+        Call::Leave(_) => "leave",
+        Call::Drain(_) => "drain",
+        Call::Hold(..) => "hold",
+        Call::Release(..) => "release",
+        Call::Failed(..) => "failed",
+        Call::Status => "status",
+    }
+}
+
+macro_rules! answer {
+    ($wire:ident, $call:expr, $answer:ident) => {
+        match $wire.call($call).await? {
+            Answer::$answer(answer) => Ok(answer),
+            Answer::Wrong(what) => Err(Error::Protocol { detail: what.into() }),
+            other => panic!("{other:?}"),
+        }
+    };
+}
+
+impl Engine for Wire {
+    async fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    async fn join(&self, join: &Join) -> Result<Joined> {
+        self.world.with(|inner| {
+            inner.members.insert(join.node.clone(), self.process);
+            inner.tells(self.process, join.seen.seq);
+        });
+        answer!(self, Call::Join(join.clone()), Joined)
+    }
+
+    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+        self.world.with(|inner| inner.tells(self.process, beat.seen.seq));
+        let pulse = answer!(self, Call::Beat(beat.clone()), Pulse);
+        if let Ok(Pulse::Alive(vitals)) = &pulse {
+            self.world.with(|inner| {
+                inner.saw(self.process, vitals.seq);
+                inner.told.heard_of_rewinds += u64::from(vitals.rewound);
+            });
+        }
+        pulse
+    }
+
+    async fn publish(&self, publish: &Publish) -> Result<Published> {
+        self.world.with(|inner| inner.publishes(self.process, publish));
+        answer!(self, Call::Publish(publish.clone()), Published)
+    }
+
+    async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
+        self.world.with(|inner| inner.sends(self.process, exchange));
+        let exchanged = answer!(self, Call::Exchange(exchange.clone()), Exchanged);
+        if let Ok(exchanged) = &exchanged {
+            self.world.with(|inner| inner.got(self.process, exchanged));
+        }
+        exchanged
+    }
+
+    async fn reap(&self, reap: &Reap) -> Result<Reaped> {
+        answer!(self, Call::Reap(reap.clone()), Reaped)
+    }
+
+    async fn leave(&self, node: &NodeId) -> Result<()> {
+        self.call(Call::Leave(node.clone())).await.map(drop)
+    }
+
+    async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
+        let (world, process) = (&self.world, self.process);
+        world.gate(process).await;
+        let (lost, up) = world.with(|inner| {
+            let (now, process) = (inner.now(), &inner.processes[process]);
+            (process.hole_until > now || process.mute_until > now, inner.up)
+        });
+        if !up {
+            sleep_ms(1).await;
+            return Err(away("refused"));
+        }
+        let mut heard = world.with(|inner| inner.wait(process, wake, at_most));
+        let generation = world.lock().processes[process].generation;
+        let answer = match tokio::time::timeout(at_most, &mut heard).await {
+            Ok(Ok(())) => Ok(true),
+            _ if lost => {
+                tokio::time::sleep(self.patience()).await;
+                Err(away("no answer"))
+            }
+            _ => Ok(false),
+        };
+        world.gate(process).await;
+        if world.lock().processes[process].generation != generation {
+            return Err(away("cut"));
+        }
+        answer
+    }
+
+    async fn drain(&self, drain: &Drain) -> Result<Drained> {
+        self.world.with(|inner| {
+            inner.members.insert(drain.reader.clone(), self.process);
+            inner.processes[self.process].node.clone_from(&drain.reader);
+        });
+        answer!(self, Call::Drain(drain.clone()), Drained)
+    }
+
+    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
+        answer!(self, Call::Hold(reader.into(), lease_ms), Held)
+    }
+
+    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
+        self.call(Call::Release(reader.into(), expired)).await.map(drop)
+    }
+
+    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
+        answer!(self, Call::Failed(from, limit), Failed)
+    }
+
+    async fn status(&self) -> Result<Status> {
+        match self.call(Call::Status).await? {
+            Answer::Status(Some(status)) => Ok(*status),
+            _ => Err(Error::NoQueue { queue: "none".into() }),
+        }
+    }
+
+    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
+        Ok(self.world.lock().state.unsettled())
+    }
+}
