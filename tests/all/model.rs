@@ -264,7 +264,7 @@ const MISSED: &[(&str, &str, &str)] = &[
     (
         "gap",
         "w1",
-        "a number that its generator has seen, or the store was told of, is not given again",
+        "a number that its own reign has given, or the store was told of, is not given again",
     ),
     ("join-dead", "s1 u1", "a node is a member, or dead, or forgotten"),
     ("lane-record", "p1", "a node is a member, or dead, or forgotten"),
@@ -274,7 +274,7 @@ const MISSED: &[(&str, &str, &str)] = &[
     (
         "rewind-join",
         "w1",
-        "a number that its generator has seen, or the store was told of, is not given again",
+        "a number that its own reign has given, or the store was told of, is not given again",
     ),
     (
         "token",

@@ -1,6 +1,6 @@
 //! What must hold in every state.
 
-use super::state::{Id, Lease, NUMBERS, Node, Record, Reign, State, bit};
+use super::state::{Lease, NUMBERS, Node, Record, Reign, State, bit};
 
 /// What is promised. Those that a step can break are noted by the witness when it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Promise {
         (Self::Explained, "no node is refused without cause"),
         (
             Self::NoReuse,
-            "a number that its generator has seen, or the store was told of, is not given again",
+            "a number that its own reign has given, or the store was told of, is not given again",
         ),
         (
             Self::NoReuseEver,
@@ -51,7 +51,7 @@ impl State {
     }
 
     /// Looks at a message that is about to be published.
-    pub fn witness_publish(&mut self, node: Id, reign: Reign, mine: bool) {
+    pub fn witness_publish(&mut self, reign: Reign, mine: bool) {
         let number = reign.seq;
         if !mine || !self.meta.crown {
             self.breaks(Promise::OneVoice);
@@ -69,7 +69,7 @@ impl State {
         // A store that went back may be given once more what it lost, and this then is the same message.
         if before != 0 && before != reign.mark() {
             let seen = |node: &Node| node.process.seen.seq > number;
-            if number < self.witness.told || seen(&self.nodes[usize::from(node)]) {
+            if number < self.witness.told || before >> 4 == reign.nth {
                 self.breaks(Promise::NoReuse);
             }
             if self.nodes.iter().any(seen) {

@@ -129,7 +129,7 @@ impl State {
         if meta.seq == numbers {
             return Answer::Refused;
         }
-        self.witness_publish(node, reign, mine);
+        self.witness_publish(reign, mine);
         self.meta.queue |= bit(reign.seq);
         self.meta.attempts[usize::from(reign.seq)] = 1;
         self.meta.newest = reign.epoch;
