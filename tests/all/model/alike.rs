@@ -128,10 +128,7 @@ fn count_from_zero(state: &mut State, id: Id) {
     let lanes = [&mut node.record.lane, &mut node.saved.lane].into_iter().flatten();
     let own = (node.process.life == Life::Member).then_some(&mut node.process.call);
     let late = wire.iter_mut().flatten().filter_map(|call| match call {
-        Call::Exchange { node, call, .. }
-        | Call::Beat {
-            node, call: Some(call), ..
-        } if *node == id => Some(call),
+        Call::Exchange { node, call, .. } if *node == id => Some(call),
         _ => None,
     });
     let mut calls: [Option<&mut u8>; 3 + WIRE] = Default::default();

@@ -42,6 +42,7 @@ guards! {
     reap_expired = "reap-expired",
     rewind_beat = "rewind-beat",
     rewind_join = "rewind-join",
+    silent_lane = "silent-lane",
     token = "token",
 }
 

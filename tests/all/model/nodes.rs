@@ -18,8 +18,7 @@ impl State {
             Life::Joining => calls.push(Call::Join { node, seen }),
             Life::Refused | Life::Stopping => calls.push(Call::Leave { node }),
             Life::Member => {
-                let call = model.beat_tells_call.then_some(process.call);
-                calls.push(Call::Beat { node, seen, call });
+                calls.push(Call::Beat { node, seen });
                 if let Some(reign) = process.reign.filter(|reign| reign.seq < model.messages) {
                     calls.push(Call::Publish { node, reign });
                 }
@@ -27,13 +26,13 @@ impl State {
                 calls.extend(victims.map(|victim| Call::Reap { node, victim }));
                 let call = process.call + 1;
                 let exchange = |said| Call::Exchange { node, call, said };
-                calls.extend(self.says(node).into_iter().flatten().map(exchange));
+                calls.extend(self.says(model, node).into_iter().flatten().map(exchange));
             }
         }
     }
 
     /// What a lane may say: the same as before until that was answered; then what is finished, or that it has time.
-    fn says(&self, node: Id) -> [Option<Said>; 3] {
+    fn says(&self, model: &Protocol, node: Id) -> [Option<Said>; 3] {
         let process = &self.nodes[usize::from(node)].process;
         if process.unanswered.is_some() {
             return [process.unanswered, None, None];
@@ -41,7 +40,10 @@ impl State {
         let want = process.reign.is_none();
         if process.holds == 0 {
             let asks = want && self.meta.queue | self.meta.again != 0;
-            return [asks.then_some(Said { settle: None, want }), None, None];
+            // A lane speaks now and then with nothing to say; here only where that tells it something.
+            let lane = self.nodes[usize::from(node)].record.lane;
+            let learns = model.guards.silent_lane && lane.is_some_and(|lane| lane.call < process.call);
+            return [(asks || learns).then_some(Said { settle: None, want }), None, None];
         }
         let number = u8::try_from(process.holds.trailing_zeros()).expect("below eight");
         let says = |outcome| {

@@ -13,22 +13,10 @@ pub struct Protocol {
     pub deliveries_max: u8,
     pub faults: Faults,
     pub guards: Guards,
-    /// A beat says how far the lane has come, and is refused if the store's record of it is behind. The sources have
-    /// no such guard.
-    pub beat_tells_call: bool,
-    pub held_to: HeldTo,
+    /// Hold it to what is not kept when the store goes back: see `Promise::NoReuseEver`.
+    pub no_reuse_ever: bool,
     /// Tell states apart that go on alike.
     pub apart: bool,
-}
-
-/// What it is held to when the store goes back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldTo {
-    Kept,
-    /// And what is not kept: see `Promise::NoReuseEver`.
-    NoReuseEver,
-    /// And what is not kept: see `Node::stranded`.
-    NothingStranded,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,15 +170,12 @@ impl Model for Protocol {
     }
 
     fn broken(&self, state: &State) -> Option<&'static str> {
-        state.broken(self.deliveries_max, self.held_to == HeldTo::NoReuseEver)
+        state.broken(self.deliveries_max, self.no_reuse_ever)
     }
 
     fn is_settled(&self, state: &State) -> bool {
         let meta = &state.meta;
-        let mut all = meta.done | meta.failed | meta.skipped;
-        if state.witness.rewound && self.held_to != HeldTo::NothingStranded {
-            all |= state.nodes.iter().fold(0, |stranded, node| stranded | node.stranded());
-        }
+        let all = meta.done | meta.failed | meta.skipped;
         meta.seq == self.messages && all.count_ones() == u32::from(self.messages)
     }
 }

@@ -19,9 +19,8 @@ pub struct Readers {
     pub later: u8,
     pub faults: Faults,
     pub guards: Guards,
-    /// A call says which errors it confirms, and is refused if those are not what the store has given the reader. The
-    /// sources have no such guard.
-    pub names_what_it_confirms: bool,
+    /// A drain names every error that it confirms, where the sources have it name the first.
+    pub names_all: bool,
 }
 
 /// How many of each fault there may be.
@@ -86,7 +85,7 @@ pub enum Call {
     Drain {
         reader: Id,
         call: u8,
-        confirms: Set,
+        shown: Set,
         want: bool,
     },
     Hold {
@@ -117,6 +116,17 @@ pub enum Step {
     Killed(Id),
 }
 
+impl Readers {
+    /// By what a drain names the batch that it confirms.
+    fn name(&self, batch: Set) -> Set {
+        if self.names_all {
+            batch
+        } else {
+            batch & batch.wrapping_neg()
+        }
+    }
+}
+
 /// The store.
 impl State {
     fn reader(&mut self, id: Id) -> &mut Reader {
@@ -129,9 +139,9 @@ impl State {
             Call::Drain {
                 reader,
                 call,
-                confirms,
+                shown,
                 want,
-            } => self.drain(model, reader, call, confirms, want),
+            } => self.drain(model, reader, call, shown, want),
             Call::Hold { reader } => {
                 let reader = self.reader(reader);
                 if !guards.hold_member || reader.lease != Lease::None {
@@ -154,16 +164,13 @@ impl State {
         }
     }
 
-    fn drain(&mut self, model: &Readers, id: Id, call: u8, confirms: Set, want: bool) -> Answer {
+    fn drain(&mut self, model: &Readers, id: Id, call: u8, shown: Set, want: bool) -> Answer {
         let found = self.reader(id).reading;
         let batch = match found {
             Some((filled_by, batch)) if filled_by == call => batch,
             _ => {
                 let (filled_by, confirmed) = found.unwrap_or_default();
-                if model.guards.drain_call && filled_by + 1 != call {
-                    return Answer::Deposed;
-                }
-                if model.names_what_it_confirms && confirms != confirmed {
+                if model.guards.drain_call && (filled_by + 1 != call || model.name(confirmed) != shown) {
                     return Answer::Deposed;
                 }
                 self.gone |= confirmed;
@@ -189,7 +196,7 @@ impl State {
 
 /// The readers.
 impl State {
-    fn calls(&self, id: Id, calls: &mut Vec<Call>) {
+    fn calls(&self, model: &Readers, id: Id, calls: &mut Vec<Call>) {
         let Process {
             life,
             call,
@@ -200,7 +207,7 @@ impl State {
         let drain = |want| Call::Drain {
             reader: id,
             call: call + 1,
-            confirms: batch,
+            shown: model.name(batch),
             want,
         };
         let holding = call > 0 && batch != 0;
@@ -290,7 +297,7 @@ impl Model for Readers {
             let process = reader.process;
             let lives = process.life != Life::None;
             calls.clear();
-            state.calls(id, &mut calls);
+            state.calls(self, id, &mut calls);
             steps.extend(calls.iter().map(|call| Step::Answered(id, *call)));
             if state.faults.unanswered > 0 {
                 steps.extend(calls.iter().map(|call| Step::Unanswered(id, *call)));

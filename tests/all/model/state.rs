@@ -67,18 +67,6 @@ impl Node {
     pub fn is_nobody(&self) -> bool {
         self.process.life == Life::None && self.record == Record::default() && self.saved == Record::default()
     }
-
-    /// What the store has in the hand of a process that does not know of it. A store that went back may have forgotten
-    /// that this was settled; the node finds out when its lane speaks next, which a generator's may never do.
-    pub fn stranded(&self) -> Set {
-        let behind = |lane: Lane| self.process.life == Life::Member && lane.call < self.process.call;
-        let hand = self
-            .record
-            .lane
-            .filter(|lane| behind(*lane))
-            .map_or(0, |_| self.record.hand);
-        hand & !self.process.holds
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -188,7 +176,7 @@ pub enum Outcome {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
     Join { node: Id, seen: Seen },
-    Beat { node: Id, seen: Seen, call: Option<u8> },
+    Beat { node: Id, seen: Seen },
     Publish { node: Id, reign: Reign },
     Exchange { node: Id, call: u8, said: Said },
     Reap { node: Id, victim: Id },

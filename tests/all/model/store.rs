@@ -36,7 +36,7 @@ impl State {
         let guards = &model.guards;
         match call {
             Call::Join { node, seen } => self.join(guards, node, seen),
-            Call::Beat { node, seen, call } => self.beat(guards, node, seen, call),
+            Call::Beat { node, seen } => self.beat(guards, node, seen),
             Call::Publish { node, reign } => self.publish(guards, model.messages, node, reign),
             Call::Exchange { node, call, said } => self.exchange(guards, node, call, said),
             Call::Reap { victim, .. } => self.reap(guards, model.deliveries_max, victim),
@@ -61,13 +61,8 @@ impl State {
         Answer::Ok
     }
 
-    fn beat(&mut self, guards: &Guards, node: Id, seen: Seen, call: Option<u8>) -> Answer {
+    fn beat(&mut self, guards: &Guards, node: Id, seen: Seen) -> Answer {
         if guards.beat_member && self.record(node).lease == Lease::None {
-            return Answer::Deposed;
-        }
-        if let (Some(call), Some(lane)) = (call, self.record(node).lane)
-            && lane.call < call
-        {
             return Answer::Deposed;
         }
         if self.is_behind(seen) && guards.rewind_beat {
