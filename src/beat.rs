@@ -140,10 +140,10 @@ impl<E: Engine> Heart<E> {
                 }
                 return Ok(());
             }
+            self.tell(&node, Event::Deposed { epoch: None });
             if wishes.abandon.as_ref() == Some(&node) {
                 let _ = tokio::time::timeout(LEAVE_TIME, self.engine.leave(&node)).await;
             }
-            self.tell(&node, Event::Deposed { epoch: None });
         }
     }
 
@@ -264,6 +264,8 @@ impl<E: Engine> Heart<E> {
                 next_number: vitals.seq,
             });
         }
+        // The store went back in time after this beat was sent, to before what was seen meanwhile: the next one raises it.
+        let behind = vitals.seq < self.asks.wishes().seen.seq;
         if guard("saw-beat") {
             self.asks.saw(vitals.seq);
         }
@@ -288,7 +290,9 @@ impl<E: Engine> Heart<E> {
                 standing.reign = None;
                 events.push(Event::Deposed { epoch: Some(epoch) });
             }
-            if vitals.generator && !goes_on {
+            if vitals.generator && !goes_on && behind {
+                self.asks.beat_now.notify_one();
+            } else if vitals.generator && !goes_on {
                 standing.reign = Some(Reign {
                     epoch: vitals.epoch,
                     seq: vitals.seq,

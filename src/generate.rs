@@ -294,8 +294,18 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                         due: Instant::now() + due_in,
                     }));
                 }
-                Ok(Published::Moved { seq }) => return Ok(Step::Moved(seq)),
+                Ok(Published::Moved { seq }) => {
+                    if guard("saw-moved") {
+                        link.asks.saw(seq);
+                    }
+                    return Ok(Step::Moved(seq));
+                }
                 Ok(Published::Finished) => return Ok(Step::Finished),
+                // The store went back in time, and this reign with it: another begins under another membership.
+                Ok(Published::Gap) if guard("gap-ends-it") => {
+                    link.asks.abandon(&publish.node);
+                    tokio::time::sleep(link.patience).await;
+                }
                 // The beat finds out whether we still reign.
                 Ok(Published::Fenced | Published::Gap) => {
                     link.asks.beat_now.notify_one();
