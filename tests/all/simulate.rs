@@ -1,7 +1,8 @@
 //! Whole fleets of production nodes in one process and in virtual time, against the state machine, with everything going
 //! wrong that can. A seed decides all of it.
 //!
-//! `QUEENRIGHT_SEEDS` sets how many seeds; `QUEENRIGHT_SEED` replays one, and tells what happens.
+//! `QUEENRIGHT_SEEDS` sets how many seeds, `QUEENRIGHT_FIRST` where they begin; `QUEENRIGHT_SEED` replays one, and tells
+//! what happens.
 
 mod checks;
 mod faults;

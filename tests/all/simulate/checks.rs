@@ -58,9 +58,6 @@ pub struct Told {
     pub published: BTreeMap<u64, u64>,
     pub outcomes: BTreeMap<u64, bool>,
     pub shown: BTreeMap<u64, Vec<(usize, u64)>>,
-    pub rewinds: u64,
-    /// How often an answer that said so arrived.
-    pub heard_of_rewinds: u64,
     /// For the summary of a run.
     pub redelivered: u64,
     pub elections: u64,
@@ -207,6 +204,7 @@ impl Inner {
             && before.now > stopped + LAST_PUBLISH_MS + lease / 4
             && reigner.is_calm(stopped)
             && self.store_trouble < stopped
+            && self.accidents == 0
         {
             self.fail("a node that stops keeps the crown");
         }
@@ -353,10 +351,20 @@ impl Inner {
         let Some(process) = self.members.get(victim).map(|process| &self.processes[*process]) else {
             return;
         };
-        let since = before.now.saturating_sub(self.plan.lease_ms() * 3 / 2);
+        let since = self.undisturbed_until().saturating_sub(self.plan.lease_ms() * 3 / 2);
         let alive = process.kind == Kind::Node && process.ended.is_none() && process.node == victim;
         if alive && process.joined < since && process.is_calm(since) && !self.rewound {
             self.fail(&format!("{victim} is given up although nothing has befallen it"));
+        }
+    }
+
+    /// While the store is away or stands still, the hive clock does, and what befell a node before is as fresh as it was.
+    fn undisturbed_until(&self) -> u64 {
+        let now = self.now();
+        if self.store_trouble + 2 * self.plan.lease_ms() > now {
+            now.min(self.store_trouble_since)
+        } else {
+            now
         }
     }
 

@@ -27,6 +27,8 @@ pub fn befall(world: &Arc<World>, fault: Fault) {
             });
         }),
         Fault::Start => drop(start_node(world, Kind::Node)),
+        // One that comes first makes the queue, and is no stranger.
+        Fault::Stranger if world.lock().state.meta.is_none() => {}
         Fault::Stranger => drop(start_node(world, Kind::Stranger)),
         Fault::Rogue => start_rogue(world),
         Fault::Read => {
@@ -92,6 +94,9 @@ fn befall_store(world: &Arc<World>, fault: Fault) {
     let troubled = |ms: u64| {
         world.with(|inner| {
             let now = inner.now();
+            if inner.store_trouble + 2 * inner.plan.lease_ms() < now {
+                inner.store_trouble_since = now;
+            }
             inner.store_trouble = inner.store_trouble.max(now + ms);
         });
     };
@@ -119,6 +124,7 @@ fn befall_store(world: &Arc<World>, fault: Fault) {
         Fault::Rewind => {
             troubled(0);
             world.with(Inner::rewind);
+            cut_everyone(world);
         }
         Fault::Push => world.with(Inner::push),
         other => unreachable!("{other:?} befalls a process"),

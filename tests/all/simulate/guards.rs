@@ -1,6 +1,7 @@
 //! Every guard of the protocol and of the node is taken out once, and a fleet must come to grief.
 //!
-//! `QUEENRIGHT_HUNT` looks for seeds that catch each, or those in `QUEENRIGHT_GUARD`, and prints the table.
+//! `cargo test --release --all-features --test all -- --ignored --nocapture hunt` looks for a seed that catches each, or
+//! those in `QUEENRIGHT_GUARD`, and prints the table.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -13,69 +14,71 @@ use super::{each, variable};
 const CATCHES: &[(&str, u64)] = &[
     ("abandon", 101),
     ("abandoned", 101),
-    ("again-one", 74),
+    ("again-one", 41),
     ("beat-member", 3),
-    ("call-ahead", 101),
+    ("call-ahead", 140),
     ("call-repeat", 0),
-    ("call-stale", 2),
+    ("call-stale", 0),
     ("clock-back", 6),
     ("clock-step", 6),
-    ("crown-lease", 6),
-    ("deliveries", 2),
-    ("depose-lanes", 2),
-    ("drain-call", 470),
+    ("crown-lease", 0),
+    ("deliveries", 24),
+    ("depose-lanes", 46),
+    ("drain-call", 49),
     ("dry", 0),
     ("effect-number", 1),
     ("effect-own", 1),
     ("effect-type", 1),
-    ("either-role", 3),
+    ("either-role", 2),
     ("finish-first", 1),
     ("fits-backlog", 1),
     ("full", 1),
     ("gap", 82),
+    ("gap-ends-it", 1450),
     ("give-back", 13),
     ("heir", 14),
-    ("hold", 49),
-    ("hold-member", 49),
+    ("hold", 350),
+    ("hold-member", 101),
     ("join-dead", 1411),
     ("lane-record", 3),
-    ("layout", 70),
+    ("layout", 10),
     ("leave", 1),
     ("leave-on-drop", 46),
     ("lost-crown", 3),
-    ("made", 0),
+    ("made", 6447),
     ("moved", 97),
     ("named-once", 17),
     ("names", 18),
     ("new-epoch", 68),
     ("new-id", 14),
-    ("new-pool", 426),
+    ("new-pool", 425),
     ("numbered-anew", 230),
     ("panic", 1),
-    ("reader-lease", 5409),
-    ("reap", 2),
+    ("reader-lease", 4886),
+    ("reap", 11),
     ("reap-expired", 431),
     ("refused-for-sure", 72),
     ("reign-over", 6),
     ("resign", 239),
     ("rests", 1),
-    ("retry-soon", 63),
+    ("retry-soon", 676),
     ("rewind-beat", 12),
-    ("rewind-join", 226),
+    ("rewind-join", 82),
     ("runs", 17),
     ("same-call", 0),
     ("same-publish", 0),
-    ("saw-beat", 0),
+    ("saw-beat", 1),
+    ("saw-moved", 230),
     ("saw-publish", 0),
-    ("saw-take", 2),
+    ("saw-take", 0),
     ("second-bell", 0),
-    ("seen-beat", 0),
+    ("seen-beat", 1),
     ("seen-join", 3),
-    ("silent-lane", 317),
+    ("silent-lane", 433),
     ("slots", 10),
-    ("stops-taking", 1),
+    ("stops-taking", 0),
     ("token", 6),
-    ("victim", 20),
+    ("victim", 0),
     ("worn", 77),
 ];
 
@@ -136,22 +139,22 @@ fn guards() -> Vec<&'static str> {
 fn suits(guard: &str, plan: &Plan) -> bool {
     let has = |fault| plan.faults.iter().any(|(_, planned)| *planned == fault);
     match guard {
+        "gap-ends-it" => plan.rewinds && has(Fault::Push),
         "silent-lane" | "call-ahead" | "gap" | "rewind-beat" | "rewind-join" => plan.rewinds,
         "drain-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
         "names" => has(Fault::Stranger),
         "layout" => plan.newer,
         "runs" | "named-once" => has(Fault::Rogue),
-        "moved" | "numbered-anew" => has(Fault::Push),
+        "moved" | "numbered-anew" | "saw-moved" => has(Fault::Push),
         "leave-on-drop" => has(Fault::Drop),
         _ => true,
     }
 }
 
 #[test]
+#[ignore = "makes the table above"]
 fn hunt() {
-    let Some(seeds) = variable("QUEENRIGHT_HUNT") else {
-        return;
-    };
+    let seeds = variable("QUEENRIGHT_SEEDS").unwrap_or(SEARCHED);
     let only = std::env::var("QUEENRIGHT_GUARD").ok();
     for guard in guards() {
         if only

@@ -188,15 +188,21 @@ impl Plan {
             }
         }
         if self.rewinds {
-            let keep = rng.u64(0..self.trouble_ms);
+            let mut keep = rng.u64(0..self.trouble_ms);
             let back = rng.u64(keep..=self.trouble_ms);
+            // As many as were lost are appended before anyone notices.
+            if rng.u8(..4) == 0 {
+                keep = back.saturating_sub(rng.u64(..=lease / 3));
+                self.faults
+                    .extend([(back, Fault::Push), (back + rng.u64(..20), Fault::Push)]);
+            }
             self.faults.extend([(keep, Fault::Keep), (back, Fault::Rewind)]);
         }
         // Errors are wanted, whatever happens.
         if rng.u8(..4) == 0 {
             self.draw_reading(rng, self.trouble_ms);
         }
-        self.faults.sort_by_key(|(at, _)| *at);
+        self.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
     }
 
     /// Readers, of whom some are killed or stopped in the middle.
@@ -207,7 +213,7 @@ impl Plan {
             let later = start + rng.u64(1..3000);
             match rng.u8(..4) {
                 0 => self.faults.push((later, Fault::KillReader)),
-                1 => self.faults.push((later, Fault::PauseReader(rng.u64(1..6000)))),
+                1 | 2 => self.faults.push((later, Fault::PauseReader(rng.u64(1500..4000)))),
                 _ => {}
             }
         }

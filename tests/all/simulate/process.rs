@@ -54,6 +54,8 @@ pub struct Process {
     /// What it was told.
     pub reigns: Option<u64>,
     pub seen: u64,
+    /// How often it heard, and how often it told, that the store went back in time.
+    pub rewinds: (u64, u64),
     pub last_publish: Option<(u64, u64, u64)>,
     pub publishes_anew: bool,
     pub last_call: u64,
@@ -90,6 +92,7 @@ impl Process {
             joined: now,
             reigns: None,
             seen: 0,
+            rewinds: (0, 0),
             last_publish: None,
             publishes_anew: false,
             last_call: 0,

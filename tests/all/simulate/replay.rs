@@ -1,7 +1,7 @@
 //! What the store did under a seed, call by call, done again by the scripts on a real Redis: every answer and everything
 //! stored must be the same.
 //!
-//! `QUEENRIGHT_REPLAYS` sets how many seeds.
+//! `QUEENRIGHT_REPLAYS` sets how many seeds, `QUEENRIGHT_FIRST` where they begin, `QUEENRIGHT_SEED` takes one.
 
 use super::run::{Options, play};
 use super::variable;
@@ -16,7 +16,7 @@ const REPLAYS: u64 = 12;
 async fn redis_does_what_the_simulated_store_did() {
     let store = RedisBench::store();
     let only = variable("QUEENRIGHT_SEED");
-    let first = only.unwrap_or_else(|| fastrand::u64(..1 << 40));
+    let first = only.or_else(|| variable("QUEENRIGHT_FIRST")).unwrap_or(0);
     let seeds = if only.is_some() {
         1
     } else {

@@ -112,7 +112,7 @@ impl Inner {
                 }
                 Event::Elected { epoch, .. } => seen.reigns = Some(*epoch),
                 Event::Deposed { .. } | Event::Left => seen.reigns = None,
-                Event::Rewound { .. } => self.told.rewinds += 1,
+                Event::Rewound { .. } => seen.rewinds.1 += 1,
                 _ => {}
             }
             if !event.is_per_message() {
@@ -192,7 +192,7 @@ impl Inner {
             before.push((process, now));
             let Some((reader, at)) = last else { continue };
             let first = &self.processes[reader];
-            let since = at.saturating_sub(READER_LEASE_MS);
+            let since = at.saturating_sub(4 * READER_LEASE_MS);
             // One that was stopped may show what was taken from it, and read by others, meanwhile.
             let late = !self.processes[process].is_calm(now.saturating_sub(4 * READER_LEASE_MS));
             let broken = first.ended.as_ref().is_some_and(Result::is_err);

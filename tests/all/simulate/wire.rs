@@ -38,6 +38,8 @@ struct Trip {
     /// It goes its way without its caller.
     alone: bool,
     generation: u32,
+    /// The store that it is sent to.
+    era: u32,
 }
 
 /// The store's side of a call.
@@ -62,6 +64,7 @@ impl Inner {
             copy: None,
             alone: self.rng.u8(..8) == 0,
             generation: self.processes[process].generation,
+            era: self.era,
         };
         let link = &self.processes[process];
         let (slow, mute, hole) = (link.slow_until > now, link.mute_until > now, link.hole_until > now);
@@ -100,16 +103,17 @@ impl Inner {
         }
         if releases || slow || mute || hole || (accident && trip.copy.is_none()) {
             trip.alone = true;
-            self.processes[process].trouble = now + lease / 2;
+            let trouble = &mut self.processes[process].trouble;
+            *trouble = (*trouble).max(now + lease / 2);
         }
         trip
     }
 
-    fn arrive(&mut self, process: usize, call: &Call) -> Arrival {
+    fn arrive(&mut self, process: usize, era: u32, call: &Call) -> Arrival {
         if self.frozen_until > self.now() {
             return Arrival::Frozen(self.frozen_until);
         }
-        if !self.up || (self.full && matches!(call, Call::Publish(_))) {
+        if era != self.era || !self.up || (self.full && matches!(call, Call::Publish(_))) {
             return Arrival::Refused;
         }
         Arrival::Answer(Box::new(self.execute(process, call)))
@@ -117,9 +121,9 @@ impl Inner {
 }
 
 /// Reaches the store, however long that stands still.
-async fn deliver(world: &World, process: usize, call: &Call) -> Result<Answer> {
+async fn deliver(world: &World, process: usize, era: u32, call: &Call) -> Result<Answer> {
     loop {
-        match world.with(|inner| inner.arrive(process, call)) {
+        match world.with(|inner| inner.arrive(process, era, call)) {
             Arrival::Answer(answer) => return *answer,
             Arrival::Refused => return Err(away("refused")),
             Arrival::Frozen(until) => {
@@ -151,11 +155,11 @@ impl Wire {
             self.directly(call, &trip, deadline).await
         };
         if let Some((copy, call)) = copied {
-            let world = world.clone();
+            let (world, era) = (world.clone(), trip.era);
             tokio::spawn(async move {
                 sleep_ms(copy).await;
                 world.with(|inner| inner.note(|| format!("{process}: a late copy of {}", verb(&call))));
-                let _ = deliver(&world, process, &call).await;
+                let _ = deliver(&world, process, era, &call).await;
             });
         }
         world.gate(process).await;
@@ -170,7 +174,7 @@ impl Wire {
         if is_cut() {
             return Err(away("cut"));
         }
-        let answer = match world.with(|inner| inner.arrive(process, &call)) {
+        let answer = match world.with(|inner| inner.arrive(process, trip.era, &call)) {
             Arrival::Answer(answer) => *answer,
             Arrival::Refused => {
                 sleep_ms(1).await;
@@ -189,10 +193,10 @@ impl Wire {
     async fn apart(&self, call: Call, trip: &Trip, deadline: Instant) -> Result<Answer> {
         let (answered, answer) = oneshot::channel();
         if let Some(request) = trip.request {
-            let (world, process, reply) = (self.world.clone(), self.process, trip.reply);
+            let (world, process, era, reply) = (self.world.clone(), self.process, trip.era, trip.reply);
             tokio::spawn(async move {
                 sleep_ms(request).await;
-                let answer = deliver(&world, process, &call).await;
+                let answer = deliver(&world, process, era, &call).await;
                 if let Some(reply) = reply {
                     sleep_ms(reply).await;
                     let _ = answered.send(answer);
@@ -258,7 +262,7 @@ impl Engine for Wire {
         if let Ok(Pulse::Alive(vitals)) = &pulse {
             self.world.with(|inner| {
                 inner.saw(self.process, vitals.seq);
-                inner.told.heard_of_rewinds += u64::from(vitals.rewound);
+                inner.processes[self.process].rewinds.0 += u64::from(vitals.rewound);
             });
         }
         pulse
@@ -266,7 +270,11 @@ impl Engine for Wire {
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.world.with(|inner| inner.publishes(self.process, publish));
-        answer!(self, Call::Publish(publish.clone()), Published)
+        let published = answer!(self, Call::Publish(publish.clone()), Published);
+        if let Ok(Published::Moved { seq }) = &published {
+            self.world.with(|inner| inner.saw(self.process, *seq));
+        }
+        published
     }
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {

@@ -65,6 +65,10 @@ pub struct Inner {
     pub accidents: u32,
     /// When anything last befell the store itself.
     pub store_trouble: u64,
+    /// And when a row of that began.
+    pub store_trouble_since: u64,
+    /// One more each time that the store goes back: what was sent to the store that was does not reach the one that is.
+    pub era: u32,
     waiters: [VecDeque<Waiter>; 2],
     pub history: Option<Vec<Step>>,
     pub hash: u64,
@@ -107,6 +111,8 @@ impl World {
             full: false,
             accidents: plan.accidents,
             store_trouble: 0,
+            store_trouble_since: 0,
+            era: 0,
             waiters: [VecDeque::new(), VecDeque::new()],
             history: record.then(Vec::new),
             hash: 0xcbf2_9ce4_8422_2325,
@@ -339,6 +345,7 @@ impl Inner {
             }
             self.book = book;
             self.rewound = true;
+            self.era += 1;
             self.miracle();
         }
     }
