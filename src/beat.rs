@@ -116,6 +116,8 @@ pub(crate) struct Heart<E> {
     pub retry: Retry,
     /// How often the rest of the node had turned when last seen, and when that was.
     pub turned: (u64, Instant),
+    /// When the store answered again after it had been away, or did not know this node any more.
+    pub returned: Option<Instant>,
 }
 
 impl<E: Engine> Heart<E> {
@@ -144,6 +146,8 @@ impl<E: Engine> Heart<E> {
             if wishes.abandon.as_ref() == Some(&node) {
                 let _ = tokio::time::timeout(LEAVE_TIME, self.engine.leave(&node)).await;
             }
+            // Whoever does not know us any more may have forgotten more than that.
+            self.returned = Some(Instant::now());
         }
     }
 
@@ -207,7 +211,7 @@ impl<E: Engine> Heart<E> {
                 node: node.clone(),
                 lease_ms: self.settings.lease_ms(),
                 crown_ms: self.settings.crown_ms(),
-                eligible: !(wishes.resign && guard("resign")) && self.turns(),
+                eligible: !(wishes.resign && guard("resign")) && self.turns() && self.has_settled_in(),
                 seen: if guard("seen-beat") {
                     wishes.seen
                 } else {
@@ -240,6 +244,14 @@ impl<E: Engine> Heart<E> {
             self.turned = (turns, now);
         }
         now < self.turned.1 + self.settings.lease
+    }
+
+    /// A store that was away may have come back without its last writes. Whoever saw them must have had the time to say
+    /// so before anyone else is crowned and gives the same numbers again; who reigns has seen them all.
+    fn has_settled_in(&self) -> bool {
+        let returned = |at: Instant| Instant::now() < at + self.settings.lease;
+        let lately = !self.retry.is_fresh() || self.returned.is_some_and(returned);
+        !lately || self.standing.borrow().reign.is_some()
     }
 
     /// When to beat again. Heirs come back right after the crown's lease ends, and often enough for the hive clock.
@@ -366,6 +378,7 @@ impl<E: Engine> Heart<E> {
     fn back(&mut self, node: &NodeId) {
         if !self.retry.is_fresh() {
             self.retry.reset();
+            self.returned = Some(Instant::now());
             self.tell(node, Event::Reconnected);
         }
     }

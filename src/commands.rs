@@ -31,6 +31,8 @@ pub struct Failure {
 const FAILED: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 const NO_REDIS: u8 = 69;
+/// How long whoever only looks or reads waits for an answer.
+const LOOK_MAX: Duration = Duration::from_secs(5);
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
@@ -90,7 +92,11 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
     let (settings, address) = (&resolved.settings, resolved.address.clone());
     let ended = match &resolved.store {
         Store::Redis(info) => {
-            let server = Server::new((**info).clone(), address, settings);
+            let mut server = Server::new((**info).clone(), address, settings);
+            if asked.command != Command::Start {
+                // Nobody's lease depends on it.
+                server.answer_timeout = server.answer_timeout.max(LOOK_MAX);
+            }
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
             runtime.block_on(dispatch(asked, &resolved, engine, log))
         }

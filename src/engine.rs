@@ -255,8 +255,8 @@ pub struct Drain {
     pub reader: String,
     /// From 1, one more for each batch.
     pub call: u64,
-    /// The first number of the batch of the call before, if it brought any: only that batch is confirmed.
-    pub shown: Option<u64>,
+    /// The numbers of the batch of the call before: that batch and no other is confirmed.
+    pub shown: Vec<u64>,
     /// Only numbers below this.
     pub below: u64,
     /// 0: confirm and leave.

@@ -74,7 +74,7 @@ pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl 
         engine,
         id: new_id(),
         call: 0,
-        shown: None,
+        shown: Vec::new(),
         below,
     };
     let (mut shown, mut show) = (0, show);
@@ -90,7 +90,7 @@ pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl 
             return Ok(shown);
         }
         if let Some(victim) = victim.as_ref().filter(|_| guard("victim")) {
-            reader.engine.release(victim, true).await?;
+            patiently(|| reader.engine.release(victim, true)).await?;
         }
         if failed.is_empty() {
             let others = reader.leave().await?;
@@ -132,12 +132,23 @@ pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl 
     }
 }
 
+/// The same call until it is answered, or until the store has been away for long.
+async fn patiently<T, Answer: Future<Output = Result<T>>>(call: impl Fn() -> Answer) -> Result<T> {
+    let give_up = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => tokio::time::sleep(POLL).await,
+            answer => return answer,
+        }
+    }
+}
+
 struct Reader<E> {
     engine: Arc<E>,
     id: String,
     call: u64,
-    /// The first number of the batch in hand.
-    shown: Option<u64>,
+    /// The numbers of the batch in hand.
+    shown: Vec<u64>,
     below: u64,
 }
 
@@ -150,29 +161,22 @@ impl<E: Engine> Reader<E> {
         let drain = Drain {
             reader: self.id.clone(),
             call: self.call,
-            shown: self.shown,
+            shown: self.shown.clone(),
             below: self.below,
             want,
             lease_ms: u64::try_from(LEASE.as_millis()).expect("a constant"),
         };
-        let give_up = tokio::time::Instant::now() + PATIENCE;
-        loop {
-            match self.engine.drain(&drain).await {
-                Ok(Drained::Batch { failed, others, victim }) => {
-                    self.shown = failed.first().map(|failed| failed.number);
-                    return Ok(Some((failed, others, victim)));
-                }
-                Ok(Drained::Deposed) => return Ok(None),
-                Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => {
-                    tokio::time::sleep(POLL).await;
-                }
-                Err(error) => return Err(error),
+        Ok(match patiently(|| self.engine.drain(&drain)).await? {
+            Drained::Batch { failed, others, victim } => {
+                self.shown = failed.iter().map(|failed| failed.number).collect();
+                Some((failed, others, victim))
             }
-        }
+            Drained::Deposed => None,
+        })
     }
 
     fn begin_anew(&mut self) {
-        (self.id, self.call, self.shown) = (new_id(), 0, None);
+        (self.id, self.call, self.shown) = (new_id(), 0, Vec::new());
     }
 
     /// Leaves with empty hands, and tells how many other readers there are. One that holds nothing must not be waited

@@ -77,6 +77,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             retry: Retry::new(&settings),
             turned: (0, Instant::now()),
+            returned: None,
         };
         let mut heart = if self.beats_here {
             let (done, ended) = oneshot::channel();

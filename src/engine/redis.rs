@@ -424,7 +424,7 @@ impl Engine for RedisEngine {
                 .arg(drain.below)
                 .arg(drain.want)
                 .arg(drain.lease_ms)
-                .arg(drain.shown.map_or_else(String::new, |first| first.to_string()));
+                .arg(drain.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {

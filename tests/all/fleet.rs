@@ -354,12 +354,7 @@ impl Fleet {
     }
 
     pub fn status(&self) -> Status {
-        let output = self
-            .command(&["status", "--json"])
-            .output()
-            .expect("the program starts");
-        assert!(output.status.success(), "{}", said(&output));
-        Status::read(&String::from_utf8_lossy(&output.stdout))
+        self.wait_status("the store answers", |_| true)
     }
 
     /// Waits until the status is as described, and returns it.

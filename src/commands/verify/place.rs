@@ -11,7 +11,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::plan::Reach;
 use super::server::Server;
-use super::{Failure, failed};
+use super::{Failure, PATIENCE, failed};
 use crate::cli::{Invocation, Verify};
 use crate::commands::WRONG_USAGE;
 use crate::engine::keys::{Keys, Names};
@@ -239,8 +239,12 @@ fn is_named(asked: &Invocation) -> bool {
 }
 
 async fn connect(info: &ConnectionInfo) -> Result<redis::aio::MultiplexedConnection, Failure> {
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
     let client = redis::Client::open(info.clone()).map_err(away)?;
-    client.get_multiplexed_async_connection().await.map_err(away)
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    connecting.await.map_err(away)
 }
 
 #[allow(clippy::needless_pass_by_value)] // It is what map_err hands over.

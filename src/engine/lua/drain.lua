@@ -1,10 +1,10 @@
 -- drain: confirms the batch that a reader of errors has printed, and takes its next one.
 -- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
--- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 first number shown
+-- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 numbers shown, with commas
 -- Returns  ok others victim records | deposed
 -- The list of a reader begins with the number of the call that filled it, so a repeated call gets the same batch
 -- and a late one confirms nothing. A late first call may take a batch for a reader that has left: what confirms it
--- must name it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
+-- must name all of it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
 redis.call('HDEL', KEYS[1], '') -- guard: opener-drain
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
@@ -15,9 +15,9 @@ local batch = {}
 if filled_by and tonumber(filled_by) == call then
   batch = redis.call('LRANGE', KEYS[5], 1, -1)
 else
-  local held = redis.call('LINDEX', KEYS[5], 1)
-  local first = held and num(cmsgpack.unpack(held)[1]) or ''
-  local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or first ~= ARGV[6]
+  local held = redis.call('LRANGE', KEYS[5], 1, -1)
+  for i, record in ipairs(held) do held[i] = num(cmsgpack.unpack(record)[1]) end
+  local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or table.concat(held, ',') ~= ARGV[6]
   if late then return {'deposed'} end -- guard: drain-call
   redis.call('DEL', KEYS[5])
   if want == 0 then

@@ -11,6 +11,7 @@ use queenright::engine::state::{Local, State, Stored};
 use queenright::engine::{Engine, Join, Joined};
 use queenright::error::Result;
 
+use crate::fleet::PATIENCE;
 use crate::server::RedisServer;
 
 /// The queue of every check.
@@ -198,6 +199,15 @@ pub fn scripts(without: Option<&str>) -> Scripts {
     }
 }
 
+/// A connection that waits for longer than the client would by itself, which is half a second.
+pub async fn patient(client: &redis::Client) -> redis::aio::MultiplexedConnection {
+    let config = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let connecting = client.get_multiplexed_async_connection_with_config(&config);
+    connecting.await.expect("the server answers")
+}
+
 impl RedisBench {
     pub async fn command(&self, args: &[&str]) -> redis::Value {
         let mut cmd = redis::cmd(args[0]);
@@ -222,10 +232,7 @@ impl Bench for RedisBench {
         let scripts = scripts(without);
         let keys = Keys::new(QUEUE, &Names::default());
         let client = redis::Client::open(server.url()).expect("a URL");
-        let connection = client
-            .get_multiplexed_async_connection()
-            .await
-            .expect("the server answers");
+        let connection = patient(&client).await;
         let bench = Self {
             engine: RedisEngine::with_scripts(&server.server(), keys, scripts.clone()).expect("a URL"),
             server: server.clone(),

@@ -98,15 +98,15 @@ async fn a_late_drain_confirms_nothing<B: Bench>(hive: &Hive<B>) {
 async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 2).await;
-    let drain = |call, shown, want| Drain {
+    let drain = |call, shown: &[u64], want| Drain {
         reader: "one".into(),
         call,
-        shown,
+        shown: shown.to_vec(),
         below: u64::MAX,
         want,
         lease_ms: LEASE_MS,
     };
-    let (first, last) = (drain(1, None, 1), drain(2, Some(0), 0));
+    let (first, last) = (drain(1, &[], 1), drain(2, &[0], 0));
     for call in [&first, &last] {
         let answer = hive.engine().drain(call).await.expect("drain");
         assert!(matches!(answer, Drained::Batch { .. }), "{answer:?}");
@@ -114,7 +114,15 @@ async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hiv
     // Late copies of both: nobody has seen what the first one takes.
     hive.engine().drain(&first).await.expect("drain");
     assert_eq!(hive.engine().drain(&last).await.expect("drain"), Drained::Deposed);
-    assert_eq!(hive.status().await.errors, 1);
+    // Nor one that names a part of it.
+    hive.engine().release("one", false).await.expect("release");
+    hive.fail("a", "b", 1).await;
+    hive.engine().drain(&drain(1, &[], 2)).await.expect("drain");
+    assert_eq!(
+        hive.engine().drain(&drain(2, &[1], 0)).await.expect("drain"),
+        Drained::Deposed
+    );
+    assert_eq!(hive.status().await.errors, 2);
 }
 
 async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
@@ -123,7 +131,7 @@ async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
     let drain = Drain {
         reader: "one".into(),
         call: 1,
-        shown: None,
+        shown: Vec::new(),
         below: 3,
         want: 100,
         lease_ms: LEASE_MS,

@@ -243,7 +243,9 @@ impl<B: Bench> Hive<B> {
 
     pub async fn drain(&self, reader: &str, call: u64, want: u32) -> Drained {
         let held = self.state().await.reading.get(reader).cloned();
-        let shown = held.and_then(|(_, batch)| batch.first().map(|failed| failed.number));
+        let shown = held.map_or_else(Vec::new, |(_, batch)| {
+            batch.iter().map(|failed| failed.number).collect()
+        });
         let drain = Drain {
             reader: reader.into(),
             call,

@@ -59,14 +59,14 @@ fn cut_off(fault: fn(&Proxy, bool)) {
     checks::everything(&fleet, 250, Lines::SomeLost);
 }
 
-/// With one copy only: what nobody but a dead or late one had seen, nobody can know.
 #[test]
-fn a_copy_tells_that_redis_came_back_with_half_of_its_log_and_uses_no_number_again() {
+fn copies_tell_that_redis_came_back_with_half_of_its_log_and_use_no_number_again() {
     let mut server = RedisServer::durable();
     let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
     let mut fleet = Fleet::through(&proxy)
-        .args("--also-handle --interval 10ms --messages 150 --work 0..20ms --error-rate 0.2")
-        .start();
+        .copies(3)
+        .args("--interval 10ms --messages 150 --work 0..20ms --error-rate 0.2")
+        .start_led();
     fleet.wait_for("it has published some", |lines| {
         lines.iter().filter(|line| line.is("published")).count() >= 50
     });

@@ -12,7 +12,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::checker;
 use crate::conformance::hive::{CROWN_MS, LEASE_MS, STEP_MS, done, failure, part, run, whole, with};
-use crate::conformance::{Bench, Hive, QUEUE, RedisBench};
+use crate::conformance::{Bench, Hive, QUEUE, RedisBench, patient};
 use crate::oracle::twin::{Answer, Call, ask};
 
 type Redis = Hive<RedisBench>;
@@ -125,7 +125,7 @@ async fn a_drain_that_confirms_and_takes_or_leaves() {
             Call::Drain(Drain {
                 reader: "one".into(),
                 call: 2,
-                shown: Some(0),
+                shown: vec![0],
                 below: 100,
                 want,
                 lease_ms: LEASE_MS,
@@ -240,7 +240,7 @@ impl Cuts {
         let keys = Keys::new(QUEUE, &Names::default());
         let engine = RedisEngine::with_scripts(&server, keys, hive.bench.scripts.clone()).expect("a URL");
         let client = redis::Client::open(hive.bench.server.url()).expect("a URL");
-        let mut connection = client.get_multiplexed_async_connection().await.expect("it answers");
+        let mut connection = patient(&client).await;
         let stored = snapshot(&mut connection).await;
         Self {
             hive,

@@ -219,7 +219,7 @@ impl Prefix {
     /// Those that a reader had in hand as well.
     async fn read_errors(&mut self, at: &str) {
         let errors = self.engine.status().await.expect("status").errors;
-        let (mut read, mut shown) = (0, None);
+        let (mut read, mut shown) = (0, Vec::new());
         for call in 1..=u64::from(STEPS_MAX) {
             let drain = Drain {
                 reader: "reader".into(),
@@ -233,7 +233,7 @@ impl Prefix {
                 panic!("given up: {at}");
             };
             read += failed.len() as u64;
-            shown = failed.first().map(|failed| failed.number);
+            shown = failed.iter().map(|failed| failed.number).collect();
             if failed.is_empty() && others == 0 {
                 return assert_eq!(read, errors, "{at}");
             }

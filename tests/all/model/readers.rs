@@ -19,7 +19,7 @@ pub struct Readers {
     pub later: u8,
     pub faults: Faults,
     pub guards: Guards,
-    /// A drain names every error that it confirms, where the sources have it name the first.
+    /// A drain names every error that it confirms, as it should, and not only the first.
     pub names_all: bool,
 }
 

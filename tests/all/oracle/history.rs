@@ -282,8 +282,9 @@ impl<B: Bench> History<B> {
                 .state
                 .reading
                 .get(&reader.id)
-                .and_then(|(_, batch)| batch.first())
-                .map(|failed| failed.number),
+                .map_or_else(Vec::new, |(_, batch)| {
+                    batch.iter().map(|failed| failed.number).collect()
+                }),
             below: if self.rng.bool() { u64::MAX } else { self.rng.u64(..100) },
             want: self.rng.u32(..5),
             lease_ms: LEASE_MS,

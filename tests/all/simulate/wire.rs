@@ -271,6 +271,13 @@ impl Engine for Wire {
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.world.with(|inner| inner.publishes(self.process, publish));
         let published = answer!(self, Call::Publish(publish.clone()), Published);
+        if matches!(published, Ok(Published::Gap)) {
+            self.world.with(|inner| {
+                if !inner.rewound {
+                    inner.fail("a generator is told of a gap although the store never went back");
+                }
+            });
+        }
         if let Ok(Published::Moved { seq }) = &published {
             self.world.with(|inner| inner.saw(self.process, *seq));
         }

@@ -151,7 +151,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
             let drain = Drain {
                 reader: name(),
                 call: 1,
-                shown: None,
+                shown: Vec::new(),
                 below: 9,
                 want: 1,
                 lease_ms: 1,
