@@ -153,13 +153,8 @@ fn is_large() -> bool {
 /// Nodes, messages and faults. Those of the second list are also searched for circles.
 const SMALL: &[(u8, u8, &str)] = &[(3, 3, "k1 p1 u1"), (2, 2, "p1 u1 w1"), (2, 2, "k1 w1"), (2, 2, "p1 u2")];
 const SMALL_CIRCLES: &[(u8, u8, &str)] = &[(2, 2, "k1 p1 u1"), (2, 2, "p1 s1 r1"), (2, 2, "p1 w1")];
-const LARGE: &[(u8, u8, &str)] = &[
-    (3, 3, "k1 p1 u1"),
-    (3, 3, "k1 w1"),
-    (3, 3, "p1 u1 w1"),
-    (3, 3, "k1 p1 u1 s1"),
-    (2, 2, "k1 p1 u1 w1"),
-];
+/// Larger ones, such as "3 3 p1 u1 w1", can be named in the variable; they have hundreds of millions of states.
+const LARGE: &[(u8, u8, &str)] = &[(3, 3, "k1 p1 u1"), (3, 3, "k1 w1")];
 
 #[test]
 fn every_promise_holds_in_every_state() {
@@ -183,17 +178,8 @@ fn every_promise_holds_in_every_state() {
 
 #[test]
 fn every_promise_to_readers_of_errors_holds_in_every_state() {
-    let large: &[(u8, &str)] = if is_large() {
-        &[(2, "p1 u2"), (3, "k1 p1 u1")]
-    } else {
-        &[]
-    };
-    for (readers, faults) in [(2, "u1"), (2, "k1 p1 s1"), (2, "k1 p1 u1")].iter().chain(large) {
-        holds(
-            &format!("{readers} readers, {faults}"),
-            &readers_world(*readers, faults),
-            false,
-        );
+    for faults in ["u1", "k1 p1 s1", "k1 p1 u1"] {
+        holds(&format!("2 readers, {faults}"), &readers_world(2, faults), false);
     }
 }
 
