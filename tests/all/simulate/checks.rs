@@ -210,10 +210,11 @@ impl Inner {
         }
     }
 
-    /// Heirs watch closely: a crown whose bearer has died is taken right after its lease.
+    /// Heirs watch closely: a crown whose bearer has died is taken right after its lease. Whoever was in trouble waits a
+    /// lease from its return.
     fn a_free_crown_is_soon_taken(&mut self, before: &Glance) {
         let (lease, step) = (self.plan.lease_ms(), self.plan.settings.step_ms());
-        let since = before.now.saturating_sub(lease);
+        let since = before.now.saturating_sub(2 * lease);
         let watched = before.heirs.iter().any(|heir| {
             let process = self.members.get(heir).map(|process| &self.processes[*process]);
             process.is_some_and(|process| {

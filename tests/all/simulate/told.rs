@@ -177,6 +177,8 @@ impl Inner {
         over.reigns = None;
         let stopped = over.stopping.unwrap_or(0);
         let calm = over.stopping.is_some() && over.is_calm(stopped) && self.store_trouble < stopped;
+        // A late copy of its join would make it a member once more, for a lease.
+        let calm = calm && self.accidents == 0;
         if calm && self.state.nodes.contains_key(&self.processes[process].node) {
             self.fail("a node that has stopped in order is still a member");
         }
