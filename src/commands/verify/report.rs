@@ -226,7 +226,9 @@ impl Report {
         let verdict = if self.findings.is_empty() {
             "every message has one outcome; nothing was lost, nothing settled twice".to_string()
         } else {
-            format!("{} findings: the promises do not hold", self.findings.len())
+            let count = self.findings.len();
+            let plural = if count == 1 { "" } else { "s" };
+            format!("NOT verified: {count} finding{plural}, named on stderr and in result.json")
         };
         let _ = writeln!(out, "{verdict}");
         if let Some(kept) = kept {
