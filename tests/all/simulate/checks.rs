@@ -44,7 +44,8 @@ pub struct Book {
     crown_beat: u64,
     /// When the queue was created.
     born: Option<u64>,
-    /// How far the hive clock was ever behind the time that has passed.
+    /// How far the hive clock was ever ahead of the time that has passed, and behind where that would have led.
+    lead: i64,
     lag: u64,
     reigns: BTreeMap<u64, String>,
     pub holders: BTreeMap<String, u32>,
@@ -169,7 +170,9 @@ impl Inner {
         let clock = self.state.meta.as_ref().map_or(0, |meta| meta.clock);
         if self.state.meta.is_some() {
             let born = *self.book.born.get_or_insert(before.now);
-            let lag = (before.now - born).saturating_sub(clock);
+            let lead = clock.cast_signed() - (before.now - born).cast_signed();
+            self.book.lead = self.book.lead.max(lead);
+            let lag = u64::try_from(self.book.lead - lead).unwrap_or(0);
             self.book.lag = self.book.lag.max(lag);
         }
         if clock < before.old_clock {
@@ -214,7 +217,8 @@ impl Inner {
     /// lease from its return.
     fn a_free_crown_is_soon_taken(&mut self, before: &Glance) {
         let (lease, step) = (self.plan.lease_ms(), self.plan.settings.step_ms());
-        let since = before.now.saturating_sub(2 * lease);
+        // One that could not reach the store waits a lease before it lets itself be crowned.
+        let since = before.now.saturating_sub(2 * lease + lease / 2);
         let watched = before.heirs.iter().any(|heir| {
             let process = self.members.get(heir).map(|process| &self.processes[*process]);
             process.is_some_and(|process| {
@@ -245,6 +249,12 @@ impl Inner {
     }
 
     fn only_the_crowned_publish(&mut self, publish: &Publish, published: &Published, before: &Glance) {
+        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
+        let call = Some((publish.epoch, publish.made, publish.first));
+        let current = process.is_some_and(|process| process.last_publish == call);
+        if matches!(published, Published::Gap) && current && !self.rewound {
+            self.fail("a publish meets a gap although the store never went back");
+        }
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         if seq == before.seq {
             return;
@@ -263,7 +273,6 @@ impl Inner {
         }
         self.book.last_epoch = publish.epoch;
         let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
-        let call = Some((publish.epoch, publish.made, publish.first));
         let anew = process.is_some_and(|process| process.last_publish == call && process.publishes_anew);
         if anew && !self.pushed {
             let number = publish.first;

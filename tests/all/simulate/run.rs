@@ -190,7 +190,11 @@ async fn every_error_is_read(world: &Arc<World>) {
             break;
         }
         // What others gave back at their end is read by the next.
-        if world.lock().processes[reader].ended == Some(Ok(())) && world.lock().state.reading.is_empty() {
+        let others_gave_back = world.with(|inner| {
+            let ended = inner.processes[reader].ended == Some(Ok(()));
+            ended && inner.state.reading.is_empty()
+        });
+        if others_gave_back {
             reader = start_reader(world, None, true);
         } else {
             return world.with(|inner| inner.fail(&format!("errors that nobody reads: {unread:?}")));
