@@ -18,6 +18,8 @@ mod recorder;
 
 use std::path::Path;
 
+use crate::engine::Engine;
+use crate::error::Result;
 use crate::event::{Entry, What};
 
 pub use book::Book;
@@ -25,6 +27,8 @@ pub use numbers::Numbers;
 pub use record::Record;
 pub use recorder::Recorder;
 
+/// Errors per look at the store.
+const PAGE: u32 = 1000;
 /// How many numbers of each kind a finding names.
 const NAMED_MAX: usize = 5;
 
@@ -57,6 +61,25 @@ pub struct Remains {
     pub unsettled: Vec<(u64, u64)>,
     /// Numbers of the errors that nobody has drained.
     pub errors: Vec<u64>,
+}
+
+impl Remains {
+    /// What a store holds in which so many numbers were given out.
+    pub async fn of<E: Engine>(engine: &E, published: u64) -> Result<Self> {
+        let mut errors = Vec::new();
+        let mut from = 0;
+        loop {
+            let page = engine.failed(from, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            from = last.number + 1;
+            errors.extend(page.iter().map(|failed| failed.number));
+        }
+        Ok(Self {
+            published,
+            unsettled: engine.unsettled().await?,
+            errors,
+        })
+    }
 }
 
 /// The ledger at one moment.

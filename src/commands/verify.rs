@@ -35,7 +35,6 @@ use crate::cli::{Invocation, StartFlags, Verify};
 use crate::engine::Engine;
 use crate::engine::redis::{RedisEngine, Server as RedisAt};
 use crate::engine::sqlite::SqliteEngine;
-use crate::error::Error;
 use crate::ledger::Remains;
 use crate::ledger::checks::{self, Observed};
 use crate::sources::{Resolved, Store, Work};
@@ -56,15 +55,13 @@ const STALLED_LEASES: u32 = 15;
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two readers of errors, while things are broken.
 const READ_EVERY: Duration = Duration::from_secs(3);
-/// Errors per look.
-const PAGE: u32 = 1000;
 
 pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Result<ExitCode, Failure> {
     let mut place = Place::prepare(asked, &resolved, flags)?;
     let mut settings = resolved.settings;
     settings.queue.clone_from(&place.keys.queue_name);
     settings.names = crate::engine::keys::Names::default();
-    let timing = (settings.lease, resolved.work);
+    let timing = (settings.lease, resolved.work, settings.messages);
 
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -85,7 +82,8 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     if !report.findings.is_empty() {
         place.keep();
     }
-    report.keep_and_print(&place, flags.json);
+    let printed = report.keep_and_print(&place, flags.json);
+    printed.map_err(|error| failed("write the result", &error))?;
     Ok(ExitCode::from(if report.findings.is_empty() { 0 } else { FAILED }))
 }
 
@@ -111,7 +109,7 @@ async fn verify<E: Engine>(
     place: &mut Place,
     asked: &Invocation,
     flags: &Verify,
-    (lease, work): (Duration, Work),
+    (lease, work, messages): (Duration, Work, Option<u64>),
 ) -> Result<Report, Failure> {
     engine.check().await?;
     let failing = |error: std::io::Error| failed("verify", &error);
@@ -127,8 +125,7 @@ async fn verify<E: Engine>(
     if let Some(plan) = &plan {
         std::fs::write(place.directory.join("plan.txt"), plan.text()).map_err(failing)?;
     }
-    let messages = asked.start.messages.as_deref().map(str::parse).transpose();
-    let messages = messages.ok().flatten().or((!flags.chaos).then_some(MESSAGES));
+    let messages = messages.or((!flags.chaos).then_some(MESSAGES));
     let arguments = arguments(&asked.start, place, flags, messages);
     let fleet = Fleet::new(place, flags.nodes, arguments, flags.chaos).map_err(failing)?;
 
@@ -325,7 +322,7 @@ impl<E: Engine> Run<'_, E> {
             None
         };
         let observed = Observed {
-            remains: remains(&*self.engine, status.published).await?,
+            remains: Remains::of(&*self.engine, status.published).await?,
             done: status.done,
             failed: status.failed,
             samples: self.watch.end(),
@@ -347,22 +344,6 @@ impl<E: Engine> Run<'_, E> {
         report::write_samples(&self.place.directory, &observed.samples).map_err(failing)?;
         Ok(report)
     }
-}
-
-async fn remains<E: Engine>(engine: &E, published: u64) -> Result<Remains, Error> {
-    let mut errors = Vec::new();
-    let mut from = 0;
-    loop {
-        let page = engine.failed(from, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        from = last.number + 1;
-        errors.extend(page.iter().map(|failed| failed.number));
-    }
-    Ok(Remains {
-        published,
-        unsettled: engine.unsettled().await?,
-        errors,
-    })
 }
 
 fn settled(look: &Look) -> u64 {

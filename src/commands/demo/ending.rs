@@ -9,8 +9,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::ledger::{Account, Remains};
 
-/// Errors per look.
-const PAGE: u32 = 1000;
 /// A takeover that took no longer counts as quick.
 const QUICK_MS: u64 = 1000;
 
@@ -21,7 +19,9 @@ pub(super) async fn tell<E: Engine>(engine: &E, mut play: Play<E>) -> Result<(),
         .read(|_, _| {})
         .map_err(|error| failed("read the ledger", &error))?
     {}
-    let account = play.ledger.account(&remains(engine).await?);
+    let account = play
+        .ledger
+        .account(&Remains::of(engine, published(engine).await?).await?);
     let mut text = String::new();
     write_takeovers(&mut text, play.scene.kills, &play.scene.gaps_ms());
     write_account(&mut text, &account);
@@ -33,22 +33,6 @@ pub(super) async fn tell<E: Engine>(engine: &E, mut play: Play<E>) -> Result<(),
     Err(Failure {
         line: account.findings.join("; "),
         code: FAILED,
-    })
-}
-
-async fn remains<E: Engine>(engine: &E) -> Result<Remains, Error> {
-    let mut errors = Vec::new();
-    let mut from = 0;
-    loop {
-        let page = engine.failed(from, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        from = last.number + 1;
-        errors.extend(page.iter().map(|failed| failed.number));
-    }
-    Ok(Remains {
-        published: published(engine).await?,
-        unsettled: engine.unsettled().await?,
-        errors,
     })
 }
 

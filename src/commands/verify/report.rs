@@ -174,16 +174,21 @@ impl Report {
         }
     }
 
-    pub(super) fn keep_and_print(&self, place: &Place, as_json: bool) {
+    /// Nobody need be listening, and the exit code says the same; but a result that could not be written is none.
+    pub(super) fn keep_and_print(&self, place: &Place, as_json: bool) -> std::io::Result<()> {
         let (table, json) = (self.table(place.kept()), self.json());
         for (name, text) in [("result.txt", &table), ("result.json", &json)] {
             // The directory is for later; the verdict is printed all the same.
             let _ = std::fs::write(place.directory.join(name), text);
         }
-        let _ = std::io::stdout().write_all(if as_json { json } else { table }.as_bytes());
+        let printed = std::io::stdout().write_all(if as_json { json } else { table }.as_bytes());
         for finding in self.findings.iter().take(PRINTED_MAX) {
             let _ = writeln!(std::io::stderr(), "queenright: {}", escape(finding.as_bytes()));
         }
+        printed.or_else(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        })
     }
 
     // Writing to a String cannot fail.

@@ -1,5 +1,6 @@
 //! `verify`: it passes where all is well, and fails where it is not.
 
+use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
 use serde_json::Value;
@@ -8,9 +9,11 @@ use crate::fleet::{PATIENCE, json_lines, program, said, within};
 use crate::server::RedisServer;
 
 fn verify(arguments: &str) -> Output {
-    let arguments = arguments.split_whitespace();
-    let output = program().arg("verify").args(arguments).output();
-    output.expect("the program starts")
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut command = program();
+    command.arg("verify").args(arguments.split_whitespace());
+    command.env("TMPDIR", temporary.path());
+    command.output().expect("the program starts")
 }
 
 /// Passed, and the result says so.
@@ -175,10 +178,11 @@ impl Drop for Verifying {
 }
 
 /// Handlers that are slower than the generator, on this server; and the key of the queue, once something waits in it.
-fn slowly(server: &RedisServer) -> (Verifying, String) {
+fn slowly(server: &RedisServer, temporary: &Path) -> (Verifying, String) {
     let mut command = program();
     let line = "verify --messages 300 --interval 1ms --work 10ms --batch 1 --lease 1s --json --url";
     command.args(line.split_whitespace()).arg(server.url());
+    command.env("TMPDIR", temporary);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let verifying = Verifying(Some(child.expect("the program starts")));
     let queue = within(PATIENCE, || {
@@ -203,8 +207,8 @@ fn finds(output: &Output, words: &str, count: &str) {
 
 #[test]
 fn a_message_that_the_store_hands_out_twice_is_found() {
-    let server = RedisServer::start();
-    let (verifying, queue) = slowly(&server);
+    let (server, temporary) = (RedisServer::start(), tempfile::tempdir().expect("a directory"));
+    let (verifying, queue) = slowly(&server, temporary.path());
     let copied = "local pack = redis.call('LINDEX', KEYS[1], -1) redis.call('RPUSH', KEYS[1], pack) return 1";
     server.command(&["EVAL", copied, "1", &queue]).expect("copied");
     finds(&verifying.output(), "settled twice", "settled_twice");
@@ -212,8 +216,8 @@ fn a_message_that_the_store_hands_out_twice_is_found() {
 
 #[test]
 fn a_message_that_vanishes_from_the_store_is_found() {
-    let server = RedisServer::start();
-    let (verifying, queue) = slowly(&server);
+    let (server, temporary) = (RedisServer::start(), tempfile::tempdir().expect("a directory"));
+    let (verifying, queue) = slowly(&server, temporary.path());
     server.command(&["RPOP", &queue]).expect("popped");
     finds(&verifying.output(), "lost, published and without an outcome", "lost");
 }
@@ -230,6 +234,19 @@ fn wrong_usage_is_one_line() {
         let line = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments}: {}", said(&output));
         assert!(line.contains(words) && line.lines().count() == 1, "{arguments}: {line}");
+    }
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    // Only Linux has it.
+    if let Ok(full) = full {
+        let mut command = program();
+        command.args(["verify", "--messages", "100"]).stdout(full);
+        let output = command.output().expect("the program starts");
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(
+            line.contains("cannot write the result") && line.lines().count() == 1,
+            "{line}"
+        );
     }
     let away = verify("--url redis://127.0.0.1:1");
     assert_eq!(away.status.code(), Some(69), "{}", said(&away));
