@@ -221,7 +221,7 @@ impl<E: Engine> Heart<E> {
             match self.engine.beat(&beat).await {
                 Ok(Pulse::Alive(vitals)) => {
                     self.back(node);
-                    let more = self.reap(node, &vitals).await;
+                    let more = self.reap(node, &vitals).await || vitals.more_due;
                     let pause = if more { Duration::ZERO } else { self.pause(&vitals) };
                     self.stand(node, &vitals);
                     tokio::select! {
@@ -326,7 +326,7 @@ impl<E: Engine> Heart<E> {
         }
     }
 
-    /// As generator, gives up one silent node. True: there is more to hand on.
+    /// Gives up one silent node, if the store names one. True: there is more to hand on.
     async fn reap(&self, node: &NodeId, vitals: &Vitals) -> bool {
         let Some(victim) = vitals.victim.as_ref().filter(|_| guard("reap")) else {
             return false;

@@ -279,6 +279,12 @@ pub struct StartFlags {
     /// A message delivered so often without an outcome is an error [env: QUEENRIGHT_MAX_DELIVERIES] [default: 5]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub max_deliveries: Option<String>,
+    /// Try a failed message again, so often, before it is an error [env: QUEENRIGHT_RETRIES] [default: 0]
+    #[arg(long, value_name = "N", help_heading = "Handling")]
+    pub retries: Option<String>,
+    /// Wait before the first of these; each further wait doubles, up to 10m [env: QUEENRIGHT_BACKOFF] [default: 1s]
+    #[arg(long, value_name = "DURATION", help_heading = "Handling")]
+    pub backoff: Option<String>,
     /// Handle while generating too: for a fleet of one [env: QUEENRIGHT_ALSO_HANDLE]
     #[arg(long, help_heading = "Handling")]
     pub also_handle: bool,
@@ -346,6 +352,8 @@ impl StartFlags {
             ("error-rate", self.error_rate.as_deref()),
             ("batch", self.batch.as_deref()),
             ("max-deliveries", self.max_deliveries.as_deref()),
+            ("retries", self.retries.as_deref()),
+            ("backoff", self.backoff.as_deref()),
             ("also-handle", self.also_handle.then_some("true")),
             ("interval", self.interval.as_deref()),
             ("messages", self.messages.as_deref()),
@@ -365,6 +373,8 @@ impl StartFlags {
             error_rate: self.error_rate.or(before.error_rate),
             batch: self.batch.or(before.batch),
             max_deliveries: self.max_deliveries.or(before.max_deliveries),
+            retries: self.retries.or(before.retries),
+            backoff: self.backoff.or(before.backoff),
             also_handle: self.also_handle || before.also_handle,
             interval: self.interval.or(before.interval),
             messages: self.messages.or(before.messages),

@@ -28,6 +28,11 @@ pub struct Settings {
     pub backlog_max: u64,
     /// A message delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
+    /// A message that failed is tried again this often before it is an error. 0: a failure is final, as in the task.
+    pub retries: u16,
+    /// How long a message waits after its first failure; each further one doubles it, up to [`Settings::BACKOFF_MAX`].
+    /// 1 s: what fails for a passing reason (a restart, a lock, a lost connection) mostly works a second later.
+    pub backoff: Duration,
     /// The generator handles too: for a fleet of one.
     pub also_handle: bool,
 }
@@ -45,6 +50,8 @@ impl Default for Settings {
             grace: Duration::from_secs(8),
             backlog_max: 1_000_000,
             deliveries_max: 5,
+            retries: 0,
+            backoff: Duration::from_secs(1),
             also_handle: false,
         }
     }
@@ -52,6 +59,9 @@ impl Default for Settings {
 
 impl Settings {
     pub const CONCURRENCY_MAX: u32 = 100_000;
+    /// 10 min: an outage that lasts for hours costs a try every ten minutes, and is noticed ten minutes after its end.
+    pub const BACKOFF_MAX: Duration = Duration::from_mins(10);
+    pub const RETRIES_MAX: u16 = 1000;
     pub const LEASE_MIN: Duration = Duration::from_millis(200);
     pub const LEASE_MAX: Duration = Duration::from_hours(1);
 
@@ -95,6 +105,12 @@ impl Settings {
         if self.deliveries_max == 0 || self.deliveries_max > 1000 {
             return wrong("--max-deliveries", "must be 1 to 1000");
         }
+        if self.retries > Self::RETRIES_MAX {
+            return wrong("--retries", "must be at most 1000");
+        }
+        if self.backoff > Self::BACKOFF_MAX {
+            return wrong("--backoff", "must be at most 10m");
+        }
         if self.messages.is_some_and(|messages| messages > 1 << 53) {
             return wrong("--messages", "must be at most 2^53");
         }
@@ -125,12 +141,41 @@ impl Settings {
         self.lease_ms() / 4
     }
 
+    /// How long a message waits that has failed so often before: doubling, and never all at once, somewhere between half
+    /// and the whole of it.
+    #[must_use]
+    pub fn backoff_after(&self, failures: u16) -> Duration {
+        let doubled = self.backoff.saturating_mul(1 << failures.min(30));
+        doubled.min(Self::BACKOFF_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
+    }
+
     #[must_use]
     pub fn interval_ms(&self) -> u64 {
         ms(self.interval)
     }
 }
 
-fn ms(duration: Duration) -> u64 {
+pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_ten_minutes_and_differ() {
+        let settings = Settings::default();
+        for (failures, most) in [(0, 1), (1, 2), (4, 16), (9, 512), (10, 600), (65_535, 600)] {
+            let most = Duration::from_secs(most);
+            let waits: Vec<Duration> = (0..50).map(|_| settings.backoff_after(failures)).collect();
+            assert!(waits.iter().all(|wait| *wait >= most / 2 && *wait <= most), "{waits:?}");
+            assert!(waits.iter().any(|wait| *wait != waits[0]), "all at once: {waits:?}");
+        }
+        let at_once = Settings {
+            backoff: Duration::ZERO,
+            ..Settings::default()
+        };
+        assert_eq!(at_once.backoff_after(3), Duration::ZERO);
+    }
 }

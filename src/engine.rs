@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
-pub const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 2;
 /// How many nodes watch the crown closely. Everyone else looks once per beat.
 pub const HEIRS_MAX: usize = 5;
 /// The grain of a new queue: packs are cut to this until handlers ask for less.
@@ -42,6 +42,12 @@ pub const SETTLES_PER_CALL_MAX: usize = 1000;
 pub const REAP_PACKS_MAX: usize = 1000;
 /// A reap stops once it has moved this many bytes.
 pub const REAP_BYTES_MAX: usize = 1024 * 1024;
+/// How many messages that are due one beat moves back to be taken.
+pub const DUE_MAX: usize = 1000;
+/// A beat stops once it has moved this many bytes of them.
+pub const DUE_BYTES_MAX: usize = 1024 * 1024;
+/// Nothing is put off for longer than this: 366 days.
+pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 /// A batch of errors stops growing once it has this many bytes.
 pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -135,8 +141,10 @@ pub struct Vitals {
     pub heir: bool,
     /// The store's wall clock, for time stamps only.
     pub wall_ms: u64,
-    /// The generator is to reap this one.
+    /// Whoever keeps house is to reap this one: the generator, or any member while there is none.
     pub victim: Option<NodeId>,
+    /// More messages are due than one beat moves: beat again at once.
+    pub more_due: bool,
     pub rewound: bool,
 }
 
@@ -282,6 +290,8 @@ pub enum Drained {
 pub struct Failed {
     pub number: u64,
     pub attempt: u16,
+    /// How often it had failed before, and was tried again.
+    pub failures: u16,
     pub epoch: u64,
     pub published_ms: u64,
     /// When it failed.
@@ -300,6 +310,7 @@ pub struct Status {
     pub published: u64,
     pub queued: u64,
     pub in_hand: u64,
+    /// Put off: waiting to be tried again, or delayed.
     pub later: u64,
     pub done: u64,
     pub failed: u64,

@@ -44,6 +44,17 @@ pub enum Event {
         payload: Bytes,
         error: String,
     },
+    /// Failed, and is tried again after some time.
+    Retried {
+        epoch: u64,
+        number: u64,
+        attempt: u16,
+        /// How often it has failed now.
+        failures: u16,
+        payload: Bytes,
+        error: String,
+        after_ms: u64,
+    },
     /// Took a message that had been delivered before.
     Redelivered {
         epoch: u64,
@@ -51,7 +62,7 @@ pub enum Event {
         attempt: u16,
         payload: Bytes,
     },
-    /// As generator, gave up a silent or departed node and handed on what it held.
+    /// Gave up a silent or departed node and handed on what it held.
     Reaped {
         victim: String,
         redelivered: u64,
@@ -81,6 +92,7 @@ impl Event {
             Self::Started { .. } => "started",
             Self::Done { .. } => "done",
             Self::Error { .. } => "error",
+            Self::Retried { .. } => "retried",
             Self::Redelivered { .. } => "redelivered",
             Self::Reaped { .. } => "reaped",
             Self::Rewound { .. } => "rewound",
@@ -99,6 +111,7 @@ impl Event {
                 | Self::Started { .. }
                 | Self::Done { .. }
                 | Self::Error { .. }
+                | Self::Retried { .. }
                 | Self::Redelivered { .. }
         )
     }
@@ -123,7 +136,7 @@ pub enum What {
     },
     Done,
     Error,
-    /// Given back unstarted.
+    /// Without an outcome: given back unstarted, or put off to be tried again.
     Return,
 }
 

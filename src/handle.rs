@@ -18,8 +18,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::beat::{Asks, Standing};
-use crate::config::Settings;
-use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
+use crate::config::{Settings, ms};
+use crate::engine::{DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
 use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
@@ -38,7 +38,66 @@ const EFFECT_BYTES_MAX: usize = 256 * 1024;
 const SILENT_LEASES_MAX: u32 = 4;
 
 /// What a handler may answer: done, with effects to apply in the same step, or why it failed.
-pub type Handled = Result<Vec<Effect>, String>;
+pub type Handled = Result<Vec<Effect>, Failure>;
+
+/// Why a message was not done. A text is a failure: `Err("no such host".into())`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// It failed: tried again while [`Settings::retries`] allows, then kept among the errors.
+    Error(String),
+    /// It cannot be done now: tried again whatever the settings say, after this time or the usual one. It counts as a
+    /// failure; after 65,535 of them it is an error.
+    Retry { error: String, after: Option<Duration> },
+}
+
+impl Failure {
+    /// To be tried again, after the usual time.
+    pub fn retry(error: impl Into<String>) -> Self {
+        Self::Retry {
+            error: error.into(),
+            after: None,
+        }
+    }
+
+    /// To be tried again after this time.
+    pub fn retry_after(error: impl Into<String>, after: Duration) -> Self {
+        Self::Retry {
+            error: error.into(),
+            after: Some(after),
+        }
+    }
+
+    /// What becomes of a message that has failed so often before.
+    fn outcome(self, failures: u16, settings: &Settings) -> Outcome {
+        let cut = |mut text: String| {
+            text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
+            text
+        };
+        let (error, after) = match self {
+            Self::Error(text) if failures >= settings.retries => return Outcome::Error(cut(text)),
+            Self::Retry { error, .. } if failures == u16::MAX => return Outcome::Error(cut(error)),
+            Self::Error(text) => (text, None),
+            Self::Retry { error, after } => (error, after),
+        };
+        Outcome::Retry {
+            error: cut(error),
+            after_ms: ms(after.unwrap_or_else(|| settings.backoff_after(failures))).min(DELAY_MS_MAX),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Self {
+        Self::Error(text)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(text: &str) -> Self {
+        Self::Error(text.into())
+    }
+}
 
 /// Does the work.
 pub trait Handle: Send + Sync + 'static {
@@ -186,7 +245,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                     .observer
                     .wants_starts()
                     .then(|| (node.clone(), self.observer.clone()));
-                slots.spawn(slot(pool.clone(), self.handle.clone(), told));
+                slots.spawn(slot(pool.clone(), self.handle.clone(), self.settings.clone(), told));
             }
         }
     }
@@ -290,11 +349,23 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 };
                 let refusal = refused.iter().find(|(refused, _)| *refused == number);
                 let (epoch, attempt, payload) = (message.epoch, message.attempt, message.payload);
+                if let Outcome::Retry { error, after_ms } = &run.outcome {
+                    events.push(Event::Retried {
+                        epoch,
+                        number,
+                        attempt,
+                        failures: message.failures.saturating_add(1),
+                        payload,
+                        error: error.clone(),
+                        after_ms: *after_ms,
+                    });
+                    continue;
+                }
                 let error = match (&run.outcome, refusal) {
                     (_, Some((_, why))) => Some(why.clone()),
                     (Outcome::Error(text), None) => Some(text.clone()),
                     (Outcome::Done(_), None) => None,
-                    (Outcome::Return, None) => continue,
+                    (Outcome::Return | Outcome::Retry { .. }, None) => continue,
                 };
                 events.push(match error {
                     Some(error) => Event::Error {
@@ -344,7 +415,7 @@ fn outcomes(finished: &[pool::Finished], refused: &[(u64, String)]) -> Vec<Entry
         let what = match run.outcome {
             Outcome::Done(_) => What::Done,
             Outcome::Error(_) => What::Error,
-            Outcome::Return => What::Return,
+            Outcome::Return | Outcome::Retry { .. } => What::Return,
         };
         let (mut first, end) = (run.first, run.first + u64::from(run.count));
         let mut cuts: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
@@ -397,10 +468,15 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
 }
 
 /// One strand of work: takes one message after the other until there is none. Tells of each that it starts, if asked to.
-async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, told: Option<(NodeId, Arc<dyn Observer>)>) {
+async fn slot<H: Handle>(
+    pool: Arc<Pool>,
+    handle: Arc<H>,
+    settings: Arc<Settings>,
+    told: Option<(NodeId, Arc<dyn Observer>)>,
+) {
     let mut started = Instant::now();
     while let Some(message) = pool.next(started) {
-        let (number, bytes) = (message.number, message.payload.len());
+        let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
         if let Some((node, observer)) = &told {
             let started = Event::Started {
                 epoch: message.epoch,
@@ -412,10 +488,7 @@ async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, told: Option<(NodeId, 
         }
         let outcome = match guarded(async { handle.handle(message).await }).await.and_then(bounded) {
             Ok(effects) => Outcome::Done(effects),
-            Err(mut text) => {
-                text.truncate(text.floor_char_boundary(ERROR_TEXT_BYTES_MAX));
-                Outcome::Error(text)
-            }
+            Err(failure) => failure.outcome(failures, &settings),
         };
         let ended = Instant::now();
         pool.finish(number, bytes, outcome, ended - started, ended);
@@ -429,9 +502,10 @@ fn bounded(effects: Vec<Effect>) -> Handled {
     let bytes: usize = effects.iter().map(Effect::bytes).sum();
     if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
         let count = effects.len();
-        return Err(format!(
+        let text = format!(
             "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
-        ));
+        );
+        return Err(text.into());
     }
     Ok(effects)
 }
@@ -450,8 +524,45 @@ async fn guarded(handled: impl Future<Output = Handled>) -> Handled {
                 return Poll::Pending;
             }
             let text = text.unwrap_or_else(|| "no message".into());
-            Poll::Ready(Err(format!("the handler panicked: {text}")))
+            Poll::Ready(Err(format!("the handler panicked: {text}").into()))
         })
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_tried_again_as_often_as_allowed_and_a_wish_always() {
+        let settings = Settings {
+            retries: 2,
+            ..Settings::default()
+        };
+        let failed = |failures| Failure::from("bad").outcome(failures, &settings);
+        assert!(matches!(
+            failed(0),
+            Outcome::Retry {
+                after_ms: 500..=1000,
+                ..
+            }
+        ));
+        assert!(matches!(
+            failed(1),
+            Outcome::Retry {
+                after_ms: 1000..=2000,
+                ..
+            }
+        ));
+        assert_eq!(failed(2), Outcome::Error("bad".into()));
+        let none = Settings::default();
+        assert_eq!(Failure::from("bad").outcome(0, &none), Outcome::Error("bad".into()));
+        let wished = |failures| Failure::retry_after("busy", Duration::from_secs(7)).outcome(failures, &none);
+        let error = String::from("busy");
+        assert_eq!(wished(500), Outcome::Retry { error, after_ms: 7000 });
+        assert_eq!(wished(u16::MAX), Outcome::Error("busy".into()), "not for ever");
+        let long = Failure::retry("é".repeat(5000)).outcome(0, &none);
+        assert!(matches!(long, Outcome::Retry { error, .. } if error.len() == ERROR_TEXT_BYTES_MAX));
+    }
 }

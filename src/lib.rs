@@ -26,7 +26,7 @@
 //! let generate = |next: Next| format!("feed {}", next.number).into_bytes();
 //! let handle = |message: Message| async move {
 //!     if message.payload.is_empty() {
-//!         return Err("nothing in it".to_string()); // kept among the errors
+//!         return Err("nothing in it".into()); // kept among the errors
 //!     }
 //!     // Happens exactly once, together with the outcome.
 //!     Ok(vec![Effect::Add { key: "read".into(), by: 1 }])
@@ -92,6 +92,7 @@ pub mod sources;
 
 pub use config::Settings;
 pub use error::{Error, Result};
+pub use handle::Failure;
 pub use message::{Effect, Message, Outcome};
 pub use node::Node;
 

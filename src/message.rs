@@ -24,6 +24,8 @@ pub struct Message {
     pub number: u64,
     /// 1 at first, one more each time it had to be handed on.
     pub attempt: u16,
+    /// How often it failed before, and was put off to be tried again. Counted apart from deliveries.
+    pub failures: u16,
     /// The reign in which it was published.
     pub epoch: u64,
     /// When it was published, in milliseconds since 1970 by the store's clock.
@@ -38,6 +40,9 @@ pub enum Outcome {
     Done(Vec<Effect>),
     /// Failed: the message is kept among the errors with this text.
     Error(String),
+    /// Failed, and to be tried again after this time under the same number. The text is told, not stored: the one that
+    /// counts is the last.
+    Retry { error: String, after_ms: u64 },
     /// Not started: goes back to the head of the queue, attempt unchanged.
     Return,
 }
@@ -77,7 +82,7 @@ impl Effect {
 
 /// A run of consecutive messages, stored and moved as one piece.
 ///
-/// Little-endian: version u8, flags u8, attempt u16, failures u16, reserved u16, first number u64, epoch u64,
+/// Little-endian: version u8, flags u8, attempt u16, failures u16, astray u16, first number u64, epoch u64,
 /// published-at u64, count u32, then count + 1 offsets u32 and the payloads. The offsets of a piece are those of
 /// the pack that it was cut from, so that cutting copies bytes and computes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +147,17 @@ impl Pack {
     }
 
     #[must_use]
+    pub fn failures(&self) -> u16 {
+        u16::from_le_bytes([self.bytes[4], self.bytes[5]])
+    }
+
+    /// Whether it has left the order of numbers: it never goes back into the queue, whose head tells the backlog.
+    #[must_use]
+    pub fn astray(&self) -> bool {
+        self.bytes[6] != 0
+    }
+
+    #[must_use]
     pub fn first(&self) -> u64 {
         u64_at(&self.bytes, 8)
     }
@@ -190,6 +206,7 @@ impl Pack {
         Message {
             number: self.first() + index as u64,
             attempt: self.attempt(),
+            failures: self.failures(),
             epoch: self.epoch(),
             published_ms: self.published_ms(),
             payload: self.payload(index),
@@ -220,6 +237,15 @@ impl Pack {
     pub fn next_attempt(&self) -> Self {
         let mut out = BytesMut::from(&self.bytes[..]);
         out[2..4].copy_from_slice(&self.attempt().saturating_add(1).to_le_bytes());
+        Self { bytes: out.freeze() }
+    }
+
+    /// The same messages, failed once more.
+    #[must_use]
+    pub fn next_failure(&self) -> Self {
+        let mut out = BytesMut::from(&self.bytes[..]);
+        out[4..6].copy_from_slice(&self.failures().saturating_add(1).to_le_bytes());
+        out[6] = 1;
         Self { bytes: out.freeze() }
     }
 }
@@ -329,6 +355,11 @@ mod tests {
         assert_eq!(again.message(1).payload, "b");
         assert_eq!(again.epoch(), 3);
         assert_eq!(again.published_ms(), 99);
+        assert_eq!(
+            (again.next_failure().attempt(), again.next_failure().failures()),
+            (2, 1)
+        );
+        assert_eq!(again.next_failure().message(1).payload, "b");
     }
 
     #[test]

@@ -194,6 +194,8 @@ fn settings(stack: &Stack) -> Result<Settings, Usage> {
         deliveries_max: stack
             .parse("max-deliveries", value::whole)?
             .unwrap_or(base.deliveries_max),
+        retries: stack.parse("retries", value::whole)?.unwrap_or(base.retries),
+        backoff: stack.parse("backoff", value::duration)?.unwrap_or(base.backoff),
         also_handle: stack.parse("also-handle", value::yes)?.unwrap_or(base.also_handle),
     })
 }

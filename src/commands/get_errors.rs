@@ -57,6 +57,7 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     json::bytes(&mut line, "payload", &failed.payload);
     json::text(&mut line, "error", &String::from_utf8_lossy(&failed.error));
     json::number(&mut line, "attempt", failed.attempt.into());
+    json::number(&mut line, "failures", failed.failures.into());
     json::text(&mut line, "node", &failed.node);
     json::text(&mut line, "time", &utc(failed.time_ms));
     line.push_str("}\n");
@@ -79,6 +80,7 @@ mod tests {
         let failed = Failed {
             number: 7,
             attempt: 2,
+            failures: 0,
             epoch: 1,
             published_ms: 0,
             time_ms: 1_763_197_200_123,

@@ -145,6 +145,8 @@ fn say_settings(resolved: &Resolved, log: &Log) {
         ("crown_lease", format!("{}ms", settings.crown_ms())),
         ("max_backlog", settings.backlog_max.to_string()),
         ("max_deliveries", settings.deliveries_max.to_string()),
+        ("retries", settings.retries.to_string()),
+        ("backoff", format!("{:?}", settings.backoff)),
         ("pid", std::process::id().to_string()),
     ];
     let fields: Vec<(&'static str, &str)> = fields.iter().map(|(key, value)| (*key, value.as_str())).collect();

@@ -4,7 +4,7 @@ use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;
 
 use crate::engine::store::Lane;
-use crate::engine::{Failed, Join, Settle};
+use crate::engine::{DELAY_MS_MAX, Failed, Join, Settle};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome};
 
@@ -56,6 +56,10 @@ pub(super) fn settles(settles: &[Settle]) -> (Vec<u8>, Vec<&str>) {
                     text(&mut out, error.as_bytes());
                 }
                 Outcome::Return => uint(&mut out, 2),
+                Outcome::Retry { after_ms, .. } => {
+                    uint(&mut out, 3);
+                    uint(&mut out, (*after_ms).min(DELAY_MS_MAX));
+                }
             }
         }
     }
@@ -117,12 +121,17 @@ fn broken(what: impl std::fmt::Debug) -> Error {
 
 impl<'a> Fields<'a> {
     fn of(bytes: &'a [u8], len: u32) -> Result<Self> {
-        let mut reader = Reader::new(bytes);
-        let found = decode::read_array_len(&mut reader).map_err(broken)?;
+        let (found, fields) = Self::open(bytes)?;
         if found != len {
             return Err(broken(format!("{found} fields instead of {len}")));
         }
-        Ok(Self { reader })
+        Ok(fields)
+    }
+
+    fn open(bytes: &'a [u8]) -> Result<(u32, Self)> {
+        let mut reader = Reader::new(bytes);
+        let found = decode::read_array_len(&mut reader).map_err(broken)?;
+        Ok((found, Self { reader }))
     }
 
     fn uint(&mut self) -> Result<u64> {
@@ -167,23 +176,32 @@ pub(super) fn decode_about(bytes: &[u8]) -> Result<(String, u32, String, u32)> {
 }
 
 pub(super) fn decode_failed(bytes: &[u8]) -> Result<Failed> {
-    let mut fields = Fields::of(bytes, 8)?;
-    Ok(Failed {
+    // The first layout did not count failures.
+    let (found, mut fields) = Fields::open(bytes)?;
+    if found != 8 && found != 9 {
+        return Err(broken(format!("{found} fields instead of 9")));
+    }
+    let mut failed = Failed {
         number: fields.uint()?,
         attempt: fields.small()?,
+        failures: 0,
         epoch: fields.uint()?,
         published_ms: fields.uint()?,
         time_ms: fields.uint()?,
         node: fields.string()?,
         error: fields.bytes()?.to_vec(),
         payload: fields.bytes()?.to_vec(),
-    })
+    };
+    if found == 9 {
+        failed.failures = fields.small()?;
+    }
+    Ok(failed)
 }
 
 /// As the scripts write it.
 pub(super) fn encode(failed: &Failed) -> Vec<u8> {
     let mut out = Vec::new();
-    array(&mut out, 8);
+    array(&mut out, 9);
     for number in [
         failed.number,
         failed.attempt.into(),
@@ -196,6 +214,7 @@ pub(super) fn encode(failed: &Failed) -> Vec<u8> {
     text(&mut out, failed.node.as_bytes());
     text(&mut out, &failed.error);
     text(&mut out, &failed.payload);
+    uint(&mut out, failed.failures.into());
     out
 }
 
@@ -248,6 +267,7 @@ mod tests {
         let failed = Failed {
             number: 1 << 40,
             attempt: 3,
+            failures: 2,
             epoch: 9,
             published_ms: 1,
             time_ms: 2,
@@ -256,7 +276,11 @@ mod tests {
             payload: vec![0; 70_000],
         };
         let bytes = encode(&failed);
-        assert_eq!(decode_failed(&bytes), Ok(failed));
+        assert_eq!(decode_failed(&bytes), Ok(failed.clone()));
+        // As the first layout wrote it.
+        let mut old = bytes[..bytes.len() - 1].to_vec();
+        old[0] -= 1;
+        assert_eq!(decode_failed(&old), Ok(Failed { failures: 0, ..failed }));
         for end in 0..200 {
             assert!(decode_failed(&bytes[..end]).is_err());
         }

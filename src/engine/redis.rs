@@ -13,8 +13,9 @@ use redis::Cmd;
 use crate::config::Settings;
 use crate::engine::keys::Keys;
 use crate::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
-    NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, check_layout, record,
+    Beat, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT,
+    NodeId, NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, check_layout,
+    record,
 };
 use crate::error::{Error, Result};
 use crate::message::Pack;
@@ -247,7 +248,7 @@ impl Engine for RedisEngine {
     async fn beat(&self, beat: &Beat) -> Result<Pulse> {
         let keys = &self.keys;
         let run = self.control.run(&self.scripts.beat, |cmd| {
-            cmd.arg(7)
+            cmd.arg(8)
                 .arg(&[
                     &keys.meta,
                     &keys.nodes,
@@ -256,6 +257,7 @@ impl Engine for RedisEngine {
                     &keys.dead,
                     &keys.bell,
                     &keys.crown,
+                    &keys.later,
                 ])
                 .arg(&beat.node)
                 .arg(beat.lease_ms)
@@ -263,7 +265,8 @@ impl Engine for RedisEngine {
                 .arg(u8::from(beat.eligible))
                 .arg(beat.seen.seq)
                 .arg(beat.seen.epoch)
-                .arg(HEIRS_MAX);
+                .arg(HEIRS_MAX)
+                .arg(DUE_MAX);
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {
@@ -278,6 +281,7 @@ impl Engine for RedisEngine {
                 heir: reply.flag()?,
                 wall_ms: reply.uint()?,
                 victim: reply.name()?,
+                more_due: reply.flag()?,
                 rewound: reply.flag()?,
             })),
             "deposed" => Ok(Pulse::Deposed),
@@ -323,7 +327,7 @@ impl Engine for RedisEngine {
         let taken = keys.taken(&exchange.node);
         let (settles, effect_keys) = record::settles(&exchange.settles);
         let run = self.exchange.run(&self.scripts.exchange, |cmd: &mut Cmd| {
-            cmd.arg(7 + effect_keys.len())
+            cmd.arg(8 + effect_keys.len())
                 .arg(&[
                     &keys.meta,
                     &keys.queue,
@@ -332,6 +336,7 @@ impl Engine for RedisEngine {
                     &keys.errors,
                     &keys.records,
                     &keys.bell,
+                    &keys.later,
                 ])
                 .arg(&effect_keys)
                 .arg(&exchange.node)

@@ -27,6 +27,8 @@ pub struct State {
     pub meta: Option<Meta>,
     pub queue: VecDeque<Pack>,
     pub again: VecDeque<Pack>,
+    /// Put off: by the time when each is due, and by number.
+    pub later: BTreeMap<(u64, u64), Pack>,
     /// Members and when their leases end, on the hive clock.
     pub nodes: BTreeMap<NodeId, u64>,
     /// Deposed or departed, and still holding something.
@@ -73,6 +75,7 @@ impl State {
             meta: None,
             queue: VecDeque::new(),
             again: VecDeque::new(),
+            later: BTreeMap::new(),
             nodes: BTreeMap::new(),
             dead: VecDeque::new(),
             taken: BTreeMap::new(),
@@ -136,7 +139,12 @@ impl State {
     #[must_use]
     pub fn unsettled(&self) -> Vec<(u64, u64)> {
         let held = self.taken.values().flat_map(|taken| taken.pieces.values());
-        let packs = self.queue.iter().chain(&self.again).chain(held);
+        let packs = self
+            .queue
+            .iter()
+            .chain(&self.again)
+            .chain(self.later.values())
+            .chain(held);
         let mut runs: Vec<_> = packs.map(|pack| (pack.first(), pack.count() as u64)).collect();
         runs.sort_unstable();
         runs
@@ -299,6 +307,26 @@ impl Store for State {
 
     fn is_empty(&mut self, line: Line) -> Result<bool> {
         Ok(self.line(line).is_empty())
+    }
+
+    fn put_off(&mut self, due_ms: u64, message: &Pack) -> Result<()> {
+        self.later.insert((due_ms, message.first()), message.clone());
+        Ok(())
+    }
+
+    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>> {
+        let mut due = Vec::new();
+        while due.len() < limit
+            && let Some(entry) = self.later.first_entry()
+            && entry.key().0 <= until_ms
+        {
+            due.push(entry.remove());
+        }
+        Ok(due)
+    }
+
+    fn later_count(&mut self) -> Result<u64> {
+        Ok(self.later.len() as u64)
     }
 
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {

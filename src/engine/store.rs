@@ -136,6 +136,13 @@ pub trait Store {
     fn push_back(&mut self, line: Line, pack: &Pack) -> Result<()>;
     fn is_empty(&mut self, line: Line) -> Result<bool>;
 
+    /// Puts a message off until `due_ms`, by the time of day.
+    fn put_off(&mut self, due_ms: u64, message: &Pack) -> Result<()>;
+    /// Takes out what was put off until then or earlier: the earliest first, of two at the same time by number.
+    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>>;
+    /// How many messages are put off.
+    fn later_count(&mut self) -> Result<u64>;
+
     fn add_failed(&mut self, failed: &Failed) -> Result<()>;
     fn remove_failed(&mut self, number: u64) -> Result<()>;
     /// By number, from `from` on and below `below`.

@@ -7,9 +7,9 @@ pub(crate) use exchange::counter;
 
 use super::store::{About, Lane, Lessee, Line, Meta, Store};
 use super::{
-    Beat, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT, NodeId,
-    NodeStatus, Publish, Published, Pulse, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped, Seen, Status, Vitals, Wake,
-    check_layout,
+    Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
+    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped, Seen, Status,
+    Vitals, Wake, check_layout,
 };
 use crate::error::{Error, Result};
 use crate::message::Pack;
@@ -48,6 +48,7 @@ pub trait Verbs: Store {
             rewinds: 0,
             skipped: 0,
         });
+        meta.layout = meta.layout.max(LAYOUT);
         meta.clock = hive(self, &meta, wall_ms, join.step_ms);
         meta.wall = wall_ms;
         meta.step = join.step_ms;
@@ -120,8 +121,11 @@ pub trait Verbs: Store {
             heir = true;
         }
 
-        let mut victim = None;
-        if generator {
+        let (mut victim, mut more_due) = (None, false);
+        // While there is no generator, whoever beats keeps house.
+        let vacant = self.guard("vacant") && meta.crown <= meta.clock;
+        if generator || vacant {
+            more_due = move_due(self, &mut meta, wall_ms)?;
             if self.guard("second-bell") && !(self.is_empty(Line::Queue)? && self.is_empty(Line::Again)?) {
                 self.ring(Wake::Bell)?;
             }
@@ -142,6 +146,7 @@ pub trait Verbs: Store {
             heir,
             wall_ms: self.time_ms(wall_ms),
             victim,
+            more_due,
             rewound,
         }))
     }
@@ -305,7 +310,7 @@ pub trait Verbs: Store {
             published: meta.seq,
             queued: 0,
             in_hand: 0,
-            later: 0,
+            later: self.later_count()?,
             done: meta.done,
             failed: meta.failed,
             errors: self.failed_count()? + self.reading_count()?,
@@ -401,6 +406,7 @@ fn failure(pack: &Pack, index: usize, time_ms: u64, node: &str, error: &str) -> 
     Failed {
         number: message.number,
         attempt: message.attempt,
+        failures: message.failures,
         epoch: message.epoch,
         published_ms: message.published_ms,
         time_ms,
@@ -421,6 +427,30 @@ fn raise(meta: &mut Meta, seen: &Seen) {
     meta.epoch = meta.epoch.max(seen.epoch);
     meta.generator = String::new();
     meta.crown = 0;
+}
+
+/// Moves what is due back to be taken. True: there may be more.
+fn move_due(store: &mut (impl Store + ?Sized), meta: &mut Meta, wall_ms: u64) -> Result<bool> {
+    let until = if store.guard("due") {
+        store.time_ms(wall_ms)
+    } else {
+        u64::MAX
+    };
+    let (mut moved, mut bytes, mut chunk) = (0, 0, 1);
+    while moved < DUE_MAX && bytes < DUE_BYTES_MAX {
+        let due = store.pop_due(until, chunk.min(DUE_MAX - moved))?;
+        if due.is_empty() {
+            return Ok(false);
+        }
+        for pack in &due {
+            store.push_back(Line::Again, pack)?;
+            bytes += pack.bytes().len();
+        }
+        moved += due.len();
+        chunk = (chunk * 2).min(500);
+        meta.again = true;
+    }
+    Ok(true)
 }
 
 /// The one whose lease ended first, if it has ended.

@@ -77,6 +77,7 @@ pub fn level(event: &Event) -> Level {
     match event {
         Event::Error { .. } => Level::Error,
         Event::Deposed { .. }
+        | Event::Retried { .. }
         | Event::Redelivered { .. }
         | Event::Reaped { .. }
         | Event::Rewound { .. }
@@ -136,6 +137,23 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
                 to.push(("error", Field::Text(error)));
             }
         }
+        Event::Retried {
+            epoch,
+            number,
+            attempt,
+            failures,
+            payload,
+            error,
+            after_ms,
+        } => to.extend([
+            ("epoch", Field::Number(*epoch)),
+            ("number", Field::Number(*number)),
+            ("attempt", Field::Number(u64::from(*attempt))),
+            ("failures", Field::Number(u64::from(*failures))),
+            ("payload", Field::Bytes(payload)),
+            ("error", Field::Text(error)),
+            ("after_ms", Field::Number(*after_ms)),
+        ]),
         Event::Reaped {
             victim,
             redelivered,

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 22] = [
+pub const OPTIONS: [&str; 24] = [
     "url",
     "host",
     "port",
@@ -22,6 +22,8 @@ pub const OPTIONS: [&str; 22] = [
     "grace",
     "max-backlog",
     "max-deliveries",
+    "retries",
+    "backoff",
     "also-handle",
     "generate",
     "work",

@@ -15,11 +15,13 @@ pub fn adds_up(state: &State, status: &Status) {
     assert_eq!(status.in_hand, in_hand, "in hand");
     assert_eq!(status.errors, (state.errors.len() + read) as u64, "errors");
     assert_eq!(status.queued, queued, "queued");
+    assert_eq!(status.later, state.later.len() as u64, "later");
+    assert!(state.later.values().all(|pack| pack.count() == 1), "put off one by one");
     // Numbers that a store which went back in time was raised over belong to no message.
     let skipped = state.meta.as_ref().map_or(0, |meta| meta.skipped);
     assert_eq!(
         status.published,
-        skipped + queued + in_hand + status.done + status.failed,
+        skipped + queued + in_hand + status.later + status.done + status.failed,
         "published"
     );
     numbers_are_unique(state);
@@ -42,7 +44,8 @@ pub fn adds_up(state: &State, status: &Status) {
 fn numbers_are_unique(state: &State) {
     let held = state.taken.values().flat_map(|taken| taken.pieces.values());
     let mut places: BTreeMap<u64, u32> = BTreeMap::new();
-    for pack in state.queue.iter().chain(&state.again).chain(held) {
+    let later = state.later.values();
+    for pack in state.queue.iter().chain(&state.again).chain(later).chain(held) {
         for index in 0..pack.count() {
             *places.entry(pack.first() + index as u64).or_default() += 1;
         }
@@ -71,7 +74,8 @@ pub fn differences(ours: &State, theirs: &State) -> String {
         };
     }
     compare!(
-        queue_name, names, meta, queue, again, nodes, dead, taken, errors, readers, reading, bell, crown_bell, stored
+        queue_name, names, meta, queue, again, later, nodes, dead, taken, errors, readers, reading, bell, crown_bell,
+        stored
     );
     out
 }

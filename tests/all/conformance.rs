@@ -11,6 +11,7 @@ mod handing_on;
 pub mod hive;
 mod publish;
 mod redis_only;
+mod retries;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -46,6 +47,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(publish::checks());
     all.extend(exchange::checks());
     all.extend(handing_on::checks());
+    all.extend(retries::checks());
     all.extend(effects::checks());
     all.extend(errors::checks());
     all

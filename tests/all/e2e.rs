@@ -12,6 +12,7 @@ mod files;
 mod handling;
 mod network;
 mod outages;
+mod retries;
 mod roles;
 mod sources;
 mod variants;

@@ -80,6 +80,7 @@ pub struct Status {
     pub published: u64,
     pub queued: u64,
     pub in_hand: u64,
+    pub later: u64,
     pub done: u64,
     pub failed: u64,
     pub errors: u64,
@@ -100,13 +101,13 @@ impl Status {
         let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_else(|| panic!("no {name}: {text}"));
         let string = |of: &Value, name: &str| of[name].as_str().map(String::from);
         let nodes = value["nodes"].as_array().expect("nodes is an array");
-        assert!(value["later"].is_u64(), "{text}");
         Self {
             generator: string(&value, "generator"),
             epoch: number(&value, "epoch"),
             published: number(&value, "published"),
             queued: number(&value, "queued"),
             in_hand: number(&value, "in_hand"),
+            later: number(&value, "later"),
             done: number(&value, "done"),
             failed: number(&value, "failed"),
             errors: number(&value, "errors"),

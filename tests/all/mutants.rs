@@ -21,6 +21,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
     ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
     ("drain-call", "a_late_drain_confirms_nothing"),
+    ("due", "a_message_that_is_put_off_comes_when_it_is_due"),
     ("effect-number", "only_whole_numbers_are_counted_on"),
     ("effect-own", "effects_on_the_queue_itself_are_refused"),
     (
@@ -28,6 +29,7 @@ const CATCHES: &[(&str, &str)] = &[
         "a_right_that_effects_lack_shows_before_anything_is_written",
     ),
     ("effect-type", "a_refused_effect_applies_none_and_makes_an_error"),
+    ("failures", "failures_are_counted_apart_from_deliveries"),
     ("full", "a_full_backlog_waits_until_messages_are_taken"),
     ("gap", "a_publish_that_builds_on_lost_messages_is_refused"),
     ("hold-member", "a_reader_that_was_given_up_cannot_hold_on"),
@@ -52,6 +54,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("runs", "runs_that_overlap_or_overreach_write_nothing"),
     ("second-bell", "work_that_comes_or_waits_rings_the_bell"),
     ("token", "a_deposed_generator_cannot_publish"),
+    ("vacant", "while_there_is_no_generator_any_member_keeps_house"),
     ("worn", "a_poison_message_takes_no_neighbours_with_it"),
 ];
 

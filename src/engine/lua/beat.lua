@@ -1,7 +1,8 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later
 -- ARGV  1 node 2 lease 3 crown's lease 4 eligible (0: a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
--- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim rewound | deposed
+--       8 most messages that are due
+-- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
@@ -42,8 +43,26 @@ end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
   'crown', num(crown), 'heirs', heirs, 'seq', num(seq))
 
-local victim = ''
-if mine then
+-- While there is no generator, whoever beats keeps house.
+local keeps, victim, more = mine, '', 0
+keeps = keeps or crown <= clock -- guard: vacant
+if keeps then
+  -- What is due goes back to be taken, a bounded part of it a beat.
+  local now, moved, bytes, chunk, most = '+inf', 0, 0, 1, tonumber(ARGV[8])
+  now = num(wall) -- guard: due
+  more = 1
+  while moved < most and bytes < 1048576 do
+    local due = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, math.min(chunk, most - moved))
+    if #due == 0 then more = 0; break end
+    redis.call('ZREM', KEYS[8], unpack(due))
+    for i, entry in ipairs(due) do
+      due[i] = string.sub(entry, 9)
+      bytes = bytes + #due[i]
+    end
+    redis.call('RPUSH', KEYS[4], unpack(due))
+    moved, chunk = moved + #due, math.min(chunk * 2, 500)
+  end
+  if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1') end
   if redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0 then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then
@@ -52,4 +71,4 @@ if mine then
   end
 end
 return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
-  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, rewound and 1 or 0}
+  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0}

@@ -21,7 +21,7 @@ end
 
 local HEADER = '<BBHHHI8I8I8I4'
 
--- version, flags, attempt, failures, reserved, first, epoch, published, count
+-- version, flags, attempt, failures, astray, first, epoch, published, count
 local function head(pack)
   return struct.unpack(HEADER, pack)
 end
@@ -34,18 +34,23 @@ end
 
 -- The messages from .. from + n of a pack as a pack of their own: no loop, the offsets stay as they are.
 local function piece(pack, from, n)
-  local version, flags, attempt, failures, reserved, first, epoch, published, count = head(pack)
+  local version, flags, attempt, failures, astray, first, epoch, published, count = head(pack)
   if n == count then return pack end
-  return struct.pack(HEADER, version, flags, attempt, failures, reserved, first + from, epoch, published, n)
+  return struct.pack(HEADER, version, flags, attempt, failures, astray, first + from, epoch, published, n)
     .. string.sub(pack, 37 + 4 * from, 40 + 4 * (from + n))
     .. string.sub(pack, offset(pack, count, from), offset(pack, count, from + n) - 1)
 end
 
 -- What is kept of a failed message.
 local function failure(pack, index, time, node, text)
-  local _, _, attempt, _, _, first, epoch, published, count = head(pack)
+  local _, _, attempt, failures, _, first, epoch, published, count = head(pack)
   local payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1)
-  return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload})
+  return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures})
+end
+
+-- A message in `later`: its number stands before it, so that of two that are due together the older one is first.
+local function later_entry(number, pack)
+  return struct.pack('>I8', number) .. pack
 end
 
 local function without(heirs, node)

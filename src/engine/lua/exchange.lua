@@ -1,8 +1,8 @@
 -- exchange: settles what is finished, then takes what comes next.
--- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell, then the keys of effects
+-- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell 8 later, then the keys of effects
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
---       text) 2 return; an effect: {kind, index of its key, ...}
+--       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
 -- Returns  ok refused packs | deposed | stale | unheld
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -45,7 +45,7 @@ local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
 local function refusal(effects)
   local trial = {}
   for _, effect in ipairs(effects) do
-    local key = KEYS[7 + effect[2]]
+    local key = KEYS[8 + effect[2]]
     if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
     local entry, kind = lookup(trial, key), KINDS[effect[1]]
     if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
@@ -68,19 +68,32 @@ local function refusal(effects)
 end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
-local gone, set, errors, records, back, back_again = {}, {}, {}, {}, {}, {}
+local gone, set, errors, records, back, back_again, later = {}, {}, {}, {}, {}, {}, {}
 local effects, refused, done, failed, returned = {}, {}, 0, 0, 0
 local worn, worn_out = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
 local worn_before = stored[2]
 worn, worn_out = tonumber(worn), tonumber(worn_out)
 local time = nil
-local function fail(pack, index, text)
+local function now()
   if not time then local _, wall = hive(0, 0, 0); time = wall end
-  local number, kept = failure(pack, index, time, node, text)
+  return time
+end
+local function fail(pack, index, text)
+  local number, kept = failure(pack, index, now(), node, text)
   errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
   records[#records + 1] = num(number); records[#records + 1] = kept
   failed = failed + 1
   return number
+end
+-- Tried again under the same number: failures + 1, and out of the order of numbers.
+local function put_off(pack, index, after)
+  local one = piece(pack, index, 1)
+  local _, _, _, failures, _, number = head(one)
+  local counted = failures
+  counted = math.min(failures + 1, 65535) -- guard: failures
+  one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
+  later[#later + 1] = num(now() + after)
+  later[#later + 1] = later_entry(number, one)
 end
 local function keep(pack, from, n)
   set[#set + 1] = num(select(6, head(pack)) + from)
@@ -92,7 +105,7 @@ for i, settle in ipairs(settles) do
   if not pack then return {'unheld'} end
   if named[settle[1]] then return {'unheld'} end -- guard: named-once
   named[settle[1]] = true
-  local _, _, attempt, _, _, _, _, _, count = head(pack)
+  local _, _, attempt, _, astray, _, _, _, count = head(pack)
   for _, run in ipairs(settle[2]) do
     local from, n, outcome = run[1], run[2], run[3]
     if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
@@ -112,8 +125,10 @@ for i, settle in ipairs(settles) do
       done = done + n
     elseif outcome == 1 then
       for index = from, from + n - 1 do fail(pack, index, run[4]) end
+    elseif outcome == 3 then
+      for index = from, from + n - 1 do put_off(pack, index, run[4]) end
     else
-      local to = attempt > 1 and back_again or back
+      local to = (attempt > 1 or astray ~= 0) and back_again or back
       to[#to + 1] = piece(pack, from, n)
       returned = returned + n
     end
@@ -140,7 +155,7 @@ for _, answer in ipairs(tried) do
 end
 if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
 for _, effect in ipairs(effects) do
-  local kind, key = effect[1], KEYS[7 + effect[2]]
+  local kind, key = effect[1], KEYS[8 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
   elseif kind == 'set' then redis.call('SET', key, effect[3])
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
@@ -150,12 +165,13 @@ for i = 1, #errors, 2000 do
   redis.call('ZADD', KEYS[5], unpack(errors, i, math.min(i + 1999, #errors)))
   redis.call('HSET', KEYS[6], unpack(records, i, math.min(i + 1999, #records)))
 end
+for i = 1, #later, 2000 do redis.call('ZADD', KEYS[8], unpack(later, i, math.min(i + 1999, #later))) end
 -- Back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[3], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
--- Then the take: what was delivered before first, one message of it.
+-- Then the take: what waits to be taken again first.
 local ids, packs, total, bytes, grain = {}, {}, 0, 0, tonumber(m[1])
 local function take(pack, n)
   local _, _, attempt, _, _, first = head(pack)
@@ -167,23 +183,21 @@ local function take(pack, n)
   if attempt > 1 then worn = worn + n end
   if attempt > 2 then worn_out = worn_out + n end
 end
-if want > 0 and again then
+-- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
+while again and total < want and bytes < 1048576 and #packs < 256 do
   local pack = redis.call('LPOP', KEYS[3])
-  if pack then
-    local _, _, attempt, _, _, _, _, _, count = head(pack)
-    -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
-    local alone, n = true, count
+  if not pack then again = false; break end
+  local _, _, attempt, _, _, _, _, _, count = head(pack)
+  -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
+  local alone, n = true, math.min(count, want - total)
+  if attempt > 1 then
     alone = worn == 0 or (attempt < 3 and worn_out == 0) -- guard: worn
     n = 1 -- guard: again-one
-    if alone then
-      if count > n then redis.call('LPUSH', KEYS[3], piece(pack, n, count - n)) end
-      take(piece(pack, 0, n), n)
-    else
-      redis.call('LPUSH', KEYS[3], pack)
-    end
-  else
-    again = false
   end
+  if not alone then redis.call('LPUSH', KEYS[3], pack); break end
+  if count > n then redis.call('LPUSH', KEYS[3], piece(pack, n, count - n)) end
+  take(piece(pack, 0, n), n)
+  if attempt > 1 then break end
 end
 local pop = 8
 while total < want and bytes < 1048576 and #packs < 256 do
@@ -219,7 +233,7 @@ local now_worn = num(worn) .. ' ' .. num(worn_out)
 if now_worn ~= worn_before then set[#set + 1] = 'worn'; set[#set + 1] = now_worn end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
-  record[4] - done - failed - returned + total, ids, refused})
+  record[4] - done - failed - returned - #later / 2 + total, ids, refused})
 for i = 1, #set, 2000 do redis.call('HSET', KEYS[4], unpack(set, i, math.min(i + 1999, #set))) end
 -- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
 local woken = ARGV[6] == '1' and (total > 0 or want == 0)

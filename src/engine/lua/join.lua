@@ -24,6 +24,7 @@ if not birth then
     'grain', ARGV[11], 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0', 'skipped', '0')
   m = {birth, ARGV[5], ARGV[6], 0, wall, 0, 0, 0, 0}
 end
+if tonumber(m[2]) < tonumber(ARGV[5]) then redis.call('HSET', KEYS[1], 'layout', ARGV[5]) end
 local clock, wall = hive(m[4], m[5], ARGV[4])
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', ARGV[4])
 

@@ -22,6 +22,7 @@ impl RedisEngine {
         state.meta = meta(&self.hash(&keys.meta).await?)?;
         state.queue = self.packs(&keys.queue).await?.into();
         state.again = self.packs(&keys.again).await?.into();
+        state.later = self.later(&keys.later).await?;
         state.nodes = self.leases(&keys.nodes).await?;
         state.dead = self.names("LRANGE", &keys.dead).await?.into();
         state.readers = self.leases(&keys.readers).await?;
@@ -84,6 +85,22 @@ impl RedisEngine {
             hash.insert(reply.text()?, reply.bytes()?);
         }
         Ok(hash)
+    }
+
+    async fn later(&self, key: &str) -> Result<BTreeMap<(u64, u64), Pack>> {
+        let mut cmd = redis::cmd("ZRANGE");
+        cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
+        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
+        let mut later = BTreeMap::new();
+        while reply.len() > 0 {
+            let (entry, due_ms) = (Bytes::from(reply.bytes()?), reply.uint()?);
+            let pack = Pack::decode(entry.slice(8.min(entry.len())..))?;
+            if entry[..8] != pack.first().to_be_bytes() {
+                return Err(broken(format!("{} is put off under another number", pack.first())));
+            }
+            later.insert((due_ms, pack.first()), pack);
+        }
+        Ok(later)
     }
 
     async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {

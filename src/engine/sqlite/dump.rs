@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::tables::{Tables, line_number, rings, small};
+use super::tables::{Tables, line_number, rings, small, uint};
 use crate::engine::Wake;
 use crate::engine::record;
 use crate::engine::state::{State, Stored, Taken};
@@ -24,6 +24,14 @@ impl Tables<'_> {
             for bytes in packs {
                 state.push_back(line, &Pack::decode(bytes.into())?)?;
             }
+        }
+        let later = self.all(
+            "SELECT due, pack FROM later WHERE queue = ?",
+            params![self.queue],
+            |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
+        )?;
+        for (due_ms, bytes) in later {
+            state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
         }
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tables::SCHEMA;
+use super::tables::{SCHEMA, SCHEMA_2};
 use crate::error::{Error, Result};
 
 /// "qrgt", so that other programs' files are recognised as such.
 const APPLICATION: i64 = 0x7172_6774;
 /// What this program writes into a file.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 /// The log is cut back to this when it has been written into the file.
 const LOG_BYTES: i64 = 16 * 1024 * 1024;
 /// How long to wait for the lock before the caller is told, and tries again.
@@ -59,16 +59,18 @@ impl Database {
         }
         let batch = |sql: &str| connection.execute_batch(sql).map_err(|error| refuse(self, &error));
         batch("BEGIN IMMEDIATE")?;
-        if self.look(connection)? == 0 {
-            batch(&format!(
-                "{SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT};"
-            ))?;
+        let (tables, layout) = self.look(connection)?;
+        if tables == 0 {
+            batch(&format!("{SCHEMA} PRAGMA application_id = {APPLICATION};"))?;
+        }
+        if layout < LAYOUT {
+            batch(&format!("{SCHEMA_2} PRAGMA user_version = {LAYOUT};"))?;
         }
         batch("COMMIT")
     }
 
-    /// How many tables there are; an error, if they are not ours.
-    fn look(&self, connection: &Connection) -> Result<i64> {
+    /// How many tables there are, and of which layout; an error, if they are not ours.
+    fn look(&self, connection: &Connection) -> Result<(i64, i64)> {
         let number = |sql: &str| {
             connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
@@ -90,7 +92,7 @@ impl Database {
                 fix: "upgrade this program",
             });
         }
-        Ok(tables)
+        Ok((tables, layout))
     }
 
     /// Gives free pages back, and cuts the log once it is long. What fails is tried again at the next beat.

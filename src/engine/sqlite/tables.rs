@@ -36,6 +36,12 @@ CREATE TABLE effect_items (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT,
 CREATE INDEX effect_items_by_key ON effect_items (key, position);
 ";
 
+/// What the second layout added.
+pub(super) const SCHEMA_2: &str = "
+CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
+CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
+";
+
 const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                     again, head, done, failed, requeued, rewinds, skipped";
 
@@ -56,7 +62,7 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-fn uint(row: &Row, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn uint(row: &Row, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0))
 }
 
@@ -464,6 +470,34 @@ impl Store for Tables<'_> {
 
     fn is_empty(&mut self, line: Line) -> Result<bool> {
         Ok(self.edge(line, "min")?.is_none())
+    }
+
+    fn put_off(&mut self, due_ms: u64, message: &Pack) -> Result<()> {
+        self.write(
+            "INSERT INTO later (queue, due, number, pack) VALUES (?, ?, ?, ?)",
+            params![self.queue, int(due_ms), int(message.first()), &message.bytes()[..]],
+        )?;
+        Ok(())
+    }
+
+    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = self.all(
+            "SELECT rowid, pack FROM later WHERE queue = ? AND due <= ? ORDER BY due, number LIMIT ?",
+            params![self.queue, int(until_ms), limit],
+            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
+        )?;
+        let mut due = Vec::with_capacity(rows.len());
+        for (row, bytes) in rows {
+            self.write("DELETE FROM later WHERE rowid = ?", params![row])?;
+            due.push(Pack::decode(bytes.into())?);
+        }
+        Ok(due)
+    }
+
+    fn later_count(&mut self) -> Result<u64> {
+        let sql = "SELECT count(*) FROM later WHERE queue = ?";
+        Ok(self.one(sql, params![self.queue], |row| uint(row, 0))?.unwrap_or(0))
     }
 
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {

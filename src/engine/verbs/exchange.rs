@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::failure;
 use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
-use crate::engine::{Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
+use crate::engine::{DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
 
@@ -59,6 +59,9 @@ pub(super) fn exchange<S: Store + ?Sized>(store: &mut S, wall_ms: u64, exchange:
     for failed in &plan.errors {
         store.add_failed(failed)?;
     }
+    for (due_ms, pack) in &plan.later {
+        store.put_off(*due_ms, pack)?;
+    }
     for pack in plan.back.iter().rev() {
         store.push_front(Line::Queue, pack)?;
     }
@@ -73,12 +76,12 @@ pub(super) fn exchange<S: Store + ?Sized>(store: &mut S, wall_ms: u64, exchange:
         store.put_piece(node, pack)?;
         total += pack.count() as u64;
     }
-    let failed = plan.errors.len() as u64;
+    let (failed, off) = (plan.errors.len() as u64, plan.later.len() as u64);
     let record = Lane {
         call: exchange.call,
         done: lane.done + plan.done,
         failed: lane.failed + failed,
-        held: lane.held + total.cast_signed() - (plan.done + failed + plan.returned).cast_signed(),
+        held: lane.held + total.cast_signed() - (plan.done + failed + off + plan.returned).cast_signed(),
         pieces: packs.iter().map(Pack::first).collect(),
         refused: plan.refused.clone(),
     };
@@ -108,6 +111,8 @@ struct Plan<'a> {
     kept: Vec<Pack>,
     errors: Vec<Failed>,
     refused: Vec<(u64, String)>,
+    /// Messages that are put off, and until when.
+    later: Vec<(u64, Pack)>,
     back: Vec<Pack>,
     back_again: Vec<Pack>,
     effects: Vec<&'a Effect>,
@@ -160,8 +165,17 @@ fn plan<'a, S: Store + ?Sized>(
                     let failures = (from..from + count).map(|index| failure(&pack, index, time_ms, node, text));
                     plan.errors.extend(failures);
                 }
+                Outcome::Retry { after_ms, .. } => {
+                    let due_ms = time_ms + after_ms.min(&DELAY_MS_MAX);
+                    for index in from..from + count {
+                        let message = pack.piece(index, 1);
+                        let failed = store.guard("failures");
+                        let message = if failed { message.next_failure() } else { message };
+                        plan.later.push((due_ms, message));
+                    }
+                }
                 Outcome::Return => {
-                    let back = if pack.attempt() > 1 {
+                    let back = if pack.attempt() > 1 || pack.astray() {
                         &mut plan.back_again
                     } else {
                         &mut plan.back
@@ -262,24 +276,11 @@ pub(crate) fn counter(text: &[u8]) -> Option<i64> {
     (value.saturating_abs() <= COUNTER_MAX && value.to_string().as_bytes() == text).then_some(value)
 }
 
-/// What was delivered before first, one message of it; then the queue.
+/// What waits to be taken again first; then the queue.
 fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, want: u64) -> Result<Vec<Pack>> {
     let mut take = Take::default();
     if want > 0 && meta.again {
-        if let Some(pack) = store.pop(Line::Again)? {
-            let calm = about.worn.0 == 0 || (pack.attempt() < 3 && about.worn.1 == 0);
-            let count = if store.guard("again-one") { 1 } else { pack.count() };
-            if calm || !store.guard("worn") {
-                if pack.count() > count {
-                    store.push_front(Line::Again, &pack.piece(count, pack.count() - count))?;
-                }
-                take.add(about, pack.piece(0, count));
-            } else {
-                store.push_front(Line::Again, &pack)?;
-            }
-        } else {
-            meta.again = false;
-        }
+        take_again(store, meta, about, want, &mut take)?;
     }
     let mut pop = 8;
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
@@ -325,6 +326,41 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
         };
     }
     Ok(take.packs)
+}
+
+/// Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
+fn take_again<S: Store + ?Sized>(
+    store: &mut S,
+    meta: &mut Meta,
+    about: &mut About,
+    want: u64,
+    take: &mut Take,
+) -> Result<()> {
+    while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+        let Some(pack) = store.pop(Line::Again)? else {
+            meta.again = false;
+            return Ok(());
+        };
+        let (count, worn) = (pack.count(), pack.attempt() > 1);
+        let room = usize::try_from(want - take.total).unwrap_or(count);
+        let calm = !worn || about.worn.0 == 0 || (pack.attempt() < 3 && about.worn.1 == 0);
+        if !calm && store.guard("worn") {
+            return store.push_front(Line::Again, &pack);
+        }
+        let part = if worn && store.guard("again-one") {
+            1
+        } else {
+            count.min(room)
+        };
+        if count > part {
+            store.push_front(Line::Again, &pack.piece(part, count - part))?;
+        }
+        take.add(about, pack.piece(0, part));
+        if worn {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// What a take has so far.

@@ -272,17 +272,17 @@ async fn a_live_node_is_not_reaped<B: Bench>(hive: &Hive<B>) {
 
 async fn a_queue_of_a_newer_layout_is_refused<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &[]).await;
-    hive.bench.set_layout(2).await;
+    hive.bench.set_layout(3).await;
     let before = hive.state().await;
     let answer = hive.engine().join(&Hive::<B>::join_call("b")).await;
     assert!(
-        matches!(answer, Err(Error::NewerLayout { found: 2, known: 1, .. })),
+        matches!(answer, Err(Error::NewerLayout { found: 3, known: 2, .. })),
         "{answer:?}"
     );
     assert_eq!(hive.state().await, before);
     let look = hive.engine().status().await;
     assert!(matches!(look, Err(Error::NewerLayout { .. })), "{look:?}");
-    hive.bench.set_layout(1).await;
+    hive.bench.set_layout(2).await;
 }
 
 async fn other_key_names_are_refused<B: Bench>(hive: &Hive<B>) {

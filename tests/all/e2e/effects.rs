@@ -50,7 +50,7 @@ fn engine(url: &str) -> RedisEngine {
     RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine")
 }
 
-async fn handle(message: Message) -> Result<Vec<Effect>, String> {
+async fn handle(message: Message) -> queenright::handle::Handled {
     tokio::time::sleep(Duration::from_micros(fastrand::u64(0..4000))).await;
     let number = message.number.to_string();
     Ok(vec![

@@ -338,7 +338,11 @@ impl<B: Bench> History<B> {
             };
             let state = &self.twin.state;
             if look.in_hand == 0 && state.queue.is_empty() && state.again.is_empty() {
-                return;
+                // The clock may have been set back since: nobody waits for what was put off.
+                let Some((due_ms, _)) = state.later.keys().next().copied() else {
+                    return;
+                };
+                self.twin.set_wall(due_ms.max(self.twin.wall_ms)).await;
             }
         }
         panic!("something is stuck: {:#?}", self.twin.state);

@@ -80,10 +80,15 @@ impl<B: Bench> History<B> {
         let count = u32::try_from(pack.count()).expect("small");
         while at < count {
             let length = self.rng.u32(1..=count - at);
-            match self.rng.u32(..8) {
+            match self.rng.u32(..9) {
                 0..3 => runs.push((at, length, Outcome::Done(Vec::new()))),
                 3 => runs.push((at, length, Outcome::Error(format!("error {at}")))),
                 4 => runs.push((at, length, Outcome::Return)),
+                7 => {
+                    let error = String::from("not now");
+                    let after_ms = self.rng.u64(..400);
+                    runs.push((at, length, Outcome::Retry { error, after_ms }));
+                }
                 5..7 => {
                     let number = pack.first() + u64::from(at);
                     runs.push((at, 1, Outcome::Done(self.effects(number))));
