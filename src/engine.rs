@@ -21,6 +21,8 @@ mod verbs;
 use std::future::Future;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
 
@@ -48,6 +50,13 @@ pub const DUE_MAX: usize = 1000;
 pub const DUE_BYTES_MAX: usize = 1024 * 1024;
 /// Nothing is put off for longer than this: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
+/// How many messages one push carries.
+pub const PUSH_ITEMS_MAX: usize = 1000;
+/// The longest key of a pushed message.
+pub const KEY_BYTES_MAX: usize = 256;
+/// How long the store remembers a push, so that a repeat after a lost reply is answered and not applied: a minute,
+/// several times what anyone waits for a store that is away.
+pub const CALL_MS: u64 = 60_000;
 /// A batch of errors stops growing once it has this many bytes.
 pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -124,6 +133,10 @@ pub enum Pulse {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the store says yes or no to unrelated questions"
+)]
 pub struct Vitals {
     pub generator: bool,
     pub epoch: u64,
@@ -228,6 +241,68 @@ pub enum Exchanged {
     Stale,
     /// Names something that this node does not hold. Nothing was written.
     Unheld,
+}
+
+/// Messages from outside, numbered with the generated ones. Creates the queue if there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// Random, and the same in every copy of this call: a repeat within a minute gets the same answer.
+    pub call: String,
+    /// How long keys are remembered.
+    pub keep_ms: u64,
+    pub backlog_max: u64,
+    /// As in a join, if this creates the queue.
+    pub birth: String,
+    pub step_ms: u64,
+    pub items: Vec<Item>,
+}
+
+/// A message to be pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    pub payload: Bytes,
+    /// A message with the same key that is pushed while this one is remembered is not put in again.
+    pub key: Option<String>,
+    /// Handled only after this time, by the store's time of day.
+    pub delay_ms: u64,
+}
+
+impl Item {
+    pub fn new(payload: impl Into<Bytes>) -> Self {
+        Self {
+            payload: payload.into(),
+            key: None,
+            delay_ms: 0,
+        }
+    }
+
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay_ms = crate::config::ms(delay);
+        self
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pushed {
+    /// What became of each message, in the order given.
+    Ok(Vec<Receipt>),
+    /// The backlog is full. Nothing was written.
+    Full,
+}
+
+/// What became of a pushed message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub number: u64,
+    /// Its key was pushed before: this is the number that it has, and nothing was put in.
+    pub repeated: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -345,6 +420,8 @@ pub trait Engine: Send + Sync + 'static {
     fn beat(&self, beat: &Beat) -> impl Future<Output = Result<Pulse>> + Send;
     /// Appends messages, if the caller is the generator.
     fn publish(&self, publish: &Publish) -> impl Future<Output = Result<Published>> + Send;
+    /// Puts in messages from outside.
+    fn push(&self, push: &Push) -> impl Future<Output = Result<Pushed>> + Send;
     /// Settles what is finished and takes what comes next.
     fn exchange(&self, exchange: &Exchange) -> impl Future<Output = Result<Exchanged>> + Send;
     /// Gives up a member whose lease has run out, and hands on what it held.

@@ -38,6 +38,9 @@ pub enum Error {
     ForeignKey { key: String, found: String },
     #[error("there is no queue {queue:?} yet: it is created when the first node starts")]
     NoQueue { queue: String },
+    /// Nothing of the call was put in.
+    #[error("queue {queue:?} is full: {most} messages wait; push again later, or raise --max-backlog")]
+    Full { queue: String, most: u64 },
     #[error("{setting}: {reason}")]
     Setting { setting: &'static str, reason: String },
     /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.

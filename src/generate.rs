@@ -20,6 +20,8 @@ use crate::watch;
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
 const PUBLISH_BYTES_MAX: usize = 256 * 1024;
+/// And after others took its numbers.
+const MOVED_MESSAGES_MAX: usize = 16;
 
 /// The message that is to be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,13 +102,14 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             due: reign.due,
         };
         let mut ready: Option<Vec<Pack>> = None;
+        let mut most = PUBLISH_MESSAGES_MAX;
         loop {
             if !self.pause_until(reign.epoch, progress.due).await {
                 return Ok(());
             }
             let packs = match ready.take() {
                 Some(packs) => packs,
-                None => self.build(reign, progress.seq, progress.grain).await?,
+                None => self.build(reign, progress.seq, progress.grain, most).await?,
             };
             if packs.is_empty() {
                 self.reign_ends(reign.epoch).await;
@@ -119,7 +122,15 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             // Flat out, the next messages are generated while these are on their way.
             let step = if self.settings.interval.is_zero() {
                 let (settings, grain) = (&self.settings, progress.grain);
-                let building = Self::build_with(settings, &mut self.generate, &mut self.builder, reign, next, grain);
+                let building = Self::build_with(
+                    settings,
+                    &mut self.generate,
+                    &mut self.builder,
+                    reign,
+                    next,
+                    grain,
+                    most,
+                );
                 let (step, built) = tokio::join!(sending, building);
                 ready = Some(built?);
                 step?
@@ -132,12 +143,15 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                         ready = None;
                     }
                     progress = now;
+                    most = (most * 2).min(PUBLISH_MESSAGES_MAX);
                 }
+                // Others push. The less there is to number anew, the sooner it is sent, before they push again.
                 Step::Moved(seq) => {
                     if guard("numbered-anew") {
                         ready = None;
                     }
                     progress.seq = seq;
+                    most = MOVED_MESSAGES_MAX;
                 }
                 Step::Finished => {
                     self.reign_ends(reign.epoch).await;
@@ -173,7 +187,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         }
     }
 
-    async fn build(&mut self, reign: &Reign, first: u64, grain: u64) -> Result<Vec<Pack>> {
+    async fn build(&mut self, reign: &Reign, first: u64, grain: u64, most: usize) -> Result<Vec<Pack>> {
         Self::build_with(
             &self.settings,
             &mut self.generate,
@@ -181,6 +195,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             reign,
             first,
             grain,
+            most,
         )
         .await
     }
@@ -193,12 +208,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         reign: &Reign,
         first: u64,
         grain: u64,
+        most: usize,
     ) -> Result<Vec<Pack>> {
-        let flat_out = if settings.interval.is_zero() {
-            PUBLISH_MESSAGES_MAX as u64
-        } else {
-            1
-        };
+        let flat_out = if settings.interval.is_zero() { most as u64 } else { 1 };
         let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
         let room = if guard("fits-backlog") {
             settings.backlog_max

@@ -49,7 +49,7 @@
 //! - [`message`]: messages, the packs they travel in, and their outcomes
 //! - [`engine`]: the protocol, one method per verb; [`engine::redis`] and [`engine::state`] behind it
 //! - [`node`]: one process; `beat` keeps its place, [`generate`] and [`handle`] do its work
-//! - [`errors`]: reading the failed messages
+//! - [`errors`]: reading the failed messages; [`push`]: messages from outside
 //! - [`config`], [`event`], [`shutdown`], [`error`]: settings, what is told, how it stops, what can go wrong
 
 mod beat;
@@ -64,6 +64,7 @@ pub mod message;
 #[doc(hidden)]
 pub mod mutants;
 pub mod node;
+pub mod push;
 mod retry;
 pub mod shutdown;
 mod watch;

@@ -240,6 +240,14 @@ impl Pack {
         Self { bytes: out.freeze() }
     }
 
+    /// The same messages, out of the order of numbers.
+    #[must_use]
+    pub fn stray(&self) -> Self {
+        let mut out = BytesMut::from(&self.bytes[..]);
+        out[6] = 1;
+        Self { bytes: out.freeze() }
+    }
+
     /// The same messages, failed once more.
     #[must_use]
     pub fn next_failure(&self) -> Self {

@@ -29,7 +29,7 @@ impl Names {
 
     /// No two keys of a queue may be one.
     pub fn check(&self) -> Result<()> {
-        const TAKEN: [&str; 7] = ["meta", "queue", "again", "later", "nodes", "dead", "readers"];
+        const TAKEN: [&str; 8] = ["meta", "queue", "again", "later", "nodes", "dead", "readers", "once"];
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
             let reason = if name.is_empty() {
@@ -67,6 +67,8 @@ pub struct Keys {
     pub errors: String,
     pub records: String,
     pub readers: String,
+    pub once: String,
+    pub once_values: String,
     pub bell: String,
     pub crown: String,
 }
@@ -88,6 +90,8 @@ impl Keys {
             errors: key(&names.errors),
             records: key(&format!("{}:records", names.errors)),
             readers: key("readers"),
+            once: key("once"),
+            once_values: key("once:values"),
             bell: key(&names.bell),
             crown: key(&names.crown),
             prefix,

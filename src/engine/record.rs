@@ -4,7 +4,7 @@ use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;
 
 use crate::engine::store::Lane;
-use crate::engine::{DELAY_MS_MAX, Failed, Join, Settle};
+use crate::engine::{DELAY_MS_MAX, Failed, Join, Receipt, Settle};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome};
 
@@ -216,6 +216,32 @@ pub(super) fn encode(failed: &Failed) -> Vec<u8> {
     text(&mut out, &failed.payload);
     uint(&mut out, failed.failures.into());
     out
+}
+
+/// As the scripts write it: number and whether it is a repeat, of each.
+#[cfg(feature = "sqlite")]
+pub(super) fn encode_receipts(receipts: &[Receipt]) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 2 * receipts.len());
+    for receipt in receipts {
+        uint(&mut out, receipt.number);
+        uint(&mut out, receipt.repeated.into());
+    }
+    out
+}
+
+pub(super) fn decode_receipts(bytes: &[u8]) -> Result<Vec<Receipt>> {
+    let mut fields = Fields {
+        reader: Reader::new(bytes),
+    };
+    let mut receipts = Vec::new();
+    for _ in 0..fields.array()? / 2 {
+        receipts.push(Receipt {
+            number: fields.uint()?,
+            repeated: fields.uint()? == 1,
+        });
+    }
+    Ok(receipts)
 }
 
 pub(super) fn decode_lane(bytes: &[u8]) -> Result<Lane> {

@@ -13,9 +13,9 @@ use redis::Cmd;
 use crate::config::Settings;
 use crate::engine::keys::Keys;
 use crate::engine::{
-    Beat, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined, LAYOUT,
-    NodeId, NodeStatus, Publish, Published, Pulse, REAP_PACKS_MAX, Reap, Reaped, Status, Vitals, Wake, check_layout,
-    record,
+    Beat, CALL_MS, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
+    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped, Receipt, Status,
+    Vitals, Wake, check_layout, record,
 };
 use crate::error::{Error, Result};
 use crate::message::Pack;
@@ -87,6 +87,19 @@ impl RedisEngine {
             .iter()
             .map(|name| String::from_utf8_lossy(name).into_owned())
             .collect())
+    }
+
+    /// Why a queue, or what stands in its place, was refused.
+    fn not_ours(&self, answer: &str, reply: &mut Reply) -> Error {
+        let mut why = || match answer {
+            "other" => check_layout(&self.keys.queue_name, &self.keys.names, reply.uint()?, &reply.text()?),
+            "type" => Err(Error::ForeignKey {
+                key: reply.text()?,
+                found: reply.text()?,
+            }),
+            _ => Ok(()),
+        };
+        why().err().unwrap_or_else(|| unknown(answer))
     }
 
     /// None: someone came or went meanwhile.
@@ -202,6 +215,8 @@ impl Engine for RedisEngine {
             (&keys.errors, "zset"),
             (&keys.records, "hash"),
             (&keys.readers, "zset"),
+            (&keys.once, "zset"),
+            (&keys.once_values, "hash"),
             (&keys.bell, "list"),
             (&keys.crown, "list"),
         ];
@@ -233,15 +248,7 @@ impl Engine for RedisEngine {
                 birth: reply.text()?,
                 rewound: reply.flag()?,
             }),
-            "other" => {
-                check_layout(&keys.queue_name, &keys.names, reply.uint()?, &reply.text()?)?;
-                Err(unknown("other"))
-            }
-            "type" => Err(Error::ForeignKey {
-                key: reply.text()?,
-                found: reply.text()?,
-            }),
-            other => Err(unknown(other)),
+            other => Err(self.not_ours(other, &mut reply)),
         }
     }
 
@@ -320,6 +327,50 @@ impl Engine for RedisEngine {
             "finished" => Published::Finished,
             other => return Err(unknown(other)),
         })
+    }
+
+    async fn push(&self, push: &Push) -> Result<Pushed> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.push, |cmd| {
+            cmd.arg(6)
+                .arg(&[
+                    &keys.meta,
+                    &keys.queue,
+                    &keys.bell,
+                    &keys.later,
+                    &keys.once,
+                    &keys.once_values,
+                ])
+                .arg(&push.call)
+                .arg(CALL_MS)
+                .arg(push.keep_ms)
+                .arg(push.backlog_max)
+                .arg(LAYOUT)
+                .arg(keys.names.line())
+                .arg(&push.birth)
+                .arg(push.step_ms)
+                .arg(GRAIN_START);
+            for item in &push.items {
+                cmd.arg(item.key.as_deref().unwrap_or_default())
+                    .arg(item.delay_ms)
+                    .arg(&item.payload[..]);
+            }
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "ok" => {
+                let (mut list, mut receipts) = (reply.list()?, Vec::with_capacity(push.items.len()));
+                while list.len() > 0 {
+                    receipts.push(Receipt {
+                        number: list.uint()?,
+                        repeated: list.flag()?,
+                    });
+                }
+                Ok(Pushed::Ok(receipts))
+            }
+            "full" => Ok(Pushed::Full),
+            other => Err(self.not_ours(other, &mut reply)),
+        }
     }
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {

@@ -21,8 +21,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::keys::Names;
 use super::verbs::Verbs;
 use super::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
-    Reaped, Status, Wake,
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
+    Pushed, Reap, Reaped, Status, Wake,
 };
 use crate::error::{Error, Result};
 use file::refuse;
@@ -212,6 +212,12 @@ impl Engine for SqliteEngine {
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         let publish = publish.clone();
         self.step(&self.control, move |tables, now| tables.publish(now, &publish))
+            .await
+    }
+
+    async fn push(&self, push: &Push) -> Result<Pushed> {
+        let push = push.clone();
+        self.step(&self.control, move |tables, now| tables.push(now, &push))
             .await
     }
 

@@ -11,8 +11,8 @@ use super::keys::Names;
 use super::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use super::verbs::Verbs;
 use super::{
-    Beat, Drain, Drained, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap, Reaped,
-    Status, Wake,
+    Beat, Drain, Drained, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push, Pushed,
+    Reap, Reaped, Receipt, Status, Wake,
 };
 use crate::error::Result;
 use crate::message::{Effect, Pack};
@@ -29,6 +29,8 @@ pub struct State {
     pub again: VecDeque<Pack>,
     /// Put off: by the time when each is due, and by number.
     pub later: BTreeMap<(u64, u64), Pack>,
+    /// What was answered to keys and calls of pushes, and until when that is remembered.
+    pub once: BTreeMap<String, (u64, Vec<Receipt>)>,
     /// Members and when their leases end, on the hive clock.
     pub nodes: BTreeMap<NodeId, u64>,
     /// Deposed or departed, and still holding something.
@@ -76,6 +78,7 @@ impl State {
             queue: VecDeque::new(),
             again: VecDeque::new(),
             later: BTreeMap::new(),
+            once: BTreeMap::new(),
             nodes: BTreeMap::new(),
             dead: VecDeque::new(),
             taken: BTreeMap::new(),
@@ -100,6 +103,10 @@ impl State {
 
     pub fn publish(&mut self, wall_ms: u64, publish: &Publish) -> Result<Published> {
         Verbs::publish(self, wall_ms, publish)
+    }
+
+    pub fn push(&mut self, wall_ms: u64, push: &Push) -> Result<Pushed> {
+        Verbs::push(self, wall_ms, push)
     }
 
     pub fn exchange(&mut self, wall_ms: u64, exchange: &Exchange) -> Exchanged {
@@ -327,6 +334,25 @@ impl Store for State {
 
     fn later_count(&mut self) -> Result<u64> {
         Ok(self.later.len() as u64)
+    }
+
+    fn once(&mut self, name: &str) -> Result<Option<(u64, Vec<Receipt>)>> {
+        Ok(self.once.get(name).cloned())
+    }
+
+    fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()> {
+        self.once.insert(name.to_string(), (until_ms, receipts.to_vec()));
+        Ok(())
+    }
+
+    fn forget_once(&mut self, now_ms: u64, limit: usize) -> Result<()> {
+        let ended = self.once.iter().filter(|(_, (until_ms, _))| *until_ms <= now_ms);
+        let mut old: Vec<_> = ended.map(|(name, (until_ms, _))| (*until_ms, name.clone())).collect();
+        old.sort_unstable();
+        for (_, name) in old.into_iter().take(limit) {
+            self.once.remove(&name);
+        }
+        Ok(())
     }
 
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
 
 use super::keys::Names;
-use super::{Failed, NodeId, Wake};
+use super::{Failed, NodeId, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -142,6 +142,12 @@ pub trait Store {
     fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>>;
     /// How many messages are put off.
     fn later_count(&mut self) -> Result<u64>;
+
+    /// What was answered to a key or a call of a push, and until when that is remembered.
+    fn once(&mut self, name: &str) -> Result<Option<(u64, Vec<Receipt>)>>;
+    fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()>;
+    /// Forgets some of those whose time has passed: the earliest first, of two at the same time by name.
+    fn forget_once(&mut self, now_ms: u64, limit: usize) -> Result<()>;
 
     fn add_failed(&mut self, failed: &Failed) -> Result<()>;
     fn remove_failed(&mut self, number: u64) -> Result<()>;

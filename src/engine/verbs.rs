@@ -2,14 +2,15 @@
 
 mod errors;
 mod exchange;
+mod push;
 
 pub(crate) use exchange::counter;
 
 use super::store::{About, Lane, Lessee, Line, Meta, Store};
 use super::{
     Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
-    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped, Seen, Status,
-    Vitals, Wake, check_layout,
+    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped,
+    Seen, Status, Vitals, Wake, check_layout,
 };
 use crate::error::{Error, Result};
 use crate::message::Pack;
@@ -25,29 +26,7 @@ pub trait Verbs: Store {
                 check_layout(self.queue_name(), self.names(), meta.layout, &meta.names)?;
             }
         }
-        let mut meta = found.unwrap_or_else(|| Meta {
-            birth: join.birth.clone(),
-            layout: LAYOUT,
-            names: self.names().line(),
-            clock: 0,
-            wall: wall_ms,
-            step: join.step_ms,
-            generator: String::new(),
-            epoch: 0,
-            crown: 0,
-            heirs: Vec::new(),
-            seq: 0,
-            made: 0,
-            due: 0,
-            grain: GRAIN_START,
-            again: false,
-            head: 0,
-            done: 0,
-            failed: 0,
-            requeued: 0,
-            rewinds: 0,
-            skipped: 0,
-        });
+        let mut meta = found.unwrap_or_else(|| new_meta(self, wall_ms, &join.birth, join.step_ms));
         meta.layout = meta.layout.max(LAYOUT);
         meta.clock = hive(self, &meta, wall_ms, join.step_ms);
         meta.wall = wall_ms;
@@ -203,6 +182,10 @@ pub trait Verbs: Store {
         Ok(published(&meta, clock))
     }
 
+    fn push(&mut self, wall_ms: u64, push: &Push) -> Result<Pushed> {
+        push::push(self, wall_ms, push)
+    }
+
     fn exchange(&mut self, wall_ms: u64, exchange: &Exchange) -> Result<Exchanged> {
         exchange::exchange(self, wall_ms, exchange)
     }
@@ -354,6 +337,33 @@ impl Status {
     pub(crate) fn count_queued(&mut self, requeued: u64, skipped: u64) {
         let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
         self.queued = (self.published + requeued).saturating_sub(elsewhere);
+    }
+}
+
+/// A queue that is new.
+fn new_meta(store: &(impl Store + ?Sized), wall_ms: u64, birth: &str, step: u64) -> Meta {
+    Meta {
+        birth: birth.to_string(),
+        layout: LAYOUT,
+        names: store.names().line(),
+        clock: 0,
+        wall: wall_ms,
+        step,
+        generator: String::new(),
+        epoch: 0,
+        crown: 0,
+        heirs: Vec::new(),
+        seq: 0,
+        made: 0,
+        due: 0,
+        grain: GRAIN_START,
+        again: false,
+        head: 0,
+        done: 0,
+        failed: 0,
+        requeued: 0,
+        rewinds: 0,
+        skipped: 0,
     }
 }
 

@@ -10,6 +10,7 @@ mod exchange;
 mod handing_on;
 pub mod hive;
 mod publish;
+mod push;
 mod redis_only;
 mod retries;
 
@@ -45,6 +46,7 @@ use checks;
 pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
     all.extend(publish::checks());
+    all.extend(push::checks());
     all.extend(exchange::checks());
     all.extend(handing_on::checks());
     all.extend(retries::checks());

@@ -41,12 +41,19 @@ const CATCHES: &[(&str, &str)] = &[
     ("moved", "numbers_that_others_took_are_not_given_again"),
     ("named-once", "a_piece_that_is_named_twice_writes_nothing"),
     ("names", "other_key_names_are_refused"),
+    ("once", "a_key_makes_a_repeat_a_no_op_for_its_time"),
+    ("once-until", "a_key_makes_a_repeat_a_no_op_for_its_time"),
     ("opener-beat", "with_memory_full_nodes_join_beat_and_leave"),
     ("opener-drain", "with_memory_full_errors_are_drained"),
     ("opener-exchange", "with_memory_full_work_in_hand_is_settled"),
     ("opener-hold", "with_memory_full_errors_are_drained"),
     ("opener-join", "with_memory_full_nodes_join_beat_and_leave"),
     ("opener-release", "with_memory_full_errors_are_drained"),
+    ("push-full", "a_push_into_a_full_queue_writes_nothing"),
+    ("push-layout", "a_push_into_a_queue_of_a_newer_layout_is_refused"),
+    ("push-names", "a_push_with_other_key_names_is_refused"),
+    ("push-repeat", "a_repeated_push_is_applied_once"),
+    ("push-types", "a_push_into_a_foreign_key_is_refused"),
     ("reader-lease", "what_a_live_reader_holds_stays"),
     ("reap-expired", "a_live_node_is_not_reaped"),
     ("rewind-beat", "a_beat_raises_a_store_that_went_back"),
@@ -77,6 +84,7 @@ pub fn guards_of_the_verbs() -> Vec<&'static str> {
         include_str!("../../src/engine/verbs.rs"),
         include_str!("../../src/engine/verbs/errors.rs"),
         include_str!("../../src/engine/verbs/exchange.rs"),
+        include_str!("../../src/engine/verbs/push.rs"),
     ]);
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards

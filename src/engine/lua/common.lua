@@ -83,6 +83,13 @@ local function depose(meta, nodes, dead, taken, node)
   return held, ruled
 end
 
+-- Writes what a new queue knows of itself.
+local function found_queue(meta, birth, layout, names, step, grain, wall)
+  redis.call('HSET', meta, 'birth', birth, 'layout', layout, 'names', names, 'clock', '0', 'wall', num(wall),
+    'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '', 'seq', '0', 'made', '0', 'due', '0',
+    'grain', grain, 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0', 'skipped', '0')
+end
+
 local function ring(bell)
   if redis.call('LLEN', bell) == 0 then redis.call('RPUSH', bell, '1') end
 end

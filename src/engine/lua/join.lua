@@ -19,9 +19,7 @@ local birth = m[1]
 if not birth then
   birth = ARGV[7]
   local _, wall = hive(0, 0, 0)
-  redis.call('HSET', KEYS[1], 'birth', birth, 'layout', ARGV[5], 'names', ARGV[6], 'clock', '0', 'wall', num(wall),
-    'step', ARGV[4], 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '', 'seq', '0', 'made', '0', 'due', '0',
-    'grain', ARGV[11], 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0', 'skipped', '0')
+  found_queue(KEYS[1], birth, ARGV[5], ARGV[6], ARGV[4], ARGV[11], wall)
   m = {birth, ARGV[5], ARGV[6], 0, wall, 0, 0, 0, 0}
 end
 if tonumber(m[2]) < tonumber(ARGV[5]) then redis.call('HSET', KEYS[1], 'layout', ARGV[5]) end

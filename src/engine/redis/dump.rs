@@ -7,9 +7,9 @@ use redis::Value;
 
 use super::RedisEngine;
 use super::reply::Reply;
-use crate::engine::record;
 use crate::engine::state::{State, Stored, Taken};
 use crate::engine::store::Meta;
+use crate::engine::{Receipt, record};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 
@@ -23,6 +23,7 @@ impl RedisEngine {
         state.queue = self.packs(&keys.queue).await?.into();
         state.again = self.packs(&keys.again).await?.into();
         state.later = self.later(&keys.later).await?;
+        state.once = self.once().await?;
         state.nodes = self.leases(&keys.nodes).await?;
         state.dead = self.names("LRANGE", &keys.dead).await?.into();
         state.readers = self.leases(&keys.readers).await?;
@@ -101,6 +102,32 @@ impl RedisEngine {
             later.insert((due_ms, pack.first()), pack);
         }
         Ok(later)
+    }
+
+    async fn once(&self) -> Result<BTreeMap<String, (u64, Vec<Receipt>)>> {
+        let values = self.hash(&self.keys.once_values).await?;
+        let ends = self.leases(&self.keys.once).await?;
+        if !ends.keys().eq(values.keys()) {
+            return Err(broken(format!("once {ends:?} but values {values:?}")));
+        }
+        let mut once = BTreeMap::new();
+        for (name, value) in values {
+            let until_ms = ends[&name];
+            let receipts = if name.starts_with('c') {
+                record::decode_receipts(&value)?
+            } else {
+                let text = String::from_utf8_lossy(&value).into_owned();
+                let (number, until) = text.split_once(' ').ok_or_else(|| broken("once".into()))?;
+                if parse(until)? != until_ms {
+                    return Err(broken(format!("{name} until {until_ms} and {until}")));
+                }
+                let number = parse(number)?;
+                let repeated = false;
+                vec![Receipt { number, repeated }]
+            };
+            once.insert(name, (until_ms, receipts));
+        }
+        Ok(once)
     }
 
     async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {

@@ -33,6 +33,14 @@ impl Tables<'_> {
         for (due_ms, bytes) in later {
             state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
         }
+        let names = self.all("SELECT name FROM once WHERE queue = ?", params![self.queue], |row| {
+            row.get::<_, String>(0)
+        })?;
+        for name in names {
+            if let Some(kept) = self.once(&name)? {
+                state.once.insert(name, kept);
+            }
+        }
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
         state.dead = self.dead()?.into();

@@ -6,7 +6,7 @@ use super::file::{Database, refuse};
 use crate::engine::keys::Names;
 use crate::engine::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use crate::engine::verbs::counter;
-use crate::engine::{Failed, NodeId, Wake, record};
+use crate::engine::{Failed, NodeId, Receipt, Wake, record};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Pack};
 
@@ -40,6 +40,8 @@ CREATE INDEX effect_items_by_key ON effect_items (key, position);
 pub(super) const SCHEMA_2: &str = "
 CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
 CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
+CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
+CREATE INDEX once_by_end ON once (queue, until, name);
 ";
 
 const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
@@ -169,7 +171,7 @@ impl<'a> Tables<'a> {
         Ok(edge.flatten())
     }
 
-    fn push(&self, line: Line, position: i64, pack: &Pack) -> Result<()> {
+    fn put(&self, line: Line, position: i64, pack: &Pack) -> Result<()> {
         self.write(
             "INSERT INTO lines (queue, line, position, pack) VALUES (?, ?, ?, ?)",
             params![self.queue, line_number(line), position, &pack.bytes()[..]],
@@ -460,12 +462,12 @@ impl Store for Tables<'_> {
 
     fn push_front(&mut self, line: Line, pack: &Pack) -> Result<()> {
         let position = self.edge(line, "min")?.unwrap_or(0) - 1;
-        self.push(line, position, pack)
+        self.put(line, position, pack)
     }
 
     fn push_back(&mut self, line: Line, pack: &Pack) -> Result<()> {
         let position = self.edge(line, "max")?.unwrap_or(0) + 1;
-        self.push(line, position, pack)
+        self.put(line, position, pack)
     }
 
     fn is_empty(&mut self, line: Line) -> Result<bool> {
@@ -498,6 +500,34 @@ impl Store for Tables<'_> {
     fn later_count(&mut self) -> Result<u64> {
         let sql = "SELECT count(*) FROM later WHERE queue = ?";
         Ok(self.one(sql, params![self.queue], |row| uint(row, 0))?.unwrap_or(0))
+    }
+
+    fn once(&mut self, name: &str) -> Result<Option<(u64, Vec<Receipt>)>> {
+        let found = self.one(
+            "SELECT until, receipts FROM once WHERE queue = ? AND name = ?",
+            params![self.queue, name],
+            |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
+        )?;
+        let decode = |(until_ms, bytes): (u64, Vec<u8>)| Ok((until_ms, record::decode_receipts(&bytes)?));
+        found.map(decode).transpose()
+    }
+
+    fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO once (queue, name, until, receipts) VALUES (?, ?, ?, ?)",
+            params![self.queue, name, int(until_ms), record::encode_receipts(receipts)],
+        )?;
+        Ok(())
+    }
+
+    fn forget_once(&mut self, now_ms: u64, limit: usize) -> Result<()> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.write(
+            "DELETE FROM once WHERE queue = ?1 AND name IN
+             (SELECT name FROM once WHERE queue = ?1 AND until <= ?2 ORDER BY until, name LIMIT ?3)",
+            params![self.queue, int(now_ms), limit],
+        )?;
+        Ok(())
     }
 
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {

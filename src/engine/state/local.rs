@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 use super::State;
 use crate::engine::keys::Names;
 use crate::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
-    Reaped, Status, Wake,
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
+    Pushed, Reap, Reaped, Status, Wake,
 };
 use crate::error::{Error, Result};
 
@@ -116,6 +116,10 @@ impl Engine for Local {
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.call(|state, now| state.publish(now, publish))
+    }
+
+    async fn push(&self, push: &Push) -> Result<Pushed> {
+        self.call(|state, now| state.push(now, push))
     }
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {

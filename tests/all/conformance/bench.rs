@@ -8,7 +8,7 @@ use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::{RedisEngine, Scripts};
 use queenright::engine::sqlite::{Database, SqliteEngine};
 use queenright::engine::state::{Local, State, Stored};
-use queenright::engine::{Engine, Join, Joined};
+use queenright::engine::{Engine, Join, Joined, Push, Pushed};
 use queenright::error::Result;
 
 use crate::fleet::PATIENCE;
@@ -33,6 +33,7 @@ pub trait Bench: Sized {
     async fn set_layout(&self, layout: u64);
     /// As if the program had other key names.
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined>;
+    async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed>;
     /// A value that someone else wrote.
     async fn put(&self, key: &str, value: &[u8]);
     /// Whoever listens has heard the bells.
@@ -83,6 +84,13 @@ impl Bench for LocalBench {
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
         let own = std::mem::replace(&mut self.engine.state().names, names.clone());
         let answer = self.engine.join(join).await;
+        self.engine.state().names = own;
+        answer
+    }
+
+    async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
+        let own = std::mem::replace(&mut self.engine.state().names, names.clone());
+        let answer = self.engine.push(push).await;
         self.engine.state().names = own;
         answer
     }
@@ -170,6 +178,10 @@ impl Bench for SqliteBench {
 
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
         self.open(names)?.join(join).await
+    }
+
+    async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
+        self.open(names)?.push(push).await
     }
 
     async fn put(&self, key: &str, value: &[u8]) {
@@ -271,6 +283,13 @@ impl Bench for RedisBench {
         let keys = Keys::new(QUEUE, names);
         RedisEngine::with_scripts(&self.server.server(), keys, self.scripts.clone())?
             .join(join)
+            .await
+    }
+
+    async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
+        let keys = Keys::new(QUEUE, names);
+        RedisEngine::with_scripts(&self.server.server(), keys, self.scripts.clone())?
+            .push(push)
             .await
     }
 

@@ -2,12 +2,13 @@
 
 use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::{RedisEngine, Scripts};
-use queenright::engine::{Drained, Engine, Exchanged, Published};
+use queenright::engine::{Drained, Engine, Exchanged, Item, Published};
 use queenright::error::Error;
 use queenright::message::Effect;
 
 use super::bench::QUEUE;
 use super::hive::{LEASE_MS, done, numbers, whole, with};
+use super::push::push_call;
 use super::{Bench, Check, Hive, RedisBench};
 use crate::server::RedisServer;
 
@@ -25,6 +26,8 @@ redis_checks![
     with_memory_full_the_dead_are_handed_on,
     with_memory_full_errors_are_drained,
     with_memory_full_nothing_is_published,
+    with_memory_full_nothing_is_pushed,
+    a_push_into_a_foreign_key_is_refused,
     forgotten_scripts_are_sent_again,
     a_foreign_key_is_refused,
     an_effect_on_a_foreign_type_is_refused,
@@ -138,6 +141,42 @@ async fn with_memory_full_nothing_is_published(hive: &Redis) {
         matches!(hive.send(&call).await, Published::Ok { seq: 3, .. }),
         "the same call, when there is room"
     );
+}
+
+async fn with_memory_full_nothing_is_pushed(hive: &Redis) {
+    let items = vec![
+        Item::new("x"),
+        Item::new("y").key("k"),
+        Item::new("z").delay(std::time::Duration::from_secs(1)),
+    ];
+    for founded in [false, true] {
+        let before = hive.state().await;
+        for items in [&items[..], &items[2..]] {
+            fill_memory(hive).await;
+            let answer = hive.engine().push(&push_call("p", items.to_vec())).await;
+            assert!(
+                matches!(&answer, Err(Error::Away { reason, .. }) if reason.contains("OOM")),
+                "{answer:?}"
+            );
+            assert_eq!(hive.state().await, before);
+            free_memory(hive).await;
+        }
+        if !founded {
+            hive.found("a", &[]).await;
+        }
+    }
+}
+
+async fn a_push_into_a_foreign_key_is_refused(hive: &Redis) {
+    let later = hive.engine().keys().later.clone();
+    hive.bench.command(&["SET", &later, "something"]).await;
+    let answer = hive.engine().push(&push_call("p", vec![Item::new("x")])).await;
+    assert!(
+        matches!(&answer, Err(Error::ForeignKey { key, .. }) if *key == later),
+        "{answer:?}"
+    );
+    hive.bench.command(&["DEL", &later]).await;
+    assert_eq!(hive.state().await.meta, None, "nothing was written");
 }
 
 async fn forgotten_scripts_are_sent_again(hive: &Redis) {

@@ -3,10 +3,12 @@
 mod handling;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use fastrand::Rng;
 use queenright::engine::{
-    Beat, Drain, Drained, Exchange, Exchanged, Join, Publish, Published, Pulse, Reap, Run, Seen, Settle, Vitals,
+    Beat, Drain, Drained, Exchange, Exchanged, Item, Join, Publish, Published, Pulse, Push, Reap, Run, Seen, Settle,
+    Vitals,
 };
 use queenright::message::{Outcome, Pack};
 
@@ -101,7 +103,8 @@ impl<B: Bench> History<B> {
         let node = self.rng.usize(..self.nodes.len());
         match self.rng.u32(..100) {
             0..30 => self.beat(node).await,
-            30..50 => self.publish(node).await,
+            30..46 => self.publish(node).await,
+            46..50 => self.push().await,
             50..78 => self.exchange(node).await,
             78..82 => self.reap(node).await,
             82..84 => {
@@ -231,6 +234,32 @@ impl<B: Bench> History<B> {
             _ => {}
         }
         Some(call)
+    }
+
+    async fn push(&mut self) {
+        let mut items = Vec::new();
+        for _ in 0..self.rng.u32(..6) {
+            let mut item = Item::new(self.rng.u64(..).to_string());
+            if self.rng.bool() {
+                item = item.key(format!("key {}", self.rng.u32(..6)));
+            }
+            if self.chance(3) {
+                item = item.delay(Duration::from_millis(self.rng.u64(..300)));
+            }
+            items.push(item);
+        }
+        let push = Push {
+            call: self.name("p"),
+            keep_ms: self.rng.u64(..3000),
+            backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
+            birth: self.name("birth"),
+            step_ms: STEP_MS,
+            items,
+        };
+        self.call(Call::Push(push.clone())).await;
+        if self.chance(6) {
+            self.call(Call::Push(push)).await;
+        }
     }
 
     async fn reap(&mut self, index: usize) {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use queenright::engine::{Drain, Drained, Exchange, Exchanged, Publish, Published, Reaped};
+use queenright::engine::{Drain, Drained, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt};
 use queenright::message::Outcome;
 
 use super::twin::{Answer, Call};
@@ -33,6 +33,7 @@ impl Ledger {
             (Call::Publish(publish), Answer::Published(Published::Ok { seq, made, .. })) => {
                 self.note_publish(publish, *seq, *made);
             }
+            (Call::Push(_), Answer::Pushed(Pushed::Ok(receipts))) => self.note_push(receipts),
             (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, .. })) => {
                 self.note_exchange(exchange, refused);
             }
@@ -54,6 +55,19 @@ impl Ledger {
             assert!(self.published.insert(number), "{number} was published twice");
         }
         self.made = made;
+    }
+
+    /// An answer to a repeat names what is published already, and then all of it.
+    fn note_push(&mut self, receipts: &[Receipt]) {
+        let fresh = receipts.iter().filter(|receipt| !receipt.repeated);
+        let fresh: Vec<u64> = fresh.map(|receipt| receipt.number).collect();
+        let known = fresh.iter().filter(|number| self.published.contains(number)).count();
+        assert!(known == 0 || known == fresh.len(), "{receipts:?}");
+        for receipt in receipts.iter().filter(|receipt| receipt.repeated) {
+            let given = fresh.contains(&receipt.number) || self.published.contains(&receipt.number);
+            assert!(given, "{receipt:?} repeats what nobody pushed");
+        }
+        self.published.extend(fresh);
     }
 
     fn note_exchange(&mut self, exchange: &Exchange, refused: &[(u64, String)]) {

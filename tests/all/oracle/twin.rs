@@ -5,8 +5,8 @@ use std::time::Duration;
 use queenright::engine::keys::Names;
 use queenright::engine::state::State;
 use queenright::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
-    Reaped, Status, Wake,
+    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
+    Pushed, Reap, Reaped, Status, Wake,
 };
 use queenright::error::{Error, Result};
 
@@ -18,6 +18,7 @@ pub enum Call {
     Join(Join),
     Beat(Beat),
     Publish(Publish),
+    Push(Push),
     Exchange(Exchange),
     Reap(Reap),
     Leave(NodeId),
@@ -33,6 +34,7 @@ pub enum Answer {
     Joined(Joined),
     Pulse(Pulse),
     Published(Published),
+    Pushed(Pushed),
     Exchanged(Exchanged),
     Reaped(Reaped),
     Drained(Drained),
@@ -139,6 +141,7 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
         Call::Join(join) => state.join(now, join).map_or_else(Answer::from, Answer::Joined),
         Call::Beat(beat) => Answer::Pulse(state.beat(now, beat)),
         Call::Publish(publish) => state.publish(now, publish).map_or_else(Answer::from, Answer::Published),
+        Call::Push(push) => state.push(now, push).map_or_else(Answer::from, Answer::Pushed),
         Call::Exchange(exchange) => Answer::Exchanged(state.exchange(now, exchange)),
         Call::Reap(reap) => Answer::Reaped(state.reap(now, reap)),
         Call::Leave(node) => {
@@ -166,6 +169,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Join(join) => engine.join(join).await.map(Answer::Joined),
         Call::Beat(beat) => engine.beat(beat).await.map(Answer::Pulse),
         Call::Publish(publish) => engine.publish(publish).await.map(Answer::Published),
+        Call::Push(push) => engine.push(push).await.map(Answer::Pushed),
         Call::Exchange(exchange) => engine.exchange(exchange).await.map(Answer::Exchanged),
         Call::Reap(reap) => engine.reap(reap).await.map(Answer::Reaped),
         Call::Leave(node) => engine.leave(node).await.map(|()| Answer::Nothing),

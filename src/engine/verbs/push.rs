@@ -1,0 +1,135 @@
+//! Messages from outside.
+
+use std::collections::BTreeMap;
+
+use super::new_meta;
+use crate::engine::store::{Line, Store};
+use crate::engine::{CALL_MS, Push, Pushed, Receipt, Wake, check_layout};
+use crate::error::Result;
+use crate::message::{Pack, PackBuilder};
+
+pub(super) fn push<S: Store + ?Sized>(store: &mut S, wall_ms: u64, push: &Push) -> Result<Pushed> {
+    let found = store.meta()?;
+    if let Some(meta) = &found {
+        let newer = store.guard("push-layout") && meta.layout > crate::engine::LAYOUT;
+        let other = store.guard("push-names") && meta.names != store.names().line();
+        if newer || other {
+            check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+        }
+    }
+    let call = format!("c{}", push.call);
+    if store.guard("push-repeat")
+        && let Some((_, receipts)) = store.once(&call)?
+    {
+        return Ok(Pushed::Ok(receipts));
+    }
+    let mut meta = found.unwrap_or_else(|| new_meta(store, wall_ms, &push.birth, push.step_ms));
+    let time_ms = store.time_ms(wall_ms);
+    let mut plan = Plan {
+        first: meta.seq,
+        seq: meta.seq,
+        epoch: meta.epoch,
+        grain: meta.grain,
+        time_ms,
+        ..Plan::default()
+    };
+    let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut remembered = Vec::new();
+    for item in &push.items {
+        let mut number = plan.seq;
+        let mut repeated = false;
+        if let Some(key) = &item.key {
+            let kept = store.once(&format!("k{key}"))?;
+            let lives = kept.filter(|(until_ms, _)| *until_ms > time_ms || !store.guard("once-until"));
+            let was = seen.get(key.as_str()).copied();
+            let was = was.or_else(|| lives.and_then(|(_, receipts)| receipts.first().map(|receipt| receipt.number)));
+            if let Some(was) = was
+                && store.guard("once")
+            {
+                (number, repeated) = (was, true);
+            }
+            seen.insert(key, number);
+            if !repeated {
+                remembered.push((key, number));
+            }
+        }
+        if !repeated {
+            plan.add(&item.payload, item.delay_ms);
+        }
+        plan.receipts.push(Receipt { number, repeated });
+    }
+    plan.close();
+    if !plan.packs.is_empty() && plan.seq - meta.head > push.backlog_max {
+        let head = store.front(Line::Queue)?.map_or(meta.seq, |pack| pack.first());
+        if store.guard("push-full") && plan.seq - head > push.backlog_max {
+            return Ok(Pushed::Full);
+        }
+        meta.head = head;
+    }
+
+    for pack in &plan.packs {
+        store.push_back(Line::Queue, pack)?;
+    }
+    for (due_ms, pack) in &plan.later {
+        store.put_off(*due_ms, pack)?;
+    }
+    meta.seq = plan.seq;
+    store.set_meta(&meta)?;
+    let count = remembered.len() + 1;
+    for (key, number) in remembered {
+        let receipt = Receipt {
+            number,
+            repeated: false,
+        };
+        store.set_once(&format!("k{key}"), time_ms + push.keep_ms, &[receipt])?;
+    }
+    store.set_once(&call, time_ms + CALL_MS, &plan.receipts)?;
+    // More is forgotten than was remembered, so this never grows beyond what was pushed within the time.
+    store.forget_once(time_ms, 2 * count + 2)?;
+    if !plan.packs.is_empty() {
+        store.ring(Wake::Bell)?;
+    }
+    Ok(Pushed::Ok(plan.receipts))
+}
+
+/// What is going to be written, worked out before.
+#[derive(Default)]
+struct Plan {
+    /// Of the pack that is being filled.
+    first: u64,
+    seq: u64,
+    epoch: u64,
+    grain: u64,
+    time_ms: u64,
+    builder: PackBuilder,
+    packs: Vec<Pack>,
+    later: Vec<(u64, Pack)>,
+    receipts: Vec<Receipt>,
+}
+
+impl Plan {
+    fn add(&mut self, payload: &[u8], delay_ms: u64) {
+        if delay_ms > 0 {
+            self.close();
+            self.builder.push(payload);
+            let pack = self.builder.build(self.seq, self.epoch, self.time_ms);
+            self.later.push((self.time_ms + delay_ms, pack.stray()));
+            self.seq += 1;
+            self.first = self.seq;
+            return;
+        }
+        if !self.builder.has_room(payload.len()) || self.builder.count() as u64 >= self.grain {
+            self.close();
+        }
+        self.builder.push(payload);
+        self.seq += 1;
+    }
+
+    fn close(&mut self) {
+        if !self.builder.is_empty() {
+            self.packs
+                .push(self.builder.build(self.first, self.epoch, self.time_ms));
+        }
+        self.first = self.seq;
+    }
+}
