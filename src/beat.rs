@@ -44,6 +44,8 @@ pub(crate) struct Reign {
     pub seq: u64,
     pub made: u64,
     pub grain: u64,
+    /// What the last message left for this one.
+    pub cursor: bytes::Bytes,
     /// When the next tick is due.
     pub due: Instant,
     /// The store's wall clock at `told`.
@@ -310,6 +312,7 @@ impl<E: Engine> Heart<E> {
                     seq: vitals.seq,
                     made: vitals.made,
                     grain: vitals.grain,
+                    cursor: vitals.cursor.clone().unwrap_or_default(),
                     due: now + Duration::from_millis(vitals.due_in_ms.min(self.settings.interval_ms())),
                     wall_ms: vitals.wall_ms,
                     told: now,

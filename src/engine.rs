@@ -50,6 +50,10 @@ pub const DUE_MAX: usize = 1000;
 pub const DUE_BYTES_MAX: usize = 1024 * 1024;
 /// Nothing is put off for longer than this: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
+/// The largest cursor of a generator.
+pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
+/// How many errors one call requeues or discards.
+pub const ERRORS_PER_CALL_MAX: usize = 500;
 /// How many messages one push carries.
 pub const PUSH_ITEMS_MAX: usize = 1000;
 /// The longest key of a pushed message.
@@ -156,6 +160,8 @@ pub struct Vitals {
     pub wall_ms: u64,
     /// Whoever keeps house is to reap this one: the generator, or any member while there is none.
     pub victim: Option<NodeId>,
+    /// What the last message left for the next generator; told only to a generator that has not seen this reign yet.
+    pub cursor: Option<Bytes>,
     /// More messages are due than one beat moves: beat again at once.
     pub more_due: bool,
     pub rewound: bool,
@@ -174,6 +180,8 @@ pub struct Publish {
     pub backlog_max: u64,
     /// The distance of ticks; 0 leaves the grid alone.
     pub interval_ms: u64,
+    /// Kept for the next generator, in the same step; `None` leaves what is there.
+    pub cursor: Option<Bytes>,
     pub packs: Vec<Pack>,
 }
 
@@ -360,6 +368,15 @@ pub enum Drained {
     Deposed,
 }
 
+/// What became of errors that were to be requeued.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Requeued {
+    /// Those that were among the errors, and are in the queue now.
+    pub numbers: Vec<u64>,
+    /// How many of the given numbers were looked at: large messages end a step early. Ask again with the rest.
+    pub looked: usize,
+}
+
 /// A failed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
@@ -391,6 +408,8 @@ pub struct Status {
     pub failed: u64,
     /// Waiting to be drained.
     pub errors: u64,
+    /// Errors that were withdrawn and got a new life: done + failed + queued + in hand + later = published + requeued.
+    pub requeued: u64,
     /// How often the store was found to have gone back in time.
     pub rewinds: u64,
     pub grain: u64,
@@ -438,6 +457,10 @@ pub trait Engine: Send + Sync + 'static {
     fn release(&self, reader: &str, expired: bool) -> impl Future<Output = Result<()>> + Send;
     /// Failed messages from `from` on, in the order of their numbers, without taking them.
     fn failed(&self, from: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
+    /// Withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
+    fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
+    /// Removes errors for good. Returns those that were there.
+    fn discard(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<u64>>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
     /// Every message without an outcome, as runs of numbers (first, count). Walks over everything: to check a queue that

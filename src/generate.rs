@@ -4,11 +4,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::beat::{Asks, Reign, Standing};
 use crate::config::Settings;
-use crate::engine::{Engine, PUBLISH_PACKS_MAX, Publish, Published};
+use crate::engine::{CURSOR_BYTES_MAX, Engine, PUBLISH_PACKS_MAX, Publish, Published};
 use crate::error::{Error, Result};
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
@@ -30,10 +31,22 @@ pub struct Next {
     pub epoch: u64,
 }
 
+/// A message in the making.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// Empty; to be filled.
+    pub payload: Vec<u8>,
+    /// What the message before this one left here, under whichever generator. What is left here now is stored in the same
+    /// step as this message: so a poller that continues from its cursor neither skips nor repeats, whoever dies when.
+    /// At most 64 KB. Left alone, it costs nothing.
+    pub cursor: Vec<u8>,
+}
+
 /// Makes messages.
 pub trait Generate: Send + 'static {
-    /// Appends the payload of the next message to `payload`. May be asked again for the same number.
-    fn generate(&mut self, next: Next, payload: &mut Vec<u8>) -> impl Future<Output = ()> + Send;
+    /// Fills in the next message. May take as long as it likes, and is dropped when the reign ends. May be asked again for
+    /// the same message, or for the same cursor under another number: what was not published is as if never asked for.
+    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = ()> + Send;
 }
 
 /// A function of the next number is a generator.
@@ -41,8 +54,8 @@ impl<F> Generate for F
 where
     F: FnMut(Next) -> Vec<u8> + Send + 'static,
 {
-    async fn generate(&mut self, next: Next, payload: &mut Vec<u8>) {
-        payload.extend(self(next));
+    async fn generate(&mut self, next: Next, draft: &mut Draft) {
+        draft.payload.extend(self(next));
     }
 }
 
@@ -63,6 +76,22 @@ struct Progress {
     made: u64,
     grain: u64,
     due: Instant,
+    cursor: Bytes,
+}
+
+/// Packs, and the cursor behind them.
+struct Batch {
+    packs: Vec<Pack>,
+    cursor: Bytes,
+}
+
+/// Where a batch begins.
+#[derive(Clone)]
+struct Start {
+    first: u64,
+    grain: u64,
+    most: usize,
+    cursor: Bytes,
 }
 
 /// What became of a publish.
@@ -100,40 +129,54 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             made: reign.made,
             grain: reign.grain,
             due: reign.due,
+            cursor: reign.cursor.clone(),
         };
-        let mut ready: Option<Vec<Pack>> = None;
+        let mut ready: Option<Batch> = None;
         let mut most = PUBLISH_MESSAGES_MAX;
         loop {
             if !self.pause_until(reign.epoch, progress.due).await {
                 return Ok(());
             }
-            let packs = match ready.take() {
-                Some(packs) => packs,
-                None => self.build(reign, progress.seq, progress.grain, most).await?,
+            let batch = match ready.take() {
+                Some(batch) => batch,
+                None => {
+                    let start = Start {
+                        first: progress.seq,
+                        grain: progress.grain,
+                        most,
+                        cursor: progress.cursor.clone(),
+                    };
+                    match self.build(reign, start).await {
+                        Some(built) => built?,
+                        None => return Ok(()),
+                    }
+                }
             };
+            let Batch { packs, cursor } = batch;
             if packs.is_empty() {
                 self.reign_ends(reign.epoch).await;
                 return Ok(());
             }
             let count: usize = packs.iter().map(Pack::count).sum();
-            let publish = self.publish(node, reign, &progress, packs);
+            let changed = (cursor != progress.cursor).then(|| cursor.clone());
+            let publish = self.publish(node, reign, &progress, packs, changed);
             let next = progress.seq + count as u64;
             let sending = Self::send(self.link(), publish, &progress);
             // Flat out, the next messages are generated while these are on their way.
             let step = if self.settings.interval.is_zero() {
-                let (settings, grain) = (&self.settings, progress.grain);
-                let building = Self::build_with(
-                    settings,
-                    &mut self.generate,
-                    &mut self.builder,
-                    reign,
-                    next,
-                    grain,
+                let start = Start {
+                    first: next,
+                    grain: progress.grain,
                     most,
-                );
-                let (step, built) = tokio::join!(sending, building);
-                ready = Some(built?);
-                step?
+                    cursor: cursor.clone(),
+                };
+                let (step, built) = tokio::join!(sending, self.build(reign, start));
+                let step = step?;
+                match built {
+                    Some(built) => ready = Some(built?),
+                    None => return Ok(()),
+                }
+                step
             } else {
                 sending.await?
             };
@@ -142,7 +185,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     if now.seq != next {
                         ready = None;
                     }
-                    progress = now;
+                    progress = Progress { cursor, ..now };
                     most = (most * 2).min(PUBLISH_MESSAGES_MAX);
                 }
                 // Others push. The less there is to number anew, the sooner it is sent, before they push again.
@@ -187,17 +230,16 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         }
     }
 
-    async fn build(&mut self, reign: &Reign, first: u64, grain: u64, most: usize) -> Result<Vec<Pack>> {
-        Self::build_with(
-            &self.settings,
-            &mut self.generate,
-            &mut self.builder,
-            reign,
-            first,
-            grain,
-            most,
-        )
-        .await
+    /// None: the reign ended before the generator had something.
+    async fn build(&mut self, reign: &Reign, start: Start) -> Option<Result<Batch>> {
+        let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
+        let building = Self::build_with(&self.settings, &mut self.generate, &mut self.builder, reign, start);
+        tokio::select! {
+            biased;
+            built = building => Some(built),
+            () = shutdown.stopping() => None,
+            _ = standing.wait_for(|standing| !is_epoch(standing, reign.epoch)) => None,
+        }
     }
 
     /// The next packs: one message a tick, or as many as a publish carries. None, if no more numbers are wanted.
@@ -206,10 +248,14 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         generate: &mut G,
         builder: &mut PackBuilder,
         reign: &Reign,
-        first: u64,
-        grain: u64,
-        most: usize,
-    ) -> Result<Vec<Pack>> {
+        start: Start,
+    ) -> Result<Batch> {
+        let Start {
+            first,
+            grain,
+            most,
+            cursor,
+        } = start;
         let flat_out = if settings.interval.is_zero() { most as u64 } else { 1 };
         let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
         let room = if guard("fits-backlog") {
@@ -220,15 +266,28 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         let most = flat_out.min(wanted).min(room);
         let published_ms = reign.wall_ms + u64::try_from(reign.told.elapsed().as_millis()).unwrap_or(0);
         let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
-        let mut payload = Vec::new();
+        let mut draft = Draft {
+            payload: Vec::new(),
+            cursor: cursor.to_vec(),
+        };
         builder.clear();
         while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
-            payload.clear();
+            draft.payload.clear();
             let next = Next {
                 number,
                 epoch: reign.epoch,
             };
-            generate.generate(next, &mut payload).await;
+            generate.generate(next, &mut draft).await;
+            let payload = &draft.payload;
+            if draft.cursor.len() > CURSOR_BYTES_MAX {
+                return Err(Error::Setting {
+                    setting: "cursor",
+                    reason: format!(
+                        "that of message {number} has {} bytes; the largest is {CURSOR_BYTES_MAX}",
+                        draft.cursor.len()
+                    ),
+                });
+            }
             if payload.len() > PAYLOAD_BYTES_MAX {
                 return Err(Error::Setting {
                     setting: "payload",
@@ -242,16 +301,28 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
             }
             bytes += payload.len();
-            builder.push(&payload);
+            builder.push(payload);
             number += 1;
         }
         if !builder.is_empty() {
             packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
         }
-        Ok(packs)
+        let cursor = if draft.cursor == cursor {
+            cursor
+        } else {
+            draft.cursor.into()
+        };
+        Ok(Batch { packs, cursor })
     }
 
-    fn publish(&self, node: &str, reign: &Reign, progress: &Progress, packs: Vec<Pack>) -> Publish {
+    fn publish(
+        &self,
+        node: &str,
+        reign: &Reign,
+        progress: &Progress,
+        packs: Vec<Pack>,
+        cursor: Option<Bytes>,
+    ) -> Publish {
         Publish {
             node: node.to_string(),
             epoch: reign.epoch,
@@ -260,6 +331,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             messages: self.settings.messages,
             backlog_max: self.settings.backlog_max,
             interval_ms: self.settings.interval_ms(),
+            cursor,
             packs,
         }
     }
@@ -304,6 +376,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                         made,
                         grain,
                         due: Instant::now() + due_in,
+                        cursor: Bytes::new(),
                     }));
                 }
                 Ok(Published::Moved { seq }) => {

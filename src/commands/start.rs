@@ -11,7 +11,7 @@ use crate::cli::StartFlags;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::{Entry, Event, Observer};
-use crate::generate::{Generate, Next};
+use crate::generate::{Draft, Generate, Next};
 use crate::handle::{Handle, Handled};
 use crate::ledger::{Recorder, effects};
 use crate::log::Log;
@@ -218,8 +218,9 @@ async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Re
 struct BuiltinGenerate(Builtin);
 
 impl Generate for BuiltinGenerate {
-    async fn generate(&mut self, next: Next, payload: &mut Vec<u8>) {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) {
         use std::io::Write;
+        let payload = &mut draft.payload;
         // Writing to a Vec cannot fail.
         let _ = match self.0 {
             Builtin::Counter => write!(payload, "{}", next.number),

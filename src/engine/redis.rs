@@ -11,6 +11,7 @@ use bytes::Bytes;
 use redis::Cmd;
 
 use crate::config::Settings;
+use crate::engine::Requeued;
 use crate::engine::keys::Keys;
 use crate::engine::{
     Beat, CALL_MS, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
@@ -170,14 +171,15 @@ impl RedisEngine {
             done: meta.uint()? + sum(|node| node.done),
             failed: meta.uint()? + sum(|node| node.failed),
             errors,
+            requeued: 0,
             rewinds: 0,
             grain: 0,
             nodes,
         };
-        let requeued = meta.uint()?;
+        status.requeued = meta.uint()?;
         status.rewinds = meta.uint()?;
         status.grain = meta.uint()?;
-        status.count_queued(requeued, meta.uint()?);
+        status.count_queued(meta.uint()?);
         check_layout(&keys.queue_name, &keys.names, meta.uint()?, &meta.text()?)?;
         Ok(Some(status))
     }
@@ -290,6 +292,10 @@ impl Engine for RedisEngine {
                 victim: reply.name()?,
                 more_due: reply.flag()?,
                 rewound: reply.flag()?,
+                cursor: match reply.len() {
+                    0 => None,
+                    _ => Some(reply.bytes()?.into()),
+                },
             })),
             "deposed" => Ok(Pulse::Deposed),
             other => Err(unknown(other)),
@@ -307,7 +313,8 @@ impl Engine for RedisEngine {
                 .arg(publish.first)
                 .arg(publish.messages.map_or(-1, u64::cast_signed))
                 .arg(publish.backlog_max)
-                .arg(publish.interval_ms);
+                .arg(publish.interval_ms)
+                .arg(publish.cursor.as_deref().unwrap_or_default());
             for pack in &publish.packs {
                 cmd.arg(&pack.bytes()[..]);
             }
@@ -525,6 +532,28 @@ impl Engine for RedisEngine {
             cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(from).arg(limit);
         });
         decode_all(Reply::of(run.await?)?)
+    }
+
+    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.requeue, |cmd| {
+            cmd.arg(5)
+                .arg(&[&keys.meta, &keys.errors, &keys.records, &keys.again, &keys.bell])
+                .arg(numbers);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        Ok(Requeued {
+            looked: usize::try_from(reply.uint()?).unwrap_or(numbers.len()),
+            numbers: reply.list()?.uints()?,
+        })
+    }
+
+    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.discard, |cmd| {
+            cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(numbers);
+        });
+        Reply::of(run.await?)?.uints()
     }
 
     async fn status(&self) -> Result<Status> {

@@ -24,6 +24,7 @@ use super::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
     Pushed, Reap, Reaped, Status, Wake,
 };
+use crate::engine::Requeued;
 use crate::error::{Error, Result};
 use file::refuse;
 use tables::Tables;
@@ -267,6 +268,18 @@ impl Engine for SqliteEngine {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         self.step(&self.control, move |tables, _| Verbs::failed(tables, from, limit))
+            .await
+    }
+
+    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
+        let numbers = numbers.to_vec();
+        self.step(&self.control, move |tables, _| Verbs::requeue(tables, &numbers))
+            .await
+    }
+
+    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        let numbers = numbers.to_vec();
+        self.step(&self.control, move |tables, _| Verbs::discard(tables, &numbers))
             .await
     }
 

@@ -14,6 +14,7 @@ use super::{
     Beat, Drain, Drained, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push, Pushed,
     Reap, Reaped, Receipt, Status, Wake,
 };
+use crate::engine::Requeued;
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -29,6 +30,8 @@ pub struct State {
     pub again: VecDeque<Pack>,
     /// Put off: by the time when each is due, and by number.
     pub later: BTreeMap<(u64, u64), Pack>,
+    /// What the last generator left for the next one.
+    pub cursor: Vec<u8>,
     /// What was answered to keys and calls of pushes, and until when that is remembered.
     pub once: BTreeMap<String, (u64, Vec<Receipt>)>,
     /// Members and when their leases end, on the hive clock.
@@ -78,6 +81,7 @@ impl State {
             queue: VecDeque::new(),
             again: VecDeque::new(),
             later: BTreeMap::new(),
+            cursor: Vec::new(),
             once: BTreeMap::new(),
             nodes: BTreeMap::new(),
             dead: VecDeque::new(),
@@ -131,6 +135,14 @@ impl State {
 
     pub fn release(&mut self, wall_ms: u64, reader: &str, only_expired: bool) {
         Verbs::release(self, wall_ms, reader, only_expired).expect(IN_MEMORY);
+    }
+
+    pub fn requeue(&mut self, numbers: &[u64]) -> Requeued {
+        Verbs::requeue(self, numbers).expect(IN_MEMORY)
+    }
+
+    pub fn discard(&mut self, numbers: &[u64]) -> Vec<u64> {
+        Verbs::discard(self, numbers).expect(IN_MEMORY)
     }
 
     pub fn failed(&mut self, from: u64, limit: u32) -> Vec<Failed> {
@@ -196,6 +208,15 @@ impl Store for State {
 
     fn set_meta(&mut self, meta: &Meta) -> Result<()> {
         self.meta = Some(meta.clone());
+        Ok(())
+    }
+
+    fn cursor(&mut self) -> Result<Vec<u8>> {
+        Ok(self.cursor.clone())
+    }
+
+    fn set_cursor(&mut self, cursor: &[u8]) -> Result<()> {
+        self.cursor = cursor.to_vec();
         Ok(())
     }
 

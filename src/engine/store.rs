@@ -102,6 +102,10 @@ pub trait Store {
     fn meta(&mut self) -> Result<Option<Meta>>;
     fn set_meta(&mut self, meta: &Meta) -> Result<()>;
 
+    /// What the last generator left for the next one.
+    fn cursor(&mut self) -> Result<Vec<u8>>;
+    fn set_cursor(&mut self, cursor: &[u8]) -> Result<()>;
+
     fn lease(&mut self, lessee: Lessee, name: &str) -> Result<Option<u64>>;
     fn set_lease(&mut self, lessee: Lessee, name: &str, until: u64) -> Result<()>;
     fn end_lease(&mut self, lessee: Lessee, name: &str) -> Result<()>;

@@ -12,6 +12,7 @@ use super::{
     LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped,
     Seen, Status, Vitals, Wake, check_layout,
 };
+use crate::engine::Requeued;
 use crate::error::{Error, Result};
 use crate::message::Pack;
 
@@ -114,6 +115,8 @@ pub trait Verbs: Store {
             }
         }
         self.set_meta(&meta)?;
+        let untold = generator && beat.seen.epoch < meta.epoch;
+        let cursor = if untold { Some(self.cursor()?.into()) } else { None };
         Ok(Pulse::Alive(Vitals {
             generator,
             epoch: meta.epoch,
@@ -125,6 +128,7 @@ pub trait Verbs: Store {
             heir,
             wall_ms: self.time_ms(wall_ms),
             victim,
+            cursor,
             more_due,
             rewound,
         }))
@@ -177,6 +181,11 @@ pub trait Verbs: Store {
         }
         meta.seq += count;
         meta.made = publish.made + count;
+        if let Some(cursor) = &publish.cursor
+            && self.guard("cursor")
+        {
+            self.set_cursor(cursor)?;
+        }
         self.ring(Wake::Bell)?;
         self.set_meta(&meta)?;
         Ok(published(&meta, clock))
@@ -205,6 +214,14 @@ pub trait Verbs: Store {
     /// Failed messages from `from` on, without taking them.
     fn failed(&mut self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         errors::batch(self, from, u64::MAX, limit as usize)
+    }
+
+    fn requeue(&mut self, numbers: &[u64]) -> Result<Requeued> {
+        errors::requeue(self, numbers)
+    }
+
+    fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>> {
+        errors::discard(self, numbers)
     }
 
     fn reap(&mut self, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
@@ -297,6 +314,7 @@ pub trait Verbs: Store {
             done: meta.done,
             failed: meta.failed,
             errors: self.failed_count()? + self.reading_count()?,
+            requeued: meta.requeued,
             rewinds: meta.rewinds,
             grain: meta.grain,
             nodes: Vec::new(),
@@ -325,7 +343,7 @@ pub trait Verbs: Store {
         for node in self.dead()? {
             status.in_hand += self.about(&node)?.and_then(|about| about.held).unwrap_or(0);
         }
-        status.count_queued(meta.requeued, meta.skipped);
+        status.count_queued(meta.skipped);
         Ok(Some(status))
     }
 }
@@ -334,9 +352,9 @@ impl<S: Store + ?Sized> Verbs for S {}
 
 impl Status {
     /// What is neither settled nor in hand nor put off is queued: there is nowhere else to be.
-    pub(crate) fn count_queued(&mut self, requeued: u64, skipped: u64) {
+    pub(crate) fn count_queued(&mut self, skipped: u64) {
         let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
-        self.queued = (self.published + requeued).saturating_sub(elsewhere);
+        self.queued = (self.published + self.requeued).saturating_sub(elsewhere);
     }
 }
 

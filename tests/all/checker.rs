@@ -20,7 +20,7 @@ pub fn adds_up(state: &State, status: &Status) {
     // Numbers that a store which went back in time was raised over belong to no message.
     let skipped = state.meta.as_ref().map_or(0, |meta| meta.skipped);
     assert_eq!(
-        status.published,
+        status.published + status.requeued,
         skipped + queued + in_hand + status.later + status.done + status.failed,
         "published"
     );
@@ -74,7 +74,7 @@ pub fn differences(ours: &State, theirs: &State) -> String {
         };
     }
     compare!(
-        queue_name, names, meta, queue, again, later, once, nodes, dead, taken, errors, readers, reading, bell,
+        queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading, bell,
         crown_bell, stored
     );
     out

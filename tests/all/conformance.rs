@@ -3,6 +3,7 @@
 //! To add an engine: a [`Bench`] for it, and one line in `engines!`.
 
 pub mod bench;
+mod cursor;
 mod effects;
 mod election;
 mod errors;
@@ -46,6 +47,7 @@ use checks;
 pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
     all.extend(publish::checks());
+    all.extend(cursor::checks());
     all.extend(push::checks());
     all.extend(exchange::checks());
     all.extend(handing_on::checks());

@@ -17,6 +17,10 @@ const CATCHES: &[(&str, &str)] = &[
     ("clock-back", "the_hive_clock_ignores_a_step_back"),
     ("clock-step", "a_pause_of_the_store_deposes_nobody"),
     ("crown-lease", "a_generator_whose_lease_has_run_out_cannot_publish"),
+    (
+        "cursor",
+        "a_cursor_is_stored_with_its_message_and_told_to_the_next_generator",
+    ),
     ("deliveries", "a_message_delivered_too_often_becomes_an_error"),
     ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
     ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
@@ -56,6 +60,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("push-types", "a_push_into_a_foreign_key_is_refused"),
     ("reader-lease", "what_a_live_reader_holds_stays"),
     ("reap-expired", "a_live_node_is_not_reaped"),
+    ("requeue-withdraws", "a_requeued_error_is_a_new_life_of_its_message"),
     ("rewind-beat", "a_beat_raises_a_store_that_went_back"),
     ("rewind-join", "a_join_raises_a_store_that_went_back"),
     ("runs", "runs_that_overlap_or_overreach_write_nothing"),

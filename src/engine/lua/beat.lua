@@ -2,7 +2,7 @@
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later
 -- ARGV  1 node 2 lease 3 crown's lease 4 eligible (0: a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
 --       8 most messages that are due
--- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound | deposed
+-- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound cursor | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
@@ -70,5 +70,8 @@ if keeps then
     victim = tonumber(first[2]) <= clock and first[1] or ''
   end
 end
+-- Told once a reign, and again until the node has heard of it.
+local cursor = nil
+if mine and tonumber(ARGV[6]) < epoch then cursor = redis.call('HGET', KEYS[1], 'cursor') or '' end
 return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
-  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0}
+  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0, cursor}

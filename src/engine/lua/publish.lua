@@ -1,6 +1,6 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell
--- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8.. packs
+-- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
 -- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | finished
 -- The first write is RPUSH: with memory full it is refused, and so nothing is written.
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
@@ -12,7 +12,7 @@ if tonumber(m[6]) <= clock then return {'fenced'} end -- guard: crown-lease
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local n = 0
-for i = 8, #ARGV do
+for i = 9, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
   if version ~= 1 or flags ~= 0 or number ~= first + n or epoch ~= tonumber(m[5]) or count < 1 then
     return redis.error_reply('ERR queenright: malformed pack')
@@ -35,13 +35,15 @@ if seq + n - waiting_from > limit then
   if seq + n - waiting_from > limit then return {'full'} end -- guard: full
 end
 
-for i = 8, #ARGV, 1000 do
+for i = 9, #ARGV, 1000 do
   redis.call('RPUSH', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
 end
 if interval > 0 then
   if due > clock + interval then due = clock end
   due = due + interval * math.max(1, math.floor((clock - due) / interval) + 1)
 end
-redis.call('HSET', KEYS[1], 'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'head', num(waiting_from))
+local fields = {'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'head', num(waiting_from)}
+if ARGV[8] ~= '' then fields[9], fields[10] = 'cursor', ARGV[8] end -- guard: cursor
+redis.call('HSET', KEYS[1], unpack(fields))
 ring(KEYS[3])
 return {'ok', seq + n, made + n, tonumber(m[10]), math.max(due - clock, 0)}

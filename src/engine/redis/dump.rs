@@ -19,7 +19,9 @@ impl RedisEngine {
     pub async fn dump(&self) -> Result<State> {
         let keys = &self.keys;
         let mut state = State::new(&keys.queue_name, &keys.names);
-        state.meta = meta(&self.hash(&keys.meta).await?)?;
+        let mut fields = self.hash(&keys.meta).await?;
+        state.cursor = fields.remove("cursor").unwrap_or_default();
+        state.meta = meta(&fields)?;
         state.queue = self.packs(&keys.queue).await?.into();
         state.again = self.packs(&keys.again).await?.into();
         state.later = self.later(&keys.later).await?;

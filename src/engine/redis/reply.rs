@@ -71,6 +71,15 @@ impl Reply {
         Reply::of(self.next()?)
     }
 
+    /// Everything that is left, as numbers.
+    pub(super) fn uints(mut self) -> Result<Vec<u64>> {
+        let mut all = Vec::with_capacity(self.len());
+        while self.len() > 0 {
+            all.push(self.uint()?);
+        }
+        Ok(all)
+    }
+
     /// Everything that is left, as bytes.
     pub(super) fn rest(mut self) -> Result<Vec<Vec<u8>>> {
         let mut all = Vec::with_capacity(self.len());

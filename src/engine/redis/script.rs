@@ -48,7 +48,7 @@ macro_rules! scripts {
 }
 
 scripts!(
-    join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, status
+    join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, requeue, discard, status
 );
 
 impl Scripts {

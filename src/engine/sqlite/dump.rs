@@ -15,6 +15,7 @@ impl Tables<'_> {
     pub(super) fn dump(&mut self) -> Result<State> {
         let mut state = State::new(self.queue, self.names);
         state.meta = self.meta()?;
+        state.cursor = self.cursor()?;
         for line in [Line::Queue, Line::Again] {
             let packs = self.all(
                 "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",

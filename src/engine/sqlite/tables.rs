@@ -41,6 +41,7 @@ pub(super) const SCHEMA_2: &str = "
 CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
 CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
 CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
+CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 ";
 
@@ -265,6 +266,19 @@ impl Store for Tables<'_> {
                 int(meta.skipped),
             ],
         )?;
+        Ok(())
+    }
+
+    fn cursor(&mut self) -> Result<Vec<u8>> {
+        let sql = "SELECT cursor FROM cursors WHERE queue = ?";
+        Ok(self
+            .one(sql, params![self.queue], |row| row.get(0))?
+            .unwrap_or_default())
+    }
+
+    fn set_cursor(&mut self, cursor: &[u8]) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO cursors (queue, cursor) VALUES (?, ?)";
+        self.write(sql, params![self.queue, cursor])?;
         Ok(())
     }
 

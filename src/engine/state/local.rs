@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::State;
+use crate::engine::Requeued;
 use crate::engine::keys::Names;
 use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
@@ -173,6 +174,14 @@ impl Engine for Local {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         Ok(self.call(|state, _| state.failed(from, limit)))
+    }
+
+    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
+        Ok(self.call(|state, _| state.requeue(numbers)))
+    }
+
+    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        Ok(self.call(|state, _| state.discard(numbers)))
     }
 
     async fn status(&self) -> Result<Status> {

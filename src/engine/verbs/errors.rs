@@ -1,9 +1,10 @@
-//! Readers of errors.
+//! Readers of errors, and what else becomes of them.
 
 use super::{expired, hive};
-use crate::engine::store::{Lessee, Store};
-use crate::engine::{DRAIN_BYTES_MAX, Drain, Drained, Failed, record};
+use crate::engine::store::{Lessee, Line, Store};
+use crate::engine::{DRAIN_BYTES_MAX, Drain, Drained, Failed, Requeued, Wake, record};
 use crate::error::Result;
+use crate::message::PackBuilder;
 
 pub(super) fn drain<S: Store + ?Sized>(store: &mut S, wall_ms: u64, drain: &Drain) -> Result<Drained> {
     let reader = &drain.reader;
@@ -77,6 +78,56 @@ pub(super) fn release<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &s
         store.remove_reading(reader)?;
     }
     store.end_lease(Lessee::Reader, reader)
+}
+
+/// A requeued message begins anew, out of the order of numbers.
+pub(super) fn requeue<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Result<Requeued> {
+    let mut requeued = Requeued {
+        numbers: Vec::new(),
+        looked: 0,
+    };
+    let Some(mut meta) = store.meta()? else {
+        requeued.looked = numbers.len();
+        return Ok(requeued);
+    };
+    let (mut bytes, mut builder) = (0, PackBuilder::new());
+    for number in numbers {
+        if bytes >= DRAIN_BYTES_MAX {
+            break;
+        }
+        requeued.looked += 1;
+        let Some(failed) = one(store, *number)? else { continue };
+        if store.guard("requeue-withdraws") {
+            store.remove_failed(*number)?;
+        }
+        builder.push(&failed.payload);
+        let pack = builder.build(*number, failed.epoch, failed.published_ms).stray();
+        bytes += pack.bytes().len();
+        store.push_back(Line::Again, &pack)?;
+        requeued.numbers.push(*number);
+    }
+    if !requeued.numbers.is_empty() {
+        meta.requeued += requeued.numbers.len() as u64;
+        meta.again = true;
+        store.set_meta(&meta)?;
+        store.ring(Wake::Bell)?;
+    }
+    Ok(requeued)
+}
+
+pub(super) fn discard<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Result<Vec<u64>> {
+    let mut discarded = Vec::new();
+    for number in numbers {
+        if one(store, *number)?.is_some() {
+            store.remove_failed(*number)?;
+            discarded.push(*number);
+        }
+    }
+    Ok(discarded)
+}
+
+fn one<S: Store + ?Sized>(store: &mut S, number: u64) -> Result<Option<Failed>> {
+    Ok(store.failed_between(number, number + 1, 1)?.pop())
 }
 
 /// A batch of failed messages: chunks that double, until there are enough messages or bytes.

@@ -19,6 +19,10 @@ checks![
     a_reader_that_was_given_up_cannot_hold_on,
     a_batch_of_errors_stops_at_a_megabyte,
     readers_need_no_queue,
+    a_requeued_error_is_a_new_life_of_its_message,
+    what_is_no_error_is_neither_requeued_nor_discarded,
+    large_errors_are_requeued_in_bounded_steps,
+    discarded_errors_are_gone,
 ];
 
 async fn a_failed_message_keeps_all_that_is_known_of_it<B: Bench>(hive: &Hive<B>) {
@@ -236,4 +240,83 @@ async fn readers_need_no_queue<B: Bench>(hive: &Hive<B>) {
     hive.engine().release("one", false).await.expect("release");
     assert_eq!(hive.engine().failed(0, 5).await.expect("failed"), []);
     assert_eq!(hive.state().await.meta, None);
+}
+
+async fn a_requeued_error_is_a_new_life_of_its_message<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let packs = hive.take("b", 1).await;
+    hive.exchange("b", vec![whole(&packs[0], &super::retries::retry(0))], 0)
+        .await;
+    hive.beat("a").await;
+    let packs = hive.take("b", 1).await;
+    hive.exchange("b", vec![whole(&packs[0], &failure())], 0).await;
+    hive.bench.hush().await;
+    let requeued = hive.engine().requeue(&[0]).await.expect("requeue");
+    assert_eq!((requeued.numbers, requeued.looked), (vec![0], 1));
+    assert!(hive.rung(queenright::engine::Wake::Bell).await);
+    let status = hive.status().await;
+    assert_eq!(
+        (status.errors, status.failed, status.requeued, status.queued),
+        (0, 1, 1, 1),
+        "it has failed once, and lives again"
+    );
+    let requeued = hive.engine().requeue(&[0]).await.expect("requeue");
+    assert_eq!(requeued.numbers, [0; 0], "a repeat finds nothing");
+    let again = hive.take("b", 9).await;
+    assert_eq!((again[0].first(), again[0].attempt(), again[0].failures()), (0, 1, 0));
+    assert_eq!((again[0].payload(0), again[0].epoch()), ("0".into(), 1));
+    assert_eq!(again[0].published_ms(), packs[0].published_ms());
+    hive.exchange("b", vec![whole(&again[0], &super::hive::done())], 0)
+        .await;
+    let status = hive.status().await;
+    assert_eq!(
+        (status.done, status.failed, status.requeued, status.published),
+        (1, 1, 1, 1)
+    );
+}
+
+async fn what_is_no_error_is_neither_requeued_nor_discarded<B: Bench>(hive: &Hive<B>) {
+    assert_eq!(hive.engine().requeue(&[0]).await.expect("no queue").numbers, [0; 0]);
+    assert_eq!(hive.engine().discard(&[0]).await.expect("no queue"), [0; 0]);
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    hive.publish("a", &[1]).await;
+    hive.batch("reader", 1, 1).await;
+    let before = hive.state().await;
+    // One in a reader's hand, one in the queue, one that never was.
+    let requeued = hive.engine().requeue(&[0, 3, 99]).await.expect("requeue");
+    assert_eq!((requeued.numbers, requeued.looked), (vec![], 3));
+    assert_eq!(hive.engine().discard(&[0, 3, 99]).await.expect("discard"), [0; 0]);
+    assert_eq!(hive.state().await, before);
+    let requeued = hive.engine().requeue(&[2, 1, 2]).await.expect("requeue");
+    assert_eq!(requeued.numbers, [2, 1], "named twice, once");
+}
+
+async fn large_errors_are_requeued_in_bounded_steps<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let mut call = hive.publish_call("a", &[]).await;
+    let mut builder = queenright::message::PackBuilder::new();
+    for number in 0..4 {
+        builder.push(&vec![b'x'; 400_000]);
+        call.packs.push(builder.build(number, call.epoch, 0));
+    }
+    hive.send(&call).await;
+    for _ in 0..2 {
+        let packs = hive.take("b", 9).await;
+        hive.exchange("b", packs.iter().map(|pack| whole(pack, &failure())).collect(), 0)
+            .await;
+    }
+    let requeued = hive.engine().requeue(&[0, 1, 2, 3]).await.expect("requeue");
+    assert_eq!((requeued.numbers, requeued.looked), (vec![0, 1, 2], 3));
+    assert_eq!(hive.status().await.errors, 1);
+}
+
+async fn discarded_errors_are_gone<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    assert_eq!(hive.engine().discard(&[2, 0, 2]).await.expect("discard"), [2, 0]);
+    let status = hive.status().await;
+    assert_eq!((status.errors, status.failed), (1, 3));
+    assert_eq!(hive.failed().await[0].number, 1);
 }

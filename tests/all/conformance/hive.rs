@@ -158,6 +158,7 @@ impl<B: Bench> Hive<B> {
             messages: None,
             backlog_max: 1_000_000,
             interval_ms: 0,
+            cursor: None,
             packs: packs(vitals.seq, vitals.epoch, self.wall_ms(), sizes),
         }
     }

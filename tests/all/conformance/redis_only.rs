@@ -25,6 +25,7 @@ redis_checks![
     with_memory_full_work_in_hand_is_settled,
     with_memory_full_the_dead_are_handed_on,
     with_memory_full_errors_are_drained,
+    with_memory_full_errors_are_requeued,
     with_memory_full_nothing_is_published,
     with_memory_full_nothing_is_pushed,
     a_push_into_a_foreign_key_is_refused,
@@ -141,6 +142,15 @@ async fn with_memory_full_nothing_is_published(hive: &Redis) {
         matches!(hive.send(&call).await, Published::Ok { seq: 3, .. }),
         "the same call, when there is room"
     );
+}
+
+async fn with_memory_full_errors_are_requeued(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 2).await;
+    fill_memory(hive).await;
+    assert_eq!(hive.engine().requeue(&[0]).await.expect("requeue").numbers, [0]);
+    assert_eq!(hive.engine().discard(&[1]).await.expect("discard"), [1]);
+    assert_eq!(hive.status().await.queued, 1);
 }
 
 async fn with_memory_full_nothing_is_pushed(hive: &Redis) {

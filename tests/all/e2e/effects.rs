@@ -7,7 +7,7 @@ use std::time::Duration;
 use queenright::engine::Engine;
 use queenright::engine::keys::Keys;
 use queenright::engine::redis::RedisEngine;
-use queenright::generate::{Generate, Next};
+use queenright::generate::{Draft, Generate, Next};
 use queenright::shutdown;
 use queenright::{Effect, Message, Node, Settings};
 
@@ -22,8 +22,8 @@ const URL: &str = "EFFECTS_CHILD_URL";
 struct Numbers;
 
 impl Generate for Numbers {
-    async fn generate(&mut self, next: Next, payload: &mut Vec<u8>) {
-        payload.extend(next.number.to_string().bytes());
+    async fn generate(&mut self, next: Next, draft: &mut Draft) {
+        draft.payload.extend(next.number.to_string().bytes());
     }
 }
 

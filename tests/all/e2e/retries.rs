@@ -117,7 +117,8 @@ fn a_file_of_the_first_layout_is_raised_and_goes_on() {
     fleet.kill9(0);
     // As the first layout had it.
     let connection = rusqlite::Connection::open(&path).expect("the file opens");
-    let older = "DROP TABLE later; DROP TABLE once; UPDATE meta SET layout = 1; PRAGMA user_version = 1;";
+    let older =
+        "DROP TABLE later; DROP TABLE once; DROP TABLE cursors; UPDATE meta SET layout = 1; PRAGMA user_version = 1;";
     within(PATIENCE, || connection.execute_batch(older).ok()).expect("nobody else has it");
     drop(connection);
     fleet.add("--also-handle");

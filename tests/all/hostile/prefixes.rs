@@ -191,6 +191,7 @@ impl Prefix {
             messages: None,
             backlog_max: 1000,
             interval_ms: 0,
+            cursor: None,
             packs: vec![builder.build(first, epoch, 1)],
         };
         let answer = self.engine.publish(&publish).await.expect("published");

@@ -117,7 +117,8 @@ impl<B: Bench> History<B> {
                 }
             }
             84..87 => drop(self.nodes.swap_remove(node)),
-            87..94 => self.read().await,
+            87..92 => self.read().await,
+            92..94 => self.manage().await,
             94..98 => self.late_copy().await,
             98 => {
                 self.call(Call::Status).await;
@@ -222,6 +223,7 @@ impl<B: Bench> History<B> {
             messages: self.chance(6).then(|| vitals.seq + self.rng.u64(..20)),
             backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
             interval_ms: self.rng.choice([0, 50, 500]).expect("some"),
+            cursor: self.rng.bool().then(|| self.rng.u64(..).to_string().into()),
             packs: packs(vitals.seq, vitals.epoch, self.twin.wall_ms, &sizes),
         };
         match self.rng.u32(..40) {
@@ -292,6 +294,20 @@ impl<B: Bench> History<B> {
             3 => drop(self.readers.swap_remove(index)),
             _ => self.drain(index).await,
         }
+    }
+
+    /// Requeues or discards a few errors, or what are none.
+    async fn manage(&mut self) {
+        let there: Vec<u64> = self.twin.state.errors.keys().copied().collect();
+        let mut numbers: Vec<u64> = (0..self.rng.u32(..4)).map(|_| self.rng.u64(..60)).collect();
+        numbers.extend(self.rng.choice(&there));
+        self.rng.shuffle(&mut numbers);
+        let call = if self.chance(3) {
+            Call::Discard(numbers)
+        } else {
+            Call::Requeue(numbers)
+        };
+        self.call(call).await;
     }
 
     async fn release(&mut self, reader: String, expired: bool) {

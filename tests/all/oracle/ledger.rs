@@ -37,6 +37,16 @@ impl Ledger {
             (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, .. })) => {
                 self.note_exchange(exchange, refused);
             }
+            (Call::Requeue(_), Answer::Requeued(requeued)) => {
+                for number in &requeued.numbers {
+                    self.given_up -= u64::from(!self.errors.remove(number));
+                }
+            }
+            (Call::Discard(_), Answer::Discarded(numbers)) => {
+                for number in numbers {
+                    assert!(self.confirmed.insert(*number), "{number} was confirmed before");
+                }
+            }
             (Call::Reap(_), Answer::Reaped(Reaped { failed, .. })) => self.given_up += failed,
             (Call::Drain(drain), Answer::Drained(Drained::Batch { failed, .. })) => {
                 self.note_drain(drain, failed.iter().map(|failed| failed.number).collect());

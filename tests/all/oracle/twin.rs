@@ -12,6 +12,7 @@ use queenright::error::{Error, Result};
 
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
+use queenright::engine::Requeued;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -26,6 +27,8 @@ pub enum Call {
     Hold(String, u64),
     Release(String, bool),
     Failed(u64, u32),
+    Requeue(Vec<u64>),
+    Discard(Vec<u64>),
     Status,
 }
 
@@ -40,6 +43,8 @@ pub enum Answer {
     Drained(Drained),
     Held(bool),
     Failed(Vec<Failed>),
+    Requeued(Requeued),
+    Discarded(Vec<u64>),
     Status(Option<Box<Status>>),
     Nothing,
     /// Only the kind: the texts may differ.
@@ -155,6 +160,8 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
             Answer::Nothing
         }
         Call::Failed(from, limit) => Answer::Failed(state.failed(*from, *limit)),
+        Call::Requeue(numbers) => Answer::Requeued(state.requeue(numbers)),
+        Call::Discard(numbers) => Answer::Discarded(state.discard(numbers)),
         Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
     }
 }
@@ -177,6 +184,8 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Hold(reader, lease_ms) => engine.hold(reader, *lease_ms).await.map(Answer::Held),
         Call::Release(reader, expired) => engine.release(reader, *expired).await.map(|()| Answer::Nothing),
         Call::Failed(from, limit) => engine.failed(*from, *limit).await.map(Answer::Failed),
+        Call::Requeue(numbers) => engine.requeue(numbers).await.map(Answer::Requeued),
+        Call::Discard(numbers) => engine.discard(numbers).await.map(Answer::Discarded),
         Call::Status => engine
             .status()
             .await

@@ -110,6 +110,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
                 messages: None,
                 backlog_max: 9,
                 interval_ms: 0,
+                cursor: None,
                 packs: packs(0, 1, 0, &[1]),
             };
             let answer = engine.publish(&publish).await;

@@ -1,0 +1,12 @@
+-- discard: removes errors for good.
+-- KEYS  1 errors 2 errors:records
+-- ARGV  the numbers
+-- Returns  those that were there
+local found = {}
+for i = 1, #ARGV do
+  if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then
+    redis.call('HDEL', KEYS[2], ARGV[i])
+    found[#found + 1] = tonumber(ARGV[i])
+  end
+end
+return found

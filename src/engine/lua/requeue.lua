@@ -1,0 +1,29 @@
+-- requeue: withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
+-- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell
+-- ARGV  the numbers
+-- Returns  looked-at numbers
+-- Its first write is a ZREM, which full memory does not refuse.
+if redis.call('EXISTS', KEYS[1]) == 0 then return {#ARGV, {}} end
+local looked, bytes, numbers, packs = 0, 0, {}, {}
+for i = 1, #ARGV do
+  if bytes >= 1048576 then break end
+  looked = i
+  local record = redis.call('HGET', KEYS[3], ARGV[i])
+  if record then
+    redis.call('ZREM', KEYS[2], ARGV[i]) -- guard: requeue-withdraws
+    redis.call('HDEL', KEYS[3], ARGV[i]) -- guard: requeue-withdraws
+    local number, _, epoch, published, _, _, _, payload = unpack(cmsgpack.unpack(record))
+    local pack = struct.pack(HEADER, 1, 0, 1, 0, 1, number, epoch, published, 1)
+      .. struct.pack('<I4I4', 0, #payload) .. payload
+    bytes = bytes + #pack
+    numbers[#numbers + 1] = number
+    packs[#packs + 1] = pack
+  end
+end
+if #packs > 0 then
+  redis.call('RPUSH', KEYS[4], unpack(packs))
+  redis.call('HINCRBY', KEYS[1], 'requeued', num(#packs))
+  redis.call('HSET', KEYS[1], 'again', '1')
+  ring(KEYS[5])
+end
+return {looked, numbers}

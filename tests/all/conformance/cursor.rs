@@ -1,0 +1,67 @@
+//! What a generator leaves for the next one.
+
+use queenright::engine::{Beat, Engine, Published, Pulse, Seen};
+
+use super::{Bench, Check, Hive, checks};
+
+checks![
+    a_cursor_is_stored_with_its_message_and_told_to_the_next_generator,
+    a_publish_that_is_refused_leaves_the_cursor_alone,
+    a_cursor_is_told_until_the_generator_has_seen_its_reign,
+];
+
+async fn a_cursor_is_stored_with_its_message_and_told_to_the_next_generator<B: Bench>(hive: &Hive<B>) {
+    let first = hive.found("a", &["b"]).await;
+    assert_eq!(first.cursor.as_deref(), Some(&b""[..]), "there is none yet");
+    let mut call = hive.publish_call("a", &[1]).await;
+    call.cursor = Some("line 1".into());
+    hive.send(&call).await;
+    // One without leaves it.
+    hive.publish("a", &[1]).await;
+    let handler = hive.beat("b").await;
+    assert_eq!(
+        (handler.generator, handler.cursor),
+        (false, None),
+        "no business of a handler"
+    );
+    hive.engine().leave(&"a".into()).await.expect("leave");
+    let next = hive.beat("b").await;
+    assert_eq!((next.generator, next.cursor.as_deref()), (true, Some(&b"line 1"[..])));
+}
+
+async fn a_publish_that_is_refused_leaves_the_cursor_alone<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &[]).await;
+    let mut call = hive.publish_call("a", &[1]).await;
+    call.cursor = Some("one".into());
+    let once = call.clone();
+    hive.send(&call).await;
+    let mut next = hive.publish_call("a", &[1]).await;
+    next.cursor = Some("two".into());
+    hive.send(&next).await;
+    let before = hive.state().await;
+    assert!(matches!(hive.send(&once).await, Published::Ok { .. }), "an old copy");
+    next.made += 7;
+    assert_eq!(hive.send(&next).await, Published::Gap);
+    call.epoch += 1;
+    assert_eq!(hive.send(&call).await, Published::Fenced);
+    assert_eq!(hive.state().await, before);
+    assert_eq!(before.cursor, b"two");
+}
+
+async fn a_cursor_is_told_until_the_generator_has_seen_its_reign<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &[]).await;
+    let beat = |epoch| Beat {
+        seen: Seen {
+            epoch,
+            ..Seen::default()
+        },
+        ..Hive::<B>::beat_call("a")
+    };
+    // The reply to the beat that elected it may be lost.
+    for (seen, told) in [(0, true), (0, true), (1, false)] {
+        match hive.engine().beat(&beat(seen)).await.expect("beat") {
+            Pulse::Alive(vitals) => assert_eq!(vitals.cursor.is_some(), told, "{seen}"),
+            Pulse::Deposed => panic!("deposed"),
+        }
+    }
+}
