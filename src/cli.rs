@@ -6,6 +6,7 @@
 // The comments on fields are the help that people read, where backticks would only disturb.
 #![allow(clippy::doc_markdown)]
 
+mod manage;
 mod parse;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+pub use manage::{Change, Errors, Manage, Push, Select};
 pub use parse::{Command, Invocation, Stop, Usage, parse};
 
 const AFTER: &str = "\
@@ -41,6 +43,8 @@ Examples:
   queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet
                                        a million messages, flat out
   queenright get-errors --limit 100    print and remove 100 failed messages
+  queenright push hello                put a message into the queue
+  queenright errors requeue --all      give all failed messages another life
   queenright status --watch
   queenright demo                      watch it work: needs no Redis
   queenright verify                    prove it: a million, each accounted for";
@@ -86,6 +90,8 @@ enum Word {
     /// Check the promises: a million messages, with --chaos under every fault we know, every one accounted for
     #[command(after_help = VERIFY)]
     Verify(Box<Verify>),
+    #[command(flatten)]
+    Manage(Manage),
 }
 
 const DEMO: &str = "\

@@ -2,7 +2,9 @@
 
 mod copy;
 mod demo;
+mod errors;
 pub mod get_errors;
+mod push;
 mod start;
 mod status;
 mod verify;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cli::{Command, Invocation};
+use crate::cli::{Command, Invocation, Manage};
 use crate::engine::Engine;
 use crate::engine::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
@@ -119,5 +121,9 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
         Command::Verify(_) => unreachable!("it makes its own engine"),
+        Command::Manage(manage) => match manage {
+            Manage::Push(flags) => push::run(engine, resolved, flags).await,
+            Manage::Errors(asked) => errors::run(engine, asked).await,
+        },
     }
 }

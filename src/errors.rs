@@ -1,4 +1,6 @@
-//! Reading the failed messages: print, then confirm.
+//! Reading the failed messages: print, then confirm. [`scan`] looks at some of them and takes none.
+
+mod select;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,6 +10,8 @@ use crate::beat::new_id;
 use crate::engine::{Drain, Drained, Engine, Failed};
 use crate::error::{Error, Result};
 use crate::mutants::guard;
+
+pub use select::{Filter, scan};
 
 /// How long a reader may be silent before what it holds goes to another.
 const LEASE: Duration = Duration::from_secs(2);

@@ -84,6 +84,38 @@ fn base64(bytes: &[u8]) -> String {
     out
 }
 
+/// The bytes that [`bytes`] wrote as base64; none if it is no such text.
+#[must_use]
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.as_bytes();
+    if !text.len().is_multiple_of(4) {
+        return None;
+    }
+    let digits = text.iter().rposition(|c| *c != b'=').map_or(0, |last| last + 1);
+    if text.len() - digits > 2 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(text.len() / 4 * 3);
+    let (mut bits, mut count) = (0u32, 0);
+    for c in &text[..digits] {
+        let digit = match c {
+            b'A'..=b'Z' => c - b'A',
+            b'a'..=b'z' => c - b'a' + 26,
+            b'0'..=b'9' => c - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(digit);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push(u8::try_from(bits >> count & 0xff).expect("eight bits"));
+        }
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,8 +132,13 @@ mod tests {
             ("foobar", "Zm9vYmFy"),
         ] {
             assert_eq!(base64(bytes.as_bytes()), wanted);
+            assert_eq!(from_base64(wanted).as_deref(), Some(bytes.as_bytes()));
         }
         assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
+        assert_eq!(from_base64("//77"), Some(vec![0xff, 0xfe, 0xfb]));
+        for wrong in ["Zg", "Zg=", "Z===", "Zg==Zg==", "Z g=", "Zé=="] {
+            assert_eq!(from_base64(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, Demo, GetErrors, SharedFlags, StartFlags, Status, Verify, Word};
+use super::{Cli, Demo, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
 use crate::event::escape;
 
 /// What was asked for.
@@ -25,6 +25,7 @@ pub enum Command {
     Status(Status),
     Demo(Box<Demo>),
     Verify(Box<Verify>),
+    Manage(Manage),
 }
 
 /// Why there is nothing to run.
@@ -78,6 +79,10 @@ where
         }
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
+        Some(Word::Manage(manage)) => {
+            let word = manage.word();
+            (Command::Manage(manage), Some(word))
+        }
     };
     if let Some(word) = word
         && let Some((name, _)) = start.values().iter().find(|(_, value)| value.is_some())
@@ -283,6 +288,9 @@ mod tests {
             "status --help",
             "demo --help",
             "verify --help",
+            "push --help",
+            "errors --help",
+            "errors requeue --help",
             "--version",
             "-V",
         ] {

@@ -64,7 +64,7 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     out.push_str(&line);
 }
 
-fn utc(ms: u64) -> String {
+pub(super) fn utc(ms: u64) -> String {
     let time = i64::try_from(ms)
         .ok()
         .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());

@@ -85,6 +85,13 @@ fn as_text(status: &Status, queue: &str, rate: u128) -> String {
         "done       {}  failed {}  errors waiting {}  rate {rate}/s",
         status.done, status.failed, status.errors
     );
+    if status.requeued > 0 {
+        let _ = writeln!(
+            out,
+            "requeued   {}  (errors that were given another life)",
+            status.requeued
+        );
+    }
     if status.rewinds > 0 {
         let _ = writeln!(
             out,
@@ -139,6 +146,7 @@ fn as_json(status: &Status) -> String {
         ("done", status.done),
         ("failed", status.failed),
         ("errors", status.errors),
+        ("requeued", status.requeued),
         ("rewinds", status.rewinds),
     ] {
         json::number(&mut out, key, value);

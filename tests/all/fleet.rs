@@ -84,6 +84,7 @@ pub struct Status {
     pub done: u64,
     pub failed: u64,
     pub errors: u64,
+    pub requeued: u64,
     pub nodes: Vec<Member>,
 }
 
@@ -111,6 +112,7 @@ impl Status {
             done: number(&value, "done"),
             failed: number(&value, "failed"),
             errors: number(&value, "errors"),
+            requeued: number(&value, "requeued"),
             nodes: nodes
                 .iter()
                 .map(|node| {
