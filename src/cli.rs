@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-pub use manage::{Change, Errors, Manage, Push, Select};
+pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use parse::{Command, Invocation, Stop, Usage, parse};
 
 const AFTER: &str = "\
@@ -309,6 +309,12 @@ pub struct StartFlags {
     #[arg(long, value_name = "N", help_heading = "Generating")]
     pub max_backlog: Option<String>,
 
+    /// Be the generator rather than others, only if there is no other, or never [env: QUEENRIGHT_PREFER] [default: either]
+    #[arg(long, value_name = "generator|either|handler|never", help_heading = "Running")]
+    pub prefer: Option<String>,
+    /// Handle what is there now, and exit; never generates [env: QUEENRIGHT_BURST]
+    #[arg(long, help_heading = "Running")]
+    pub burst: bool,
     /// How long a copy may be silent before it is given up [env: QUEENRIGHT_LEASE] [default: 2s]
     #[arg(long, value_name = "DURATION", help_heading = "Running")]
     pub lease: Option<String>,
@@ -361,6 +367,8 @@ impl StartFlags {
             ("retries", self.retries.as_deref()),
             ("backoff", self.backoff.as_deref()),
             ("also-handle", self.also_handle.then_some("true")),
+            ("prefer", self.prefer.as_deref()),
+            ("burst", self.burst.then_some("true")),
             ("interval", self.interval.as_deref()),
             ("messages", self.messages.as_deref()),
             ("generate", self.generate.as_deref()),
@@ -382,6 +390,8 @@ impl StartFlags {
             retries: self.retries.or(before.retries),
             backoff: self.backoff.or(before.backoff),
             also_handle: self.also_handle || before.also_handle,
+            prefer: self.prefer.or(before.prefer),
+            burst: self.burst || before.burst,
             interval: self.interval.or(before.interval),
             messages: self.messages.or(before.messages),
             generate: self.generate.or(before.generate),

@@ -4,6 +4,7 @@ mod copy;
 mod demo;
 mod errors;
 pub mod get_errors;
+mod manage;
 mod push;
 mod start;
 mod status;
@@ -124,6 +125,12 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::Manage(manage) => match manage {
             Manage::Push(flags) => push::run(engine, resolved, flags).await,
             Manage::Errors(asked) => errors::run(engine, asked).await,
+            Manage::Pause(which) => manage::pause(engine, which, true).await,
+            Manage::Resume(which) => manage::pause(engine, which, false).await,
+            Manage::Handover(flags) => manage::handover(engine, flags).await,
+            Manage::Nodes(flags) => manage::nodes(engine, flags).await,
+            Manage::Drain(flags) => manage::drain(engine, flags).await,
+            Manage::Purge(flags) => manage::purge(engine, resolved, flags).await,
         },
     }
 }

@@ -35,6 +35,33 @@ pub struct Settings {
     pub backoff: Duration,
     /// The generator handles too: for a fleet of one.
     pub also_handle: bool,
+    /// Whether this node would like to be the generator.
+    pub prefer: Prefer,
+    /// Handle what is there, and end: never generates, and does not wait for what is put off.
+    pub burst: bool,
+}
+
+/// Whether a node would like to be the generator.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Prefer {
+    /// It takes the crown from any node that does not prefer it as well.
+    Generator,
+    #[default]
+    Either,
+    /// Only while nobody else is there to generate.
+    Handler,
+    /// Not even then.
+    Never,
+}
+
+impl Prefer {
+    pub(crate) fn rank(self) -> u8 {
+        match self {
+            Self::Generator => 3,
+            Self::Either => 2,
+            Self::Handler | Self::Never => 1,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -53,6 +80,8 @@ impl Default for Settings {
             retries: 0,
             backoff: Duration::from_secs(1),
             also_handle: false,
+            prefer: Prefer::Either,
+            burst: false,
         }
     }
 }
@@ -115,6 +144,10 @@ impl Settings {
             return wrong("--messages", "must be at most 2^53");
         }
         Ok(())
+    }
+
+    pub(crate) fn may_generate(&self) -> bool {
+        self.prefer != Prefer::Never && !self.burst
     }
 
     #[must_use]

@@ -125,6 +125,8 @@ pub struct Beat {
     pub crown_ms: u64,
     /// Whether this node may be crowned. A generator that is not resigns.
     pub eligible: bool,
+    /// How much it would like to be: one that ranks higher takes the crown from one that ranks lower.
+    pub rank: u8,
     pub seen: Seen,
 }
 
@@ -162,6 +164,7 @@ pub struct Vitals {
     pub victim: Option<NodeId>,
     /// What the last message left for the next generator; told only to a generator that has not seen this reign yet.
     pub cursor: Option<Bytes>,
+    pub paused: Paused,
     /// More messages are due than one beat moves: beat again at once.
     pub more_due: bool,
     pub rewound: bool,
@@ -202,6 +205,8 @@ pub enum Published {
     Moved { seq: u64 },
     /// The backlog is full.
     Full,
+    /// Generating is paused.
+    Paused,
     /// Would pass the last number that is wanted.
     Finished,
 }
@@ -331,6 +336,46 @@ pub struct Reaped {
     pub deposed: bool,
 }
 
+/// What stands still for the time being. What is in hand is finished all the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// Nothing is published but what is pushed.
+    pub generator: bool,
+    /// Nothing is taken.
+    pub handlers: bool,
+}
+
+impl Paused {
+    pub(crate) fn bits(self) -> u64 {
+        u64::from(self.generator) + 2 * u64::from(self.handlers)
+    }
+
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self {
+            generator: bits % 2 == 1,
+            handlers: bits / 2 % 2 == 1,
+        }
+    }
+}
+
+/// What became of a request to move the crown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    /// The next beat of whoever was asked for takes it.
+    Asked,
+    /// This node has it already.
+    Reigns,
+    /// There is no such member.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purged {
+    Gone,
+    /// So many nodes are alive. Nothing was removed.
+    Alive(u64),
+}
+
 /// What one can wait for without asking again and again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
@@ -410,6 +455,7 @@ pub struct Status {
     pub errors: u64,
     /// Errors that were withdrawn and got a new life: done + failed + queued + in hand + later = published + requeued.
     pub requeued: u64,
+    pub paused: Paused,
     /// How often the store was found to have gone back in time.
     pub rewinds: u64,
     pub grain: u64,
@@ -461,6 +507,13 @@ pub trait Engine: Send + Sync + 'static {
     fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
     /// Removes errors for good. Returns those that were there.
     fn discard(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<u64>>> + Send;
+    /// Pauses (`Some(true)`) or resumes (`Some(false)`) generating and handling; from then on nothing is published or
+    /// taken. Tells what is paused now.
+    fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> impl Future<Output = Result<Paused>> + Send;
+    /// Lets this member take the crown with its next beat; `None`: any but the generator; empty: nobody after all.
+    fn handover(&self, to: Option<&str>) -> impl Future<Output = Result<Handover>> + Send;
+    /// Removes the queue with all that is in it; unless forced, only if no node is alive. What effects wrote stays.
+    fn purge(&self, force: bool) -> impl Future<Output = Result<Purged>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
     /// Every message without an outcome, as runs of numbers (first, count). Walks over everything: to check a queue that

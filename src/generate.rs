@@ -21,6 +21,8 @@ use crate::watch;
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
 const PUBLISH_BYTES_MAX: usize = 256 * 1024;
+/// How often a generator that is paused looks whether it still is.
+const PAUSED: Duration = Duration::from_millis(100);
 /// And after others took its numbers.
 const MOVED_MESSAGES_MAX: usize = 16;
 
@@ -397,6 +399,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     tokio::time::sleep(link.patience).await;
                 }
                 Ok(Published::Full) => link.room.wait().await,
+                Ok(Published::Paused) => tokio::time::sleep(PAUSED).await,
                 Err(error) if error.is_away() => {
                     link.asks.beat_now.notify_one();
                     link.retry.wait().await;

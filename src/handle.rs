@@ -186,6 +186,9 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             if !accepts && finished && self.shutdown.is_stopping() {
                 return Ok(false);
             }
+            if self.settings.burst && dry && lane.held.is_empty() {
+                return Ok(false);
+            }
             while slots.try_join_next().is_some() {}
             let rung = bell.rung.swap(false, Ordering::AcqRel);
             let now = Instant::now();

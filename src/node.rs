@@ -117,7 +117,8 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         };
         let mut handling = AbortOnDrop(tokio::spawn(handler.run()));
 
-        // Generator and handler end before they are told to only with an error, or because the beat has ended.
+        // Generator and handler end before they are told to only with an error, because the beat has ended, or when a
+        // burst is over.
         let ended = tokio::select! {
             biased;
             () = shutdown.stopping() => None,

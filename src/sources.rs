@@ -197,6 +197,8 @@ fn settings(stack: &Stack) -> Result<Settings, Usage> {
         retries: stack.parse("retries", value::whole)?.unwrap_or(base.retries),
         backoff: stack.parse("backoff", value::duration)?.unwrap_or(base.backoff),
         also_handle: stack.parse("also-handle", value::yes)?.unwrap_or(base.also_handle),
+        prefer: stack.parse("prefer", value::prefer)?.unwrap_or(base.prefer),
+        burst: stack.parse("burst", value::yes)?.unwrap_or(base.burst),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::sources::duration;
 
@@ -14,6 +14,22 @@ pub enum Manage {
     /// Look at the failed messages, put them in again, or remove them
     #[command(subcommand, after_help = ERRORS)]
     Errors(Errors),
+    /// Let the generator, the handlers or both stand still; what is in hand is finished
+    #[command(after_help = PAUSE)]
+    Pause(Which),
+    /// Let them go on
+    Resume(Which),
+    /// Move the crown to another node, in good order
+    #[command(after_help = HANDOVER)]
+    Handover(Handover),
+    /// List the nodes
+    Nodes(Nodes),
+    /// Wait until nothing is queued, in hand or put off
+    #[command(after_help = DRAIN)]
+    Drain(Drain),
+    /// Remove the queue, with all messages and errors in it
+    #[command(after_help = PURGE)]
+    Purge(Purge),
 }
 
 impl Manage {
@@ -23,6 +39,12 @@ impl Manage {
         match self {
             Self::Push(_) => "push",
             Self::Errors(_) => "errors",
+            Self::Pause(_) => "pause",
+            Self::Resume(_) => "resume",
+            Self::Handover(_) => "handover",
+            Self::Nodes(_) => "nodes",
+            Self::Drain(_) => "drain",
+            Self::Purge(_) => "purge",
         }
     }
 }
@@ -157,4 +179,86 @@ pub struct Change {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+}
+
+const PAUSE: &str = "\
+Once this has returned, nothing more is published (but what is pushed) or taken,
+by whichever copy, until `resume`. Copies that start meanwhile are paused too;
+the queue remembers it.
+
+Examples:
+  queenright pause                 both
+  queenright pause generator && queenright drain && deploy
+  queenright resume";
+
+/// What to pause or to resume.
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Which {
+    /// Only the generator, or only the handlers
+    #[arg(value_name = "generator|handlers", value_enum, hide_possible_values = true)]
+    pub part: Option<Part>,
+    /// Print what is paused now as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    Generator,
+    Handlers,
+}
+
+const HANDOVER: &str = "\
+The crown changes hands in one step, with the next beat of the node that takes
+it: until then the old generator publishes, from then on the new one, and no tick
+is missed. Prints who generates now.
+
+Exit code 1 if nobody takes it within --timeout; then all stays as it was.";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Handover {
+    /// To this node, as `nodes` names it [default: any other]
+    #[arg(value_name = "NODE")]
+    pub node: Option<String>,
+    /// How long to wait for it
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub timeout: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Nodes {
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+const DRAIN: &str = "\
+While a generator publishes, a queue is seldom empty: pause it first. Nothing is
+printed; exit code 0 means empty, 1 that the time is over, with what is left.
+
+Example:
+  queenright pause generator && queenright drain --timeout 5m";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Drain {
+    /// Give up after this time [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+}
+
+const PURGE: &str = "\
+Asks on a terminal; elsewhere it needs --yes. Refuses while nodes are alive, with
+exit code 1: stop them, or use --force. Nodes that are forced out join again,
+on a new queue that goes on above the last number they have seen.
+
+What effects wrote under keys of their own stays.";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Purge {
+    /// Do not ask
+    #[arg(long)]
+    pub yes: bool,
+    /// Also while nodes are alive
+    #[arg(long)]
+    pub force: bool,
 }

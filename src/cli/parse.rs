@@ -291,6 +291,12 @@ mod tests {
             "push --help",
             "errors --help",
             "errors requeue --help",
+            "pause --help",
+            "resume --help",
+            "handover --help",
+            "nodes --help",
+            "drain --help",
+            "purge --help",
             "--version",
             "-V",
         ] {

@@ -99,26 +99,64 @@ fn as_text(status: &Status, queue: &str, rate: u128) -> String {
             status.rewinds
         );
     }
-    let _ = writeln!(
-        out,
-        "\n{:<12} {:<10} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
-        "NODE", "ROLE", "HOST", "PID", "AGE", "IN HAND", "DONE", "FAILED"
-    );
-    for node in &status.nodes {
-        let host: String = escape(node.host.as_bytes()).chars().take(20).collect();
+    let paused = match (status.paused.generator, status.paused.handlers) {
+        (true, true) => "generator and handlers",
+        (true, false) => "generator",
+        (false, true) => "handlers",
+        (false, false) => "",
+    };
+    if !paused.is_empty() {
+        let _ = writeln!(out, "paused     {paused}  (queenright resume)");
+    }
+    out.push('\n');
+    out + &status.nodes_as_text()
+}
+
+impl Status {
+    pub(super) fn nodes_as_text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
         let _ = writeln!(
             out,
-            "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
-            escape(node.node.as_bytes()),
-            status.role(node),
-            node.pid,
-            age(node.age_ms),
-            node.in_hand,
-            node.done,
-            node.failed
+            "{:<12} {:<10} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+            "NODE", "ROLE", "HOST", "PID", "AGE", "IN HAND", "DONE", "FAILED"
         );
+        for node in &self.nodes {
+            let host: String = escape(node.host.as_bytes()).chars().take(20).collect();
+            let _ = writeln!(
+                out,
+                "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+                escape(node.node.as_bytes()),
+                self.role(node),
+                node.pid,
+                age(node.age_ms),
+                node.in_hand,
+                node.done,
+                node.failed
+            );
+        }
+        out
     }
-    out
+
+    pub(super) fn nodes_as_json(&self) -> String {
+        let mut out = String::from("[");
+        for (i, node) in self.nodes.iter().enumerate() {
+            out.push_str(if i == 0 { "{" } else { ",{" });
+            json::text(&mut out, "node", &node.node);
+            json::text(&mut out, "role", self.role(node));
+            json::text(&mut out, "host", &node.host);
+            json::number(&mut out, "pid", node.pid.into());
+            json::text(&mut out, "version", &node.version);
+            json::number(&mut out, "concurrency", node.concurrency.into());
+            json::number(&mut out, "age_ms", node.age_ms);
+            json::number(&mut out, "in_hand", node.in_hand);
+            json::number(&mut out, "done", node.done);
+            json::number(&mut out, "failed", node.failed);
+            out.push('}');
+        }
+        out.push(']');
+        out
+    }
 }
 
 fn age(ms: u64) -> String {
@@ -151,21 +189,13 @@ fn as_json(status: &Status) -> String {
     ] {
         json::number(&mut out, key, value);
     }
-    out.push_str(",\"nodes\":[");
-    for (i, node) in status.nodes.iter().enumerate() {
-        out.push_str(if i == 0 { "{" } else { ",{" });
-        json::text(&mut out, "node", &node.node);
-        json::text(&mut out, "role", status.role(node));
-        json::text(&mut out, "host", &node.host);
-        json::number(&mut out, "pid", node.pid.into());
-        json::text(&mut out, "version", &node.version);
-        json::number(&mut out, "concurrency", node.concurrency.into());
-        json::number(&mut out, "age_ms", node.age_ms);
-        json::number(&mut out, "in_hand", node.in_hand);
-        json::number(&mut out, "done", node.done);
-        json::number(&mut out, "failed", node.failed);
-        out.push('}');
-    }
-    out.push_str("]}\n");
+    let _ = write!(
+        out,
+        ",\"paused\":{{\"generator\":{},\"handlers\":{}}},\"nodes\":{}",
+        status.paused.generator,
+        status.paused.handlers,
+        status.nodes_as_json()
+    );
+    out.push_str("}\n");
     out
 }

@@ -18,6 +18,7 @@ use crate::engine::{
     LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped, Receipt, Status,
     Vitals, Wake, check_layout, record,
 };
+use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 use link::Link;
@@ -90,6 +91,61 @@ impl RedisEngine {
             .collect())
     }
 
+    fn no_queue(&self) -> Error {
+        Error::NoQueue {
+            queue: self.keys.queue_name.clone(),
+        }
+    }
+
+    fn restless(&self) -> Error {
+        Error::Away {
+            store: format!("Redis at {}", self.address),
+            reason: "nodes come and go too fast for a consistent look".into(),
+        }
+    }
+
+    /// None: someone came or went meanwhile.
+    async fn try_purge(&self, force: bool) -> Result<Option<Purged>> {
+        let keys = &self.keys;
+        let members = self.names("ZRANGE", &keys.nodes).await?;
+        let dead = self.names("LRANGE", &keys.dead).await?;
+        let readers = self.names("ZRANGE", &keys.readers).await?;
+        let mut all = vec![
+            keys.meta.clone(),
+            keys.nodes.clone(),
+            keys.dead.clone(),
+            keys.readers.clone(),
+        ];
+        all.extend(members.iter().chain(&dead).map(|node| keys.taken(node)));
+        all.extend(readers.iter().map(|reader| keys.reading(reader)));
+        for key in [
+            &keys.queue,
+            &keys.again,
+            &keys.later,
+            &keys.errors,
+            &keys.records,
+            &keys.once,
+            &keys.once_values,
+            &keys.bell,
+            &keys.crown,
+        ] {
+            all.push(key.clone());
+        }
+        let run = self.aside.run(&self.scripts.purge, |cmd| {
+            cmd.arg(all.len())
+                .arg(&all)
+                .arg(&[members.len(), dead.len(), readers.len()])
+                .arg(u8::from(force));
+        });
+        let mut reply = Reply::of(run.await?)?;
+        match reply.text()?.as_str() {
+            "gone" => Ok(Some(Purged::Gone)),
+            "alive" => Ok(Some(Purged::Alive(reply.uint()?))),
+            "moved" => Ok(None),
+            _ => Err(self.no_queue()),
+        }
+    }
+
     /// Why a queue, or what stands in its place, was refused.
     fn not_ours(&self, answer: &str, reply: &mut Reply) -> Error {
         let mut why = || match answer {
@@ -132,11 +188,7 @@ impl RedisEngine {
         match reply.text()?.as_str() {
             "ok" => {}
             "moved" => return Ok(None),
-            _ => {
-                return Err(Error::NoQueue {
-                    queue: keys.queue_name.clone(),
-                });
-            }
+            _ => return Err(self.no_queue()),
         }
         let mut meta = reply.list()?;
         let (errors, later) = (reply.uint()?, reply.uint()?);
@@ -172,6 +224,7 @@ impl RedisEngine {
             failed: meta.uint()? + sum(|node| node.failed),
             errors,
             requeued: 0,
+            paused: Paused::default(),
             rewinds: 0,
             grain: 0,
             nodes,
@@ -181,6 +234,7 @@ impl RedisEngine {
         status.grain = meta.uint()?;
         status.count_queued(meta.uint()?);
         check_layout(&keys.queue_name, &keys.names, meta.uint()?, &meta.text()?)?;
+        status.paused = Paused::of_bits(meta.uint()?);
         Ok(Some(status))
     }
 }
@@ -271,7 +325,7 @@ impl Engine for RedisEngine {
                 .arg(&beat.node)
                 .arg(beat.lease_ms)
                 .arg(beat.crown_ms)
-                .arg(u8::from(beat.eligible))
+                .arg(if beat.eligible { beat.rank } else { 0 })
                 .arg(beat.seen.seq)
                 .arg(beat.seen.epoch)
                 .arg(HEIRS_MAX)
@@ -292,6 +346,7 @@ impl Engine for RedisEngine {
                 victim: reply.name()?,
                 more_due: reply.flag()?,
                 rewound: reply.flag()?,
+                paused: Paused::of_bits(reply.uint()?),
                 cursor: match reply.len() {
                     0 => None,
                     _ => Some(reply.bytes()?.into()),
@@ -331,6 +386,7 @@ impl Engine for RedisEngine {
             "gap" => Published::Gap,
             "moved" => Published::Moved { seq: reply.uint()? },
             "full" => Published::Full,
+            "paused" => Published::Paused,
             "finished" => Published::Finished,
             other => return Err(unknown(other)),
         })
@@ -556,16 +612,58 @@ impl Engine for RedisEngine {
         Reply::of(run.await?)?.uints()
     }
 
+    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+        let flag = |paused: Option<bool>| paused.map_or("", |paused| if paused { "1" } else { "0" });
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.pause, |cmd| {
+            cmd.arg(2)
+                .arg(&[&keys.meta, &keys.bell])
+                .arg(flag(generator))
+                .arg(flag(handlers));
+        });
+        match run.await? {
+            redis::Value::Int(bits) => match u64::try_from(bits) {
+                Ok(bits) => Ok(Paused::of_bits(bits)),
+                Err(_) => Err(self.no_queue()),
+            },
+            other => Err(unknown(&format!("{other:?}"))),
+        }
+    }
+
+    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.handover, |cmd| {
+            cmd.arg(3)
+                .arg(&[&keys.meta, &keys.nodes, &keys.crown])
+                .arg(to.unwrap_or("*"));
+        });
+        match run.await? {
+            redis::Value::BulkString(answer) => match &answer[..] {
+                b"asked" => Ok(Handover::Asked),
+                b"reigns" => Ok(Handover::Reigns),
+                b"unknown" => Ok(Handover::Unknown),
+                _ => Err(self.no_queue()),
+            },
+            other => Err(unknown(&format!("{other:?}"))),
+        }
+    }
+
+    async fn purge(&self, force: bool) -> Result<Purged> {
+        for _ in 0..STATUS_TRIES {
+            if let Some(purged) = self.try_purge(force).await? {
+                return Ok(purged);
+            }
+        }
+        Err(self.restless())
+    }
+
     async fn status(&self) -> Result<Status> {
         for _ in 0..STATUS_TRIES {
             if let Some(status) = self.look().await? {
                 return Ok(status);
             }
         }
-        Err(Error::Away {
-            store: format!("Redis at {}", self.address),
-            reason: "nodes come and go too fast for a consistent look".into(),
-        })
+        Err(self.restless())
     }
 }
 

@@ -25,6 +25,7 @@ use super::{
     Pushed, Reap, Reaped, Status, Wake,
 };
 use crate::engine::Requeued;
+use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use file::refuse;
 use tables::Tables;
@@ -283,15 +284,35 @@ impl Engine for SqliteEngine {
             .await
     }
 
+    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+        let step = self.step(&self.control, move |tables, _| tables.pause(generator, handlers));
+        step.await?.ok_or_else(|| self.no_queue())
+    }
+
+    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
+        let to = to.map(str::to_string);
+        let step = self.step(&self.control, move |tables, now| tables.handover(now, to.as_deref()));
+        step.await?.ok_or_else(|| self.no_queue())
+    }
+
+    async fn purge(&self, force: bool) -> Result<Purged> {
+        let step = self.step(&self.control, move |tables, now| tables.remove(now, force));
+        step.await?.ok_or_else(|| self.no_queue())
+    }
+
     async fn status(&self) -> Result<Status> {
         let status = self.step(&self.control, |tables, now| tables.status(now)).await?;
-        status.ok_or_else(|| Error::NoQueue {
-            queue: self.queue.name.clone(),
-        })
+        status.ok_or_else(|| self.no_queue())
     }
 }
 
 impl SqliteEngine {
+    fn no_queue(&self) -> Error {
+        Error::NoQueue {
+            queue: self.queue.name.clone(),
+        }
+    }
+
     #[must_use]
     pub fn path(&self) -> &PathBuf {
         &self.queue.database.path

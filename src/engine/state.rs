@@ -15,6 +15,7 @@ use super::{
     Reap, Reaped, Receipt, Status, Wake,
 };
 use crate::engine::Requeued;
+use crate::engine::{Handover, Paused, Purged};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -143,6 +144,19 @@ impl State {
 
     pub fn discard(&mut self, numbers: &[u64]) -> Vec<u64> {
         Verbs::discard(self, numbers).expect(IN_MEMORY)
+    }
+
+    /// None: there is no queue. The same in the next two.
+    pub fn pause(&mut self, generator: Option<bool>, handlers: Option<bool>) -> Option<Paused> {
+        Verbs::pause(self, generator, handlers).expect(IN_MEMORY)
+    }
+
+    pub fn handover(&mut self, wall_ms: u64, to: Option<&str>) -> Option<Handover> {
+        Verbs::handover(self, wall_ms, to).expect(IN_MEMORY)
+    }
+
+    pub fn remove(&mut self, wall_ms: u64, force: bool) -> Option<Purged> {
+        Verbs::remove(self, wall_ms, force).expect(IN_MEMORY)
     }
 
     pub fn failed(&mut self, from: u64, limit: u32) -> Vec<Failed> {
@@ -416,6 +430,17 @@ impl Store for State {
 
     fn reading_count(&mut self) -> Result<u64> {
         Ok(self.reading.values().map(|(_, batch)| batch.len() as u64).sum())
+    }
+
+    fn purge(&mut self) -> Result<()> {
+        let mut empty = Self::new(&self.queue_name, &self.names);
+        empty.stored = std::mem::take(&mut self.stored);
+        #[cfg(feature = "mutants")]
+        {
+            empty.without = self.without.take();
+        }
+        *self = empty;
+        Ok(())
     }
 
     fn ring(&mut self, wake: Wake) -> Result<()> {

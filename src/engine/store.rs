@@ -1,7 +1,7 @@
 //! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
 
 use super::keys::Names;
-use super::{Failed, NodeId, Receipt, Wake};
+use super::{Failed, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -32,6 +32,11 @@ pub struct Meta {
     pub failed: u64,
     pub requeued: u64,
     pub rewinds: u64,
+    pub paused: Paused,
+    /// Who is to be crowned next: a node, `*` for any other than the generator, or nobody.
+    pub chosen: String,
+    /// How much the generator likes to be one.
+    pub rank: u64,
     /// Numbers that were raised over, and belong to no message.
     pub skipped: u64,
 }
@@ -164,6 +169,9 @@ pub trait Store {
     fn set_reading(&mut self, reader: &str, call: u64, batch: &[Failed]) -> Result<()>;
     fn remove_reading(&mut self, reader: &str) -> Result<()>;
     fn reading_count(&mut self) -> Result<u64>;
+
+    /// Removes everything of the queue but what effects wrote.
+    fn purge(&mut self) -> Result<()>;
 
     fn ring(&mut self, wake: Wake) -> Result<()>;
 

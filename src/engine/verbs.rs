@@ -2,6 +2,7 @@
 
 mod errors;
 mod exchange;
+mod manage;
 mod push;
 
 pub(crate) use exchange::counter;
@@ -13,6 +14,7 @@ use super::{
     Seen, Status, Vitals, Wake, check_layout,
 };
 use crate::engine::Requeued;
+use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 
@@ -78,10 +80,14 @@ pub trait Verbs: Store {
         self.set_lease(Lessee::Node, &beat.node, meta.clock + beat.lease_ms)?;
 
         let mut generator = meta.generator == beat.node;
-        if !generator && beat.eligible && meta.crown <= meta.clock {
+        let called = self.guard("chosen") && (meta.chosen == beat.node || meta.chosen == "*");
+        let outranks = self.guard("rank") && u64::from(beat.rank) > meta.rank;
+        if !generator && beat.eligible && (meta.crown <= meta.clock || called || outranks) {
             generator = true;
             meta.generator.clone_from(&beat.node);
             meta.epoch += 1;
+            meta.chosen = String::new();
+            meta.rank = beat.rank.into();
         }
         if generator && !beat.eligible {
             generator = false;
@@ -106,7 +112,8 @@ pub trait Verbs: Store {
         let vacant = self.guard("vacant") && meta.crown <= meta.clock;
         if generator || vacant {
             more_due = move_due(self, &mut meta, wall_ms)?;
-            if self.guard("second-bell") && !(self.is_empty(Line::Queue)? && self.is_empty(Line::Again)?) {
+            let rings = self.guard("second-bell") && !meta.paused.handlers;
+            if rings && !(self.is_empty(Line::Queue)? && self.is_empty(Line::Again)?) {
                 self.ring(Wake::Bell)?;
             }
             victim = self.dead()?.into_iter().next();
@@ -128,6 +135,7 @@ pub trait Verbs: Store {
             heir,
             wall_ms: self.time_ms(wall_ms),
             victim,
+            paused: meta.paused,
             cursor,
             more_due,
             rewound,
@@ -159,6 +167,9 @@ pub trait Verbs: Store {
         }
         if self.guard("gap") && publish.made != meta.made {
             return Ok(Published::Gap);
+        }
+        if self.guard("paused-generator") && meta.paused.generator {
+            return Ok(Published::Paused);
         }
         if self.guard("moved") && publish.first != meta.seq {
             return Ok(Published::Moved { seq: meta.seq });
@@ -222,6 +233,18 @@ pub trait Verbs: Store {
 
     fn discard(&mut self, numbers: &[u64]) -> Result<Vec<u64>> {
         errors::discard(self, numbers)
+    }
+
+    fn pause(&mut self, generator: Option<bool>, handlers: Option<bool>) -> Result<Option<Paused>> {
+        manage::pause(self, generator, handlers)
+    }
+
+    fn handover(&mut self, wall_ms: u64, to: Option<&str>) -> Result<Option<Handover>> {
+        manage::handover(self, wall_ms, to)
+    }
+
+    fn remove(&mut self, wall_ms: u64, force: bool) -> Result<Option<Purged>> {
+        manage::remove(self, wall_ms, force)
     }
 
     fn reap(&mut self, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
@@ -315,6 +338,7 @@ pub trait Verbs: Store {
             failed: meta.failed,
             errors: self.failed_count()? + self.reading_count()?,
             requeued: meta.requeued,
+            paused: meta.paused,
             rewinds: meta.rewinds,
             grain: meta.grain,
             nodes: Vec::new(),
@@ -381,6 +405,9 @@ fn new_meta(store: &(impl Store + ?Sized), wall_ms: u64, birth: &str, step: u64)
         failed: 0,
         requeued: 0,
         rewinds: 0,
+        paused: Paused::default(),
+        chosen: String::new(),
+        rank: 0,
         skipped: 0,
     }
 }

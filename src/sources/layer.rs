@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 24] = [
+pub const OPTIONS: [&str; 26] = [
     "url",
     "host",
     "port",
@@ -25,6 +25,8 @@ pub const OPTIONS: [&str; 24] = [
     "retries",
     "backoff",
     "also-handle",
+    "prefer",
+    "burst",
     "generate",
     "work",
     "error-rate",

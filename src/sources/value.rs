@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::config::Prefer;
+
 /// Longer than this is a slip of the pen.
 const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
 
@@ -114,6 +116,18 @@ pub fn yes(text: &str) -> Result<bool, String> {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
         _ => Err(format!("'{text}' is neither true nor false")),
+    }
+}
+
+pub fn prefer(text: &str) -> Result<Prefer, String> {
+    match text {
+        "generator" => Ok(Prefer::Generator),
+        "either" => Ok(Prefer::Either),
+        "handler" => Ok(Prefer::Handler),
+        "never" => Ok(Prefer::Never),
+        _ => Err(format!(
+            "'{text}' is not known: write generator, either, handler or never"
+        )),
     }
 }
 

@@ -10,6 +10,7 @@ mod errors;
 mod exchange;
 mod handing_on;
 pub mod hive;
+mod managing;
 mod publish;
 mod push;
 mod redis_only;
@@ -54,6 +55,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(retries::checks());
     all.extend(effects::checks());
     all.extend(errors::checks());
+    all.extend(managing::checks());
     all
 }
 

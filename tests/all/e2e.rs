@@ -17,6 +17,7 @@ mod poller;
 mod push;
 mod retries;
 mod roles;
+mod ruling;
 mod sources;
 mod variants;
 mod verify;

@@ -1,15 +1,15 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later
--- ARGV  1 node 2 lease 3 crown's lease 4 eligible (0: a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
+-- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
 --       8 most messages that are due
--- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound cursor | deposed
+-- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
-  'due', 'grain', 'rewinds', 'skipped')
+  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank')
 if not m[1] then return {'deposed'} end
 local clock, wall = hive(m[1], m[2], m[3])
 local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
@@ -23,25 +23,28 @@ if rewound then
 end
 
 redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
-local mine = generator == node
-if not mine and ARGV[4] == '1' and crown <= clock then
-  mine, generator, epoch = true, node, epoch + 1
+local mine, chosen, reigning, rank = generator == node, m[15] or '', tonumber(m[16] or 0), tonumber(ARGV[4])
+local may = crown <= clock
+may = may or chosen == node or chosen == '*' -- guard: chosen
+may = may or rank > reigning -- guard: rank
+if not mine and rank > 0 and may then
+  mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', rank
 end
-if mine and ARGV[4] ~= '1' then
+if mine and rank == 0 then
   mine, generator, crown = false, '', 0
   ring(KEYS[7])
 end
 if mine then crown = clock + ARGV[3] end
 
 local heir = string.find(' ' .. heirs .. ' ', ' ' .. node .. ' ', 1, true) ~= nil
-if heir and (mine or ARGV[4] ~= '1') then
+if heir and (mine or rank == 0) then
   heirs, heir = without(heirs, node), false
-elseif not heir and not mine and ARGV[4] == '1' then
+elseif not heir and not mine and rank > 0 then
   local _, count = string.gsub(heirs, '%S+', '')
   if count < tonumber(ARGV[7]) then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
 end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
-  'crown', num(crown), 'heirs', heirs, 'seq', num(seq))
+  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning))
 
 -- While there is no generator, whoever beats keeps house.
 local keeps, victim, more = mine, '', 0
@@ -63,7 +66,8 @@ if keeps then
     moved, chunk = moved + #due, math.min(chunk * 2, 500)
   end
   if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1') end
-  if redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0 then ring(KEYS[6]) end -- guard: second-bell
+  local waits = (m[14] or '0') < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
+  if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
@@ -74,4 +78,4 @@ end
 local cursor = nil
 if mine and tonumber(ARGV[6]) < epoch then cursor = redis.call('HGET', KEYS[1], 'cursor') or '' end
 return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
-  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0, cursor}
+  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0, tonumber(m[14] or 0), cursor}

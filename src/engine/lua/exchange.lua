@@ -25,8 +25,11 @@ if repeated then
 end
 if stale then return {'stale'} end
 if call > record[1] + 1 then return {'deposed'} end -- guard: call-ahead
-local m = redis.call('HMGET', KEYS[1], 'grain', 'again')
+local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused')
 if not m[1] then return {'deposed'} end
+local paused = false
+paused = (m[3] or '0') > '1' -- guard: paused-handlers
+if paused then want = 0 end
 
 -- Effects are checked against what the keys hold, and against those already admitted in this call.
 local own, known = string.sub(KEYS[1], 1, -5), {}
@@ -236,6 +239,6 @@ set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
   record[4] - done - failed - returned - #later / 2 + total, ids, refused})
 for i = 1, #set, 2000 do redis.call('HSET', KEYS[4], unpack(set, i, math.min(i + 1999, #set))) end
 -- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
-local woken = ARGV[6] == '1' and (total > 0 or want == 0)
+local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
 if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[7]) end
 return {'ok', refused, packs}

@@ -1,10 +1,10 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
--- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | finished
+-- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | paused | finished
 -- The first write is RPUSH: with memory full it is refused, and so nothing is written.
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
-  'grain', 'head')
+  'grain', 'head', 'paused')
 if not m[1] then return {'fenced'} end
 local clock = hive(m[1], m[2], m[3])
 if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return {'fenced'} end -- guard: token
@@ -24,6 +24,7 @@ local applied = false
 applied = made + n <= tonumber(m[8]) -- guard: made
 if applied then return {'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)} end
 if made ~= tonumber(m[8]) then return {'gap'} end -- guard: gap
+if m[12] and tonumber(m[12]) % 2 == 1 then return {'paused'} end -- guard: paused-generator
 if first ~= seq then return {'moved', seq} end -- guard: moved
 if last >= 0 and seq + n > last then return {'finished'} end
 

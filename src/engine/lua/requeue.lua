@@ -3,7 +3,7 @@
 -- ARGV  the numbers
 -- Returns  looked-at numbers
 -- Its first write is a ZREM, which full memory does not refuse.
-if redis.call('EXISTS', KEYS[1]) == 0 then return {#ARGV, {}} end
+if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {#ARGV, {}} end
 local looked, bytes, numbers, packs = 0, 0, {}, {}
 for i = 1, #ARGV do
   if bytes >= 1048576 then break end

@@ -9,7 +9,7 @@ use super::RedisEngine;
 use super::reply::Reply;
 use crate::engine::state::{State, Stored, Taken};
 use crate::engine::store::Meta;
-use crate::engine::{Receipt, record};
+use crate::engine::{Paused, Receipt, record};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 
@@ -181,6 +181,8 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
             .ok_or_else(|| broken(format!("meta lacks {field}")))
     };
     let uint = |field: &str| parse(&text(field)?);
+    // What the first layout did not have is not written before it is needed.
+    let absent = |field: &str| hash.get(field).map_or(Ok(0), |_| uint(field));
     Ok(Some(Meta {
         birth: text("birth")?,
         layout: uint("layout")?,
@@ -202,6 +204,11 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
         failed: uint("failed")?,
         requeued: uint("requeued")?,
         rewinds: uint("rewinds")?,
+        paused: Paused::of_bits(absent("paused")?),
+        chosen: hash
+            .get("chosen")
+            .map_or(String::new(), |_| text("chosen").unwrap_or_default()),
+        rank: absent("rank")?,
         skipped: uint("skipped")?,
     }))
 }

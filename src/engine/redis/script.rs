@@ -48,7 +48,8 @@ macro_rules! scripts {
 }
 
 scripts!(
-    join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, requeue, discard, status
+    pause, handover, purge, join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, requeue,
+    discard, status
 );
 
 impl Scripts {

@@ -6,7 +6,7 @@ use super::file::{Database, refuse};
 use crate::engine::keys::Names;
 use crate::engine::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use crate::engine::verbs::counter;
-use crate::engine::{Failed, NodeId, Receipt, Wake, record};
+use crate::engine::{Failed, NodeId, Paused, Receipt, Wake, record};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Pack};
 
@@ -41,12 +41,15 @@ pub(super) const SCHEMA_2: &str = "
 CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
 CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
 CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
+ALTER TABLE meta ADD COLUMN paused INT DEFAULT 0;
+ALTER TABLE meta ADD COLUMN chosen TEXT DEFAULT '';
+ALTER TABLE meta ADD COLUMN rank INT DEFAULT 0;
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 ";
 
 const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
-                    again, head, done, failed, requeued, rewinds, skipped";
+                    again, head, done, failed, requeued, rewinds, skipped, paused, chosen, rank";
 
 /// A queue inside one transaction.
 pub(super) struct Tables<'a> {
@@ -230,6 +233,9 @@ impl Store for Tables<'_> {
                 requeued: uint(row, 18)?,
                 rewinds: uint(row, 19)?,
                 skipped: uint(row, 20)?,
+                paused: Paused::of_bits(uint(row, 21)?),
+                chosen: row.get(22)?,
+                rank: uint(row, 23)?,
             })
         })
     }
@@ -237,7 +243,7 @@ impl Store for Tables<'_> {
     fn set_meta(&mut self, meta: &Meta) -> Result<()> {
         let sql = format!(
             "INSERT OR REPLACE INTO meta (queue, {META}) VALUES (?{})",
-            ", ?".repeat(21)
+            ", ?".repeat(24)
         );
         self.write(
             &sql,
@@ -264,6 +270,9 @@ impl Store for Tables<'_> {
                 int(meta.requeued),
                 int(meta.rewinds),
                 int(meta.skipped),
+                int(meta.paused.bits()),
+                meta.chosen,
+                int(meta.rank),
             ],
         )?;
         Ok(())
@@ -623,6 +632,16 @@ impl Store for Tables<'_> {
     fn reading_count(&mut self) -> Result<u64> {
         let sql = "SELECT count(*) FROM reading WHERE queue = ?";
         Ok(self.one(sql, params![self.queue], |row| uint(row, 0))?.unwrap_or(0))
+    }
+
+    fn purge(&mut self) -> Result<()> {
+        for table in [
+            "meta", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "cursors",
+            "errors", "readers", "reading",
+        ] {
+            self.write(&format!("DELETE FROM {table} WHERE queue = ?"), params![self.queue])?;
+        }
+        Ok(())
     }
 
     fn ring(&mut self, wake: Wake) -> Result<()> {

@@ -12,6 +12,7 @@ use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
     Pushed, Reap, Reaped, Status, Wake,
 };
+use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 
 /// A queue inside this process. Clones share it.
@@ -84,6 +85,12 @@ impl Local {
     /// The whole state, to look at or to change.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn no_queue(&self) -> Error {
+        Error::NoQueue {
+            queue: self.state().queue_name.clone(),
+        }
     }
 
     /// Runs one verb and wakes those who listen.
@@ -184,9 +191,22 @@ impl Engine for Local {
         Ok(self.call(|state, _| state.discard(numbers)))
     }
 
+    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+        let paused = self.call(|state, _| state.pause(generator, handlers));
+        paused.ok_or_else(|| self.no_queue())
+    }
+
+    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
+        let answer = self.call(|state, now| state.handover(now, to));
+        answer.ok_or_else(|| self.no_queue())
+    }
+
+    async fn purge(&self, force: bool) -> Result<Purged> {
+        let purged = self.call(|state, now| state.remove(now, force));
+        purged.ok_or_else(|| self.no_queue())
+    }
+
     async fn status(&self) -> Result<Status> {
-        self.call(State::status)?.ok_or_else(|| Error::NoQueue {
-            queue: self.state().queue_name.clone(),
-        })
+        self.call(State::status)?.ok_or_else(|| self.no_queue())
     }
 }

@@ -70,7 +70,9 @@ pub(super) fn exchange<S: Store + ?Sized>(store: &mut S, wall_ms: u64, exchange:
     }
     let was = (meta.again, meta.grain);
     meta.again |= !plan.back_again.is_empty();
-    let packs = take(store, &mut meta, &mut about, u64::from(exchange.want))?;
+    let paused = store.guard("paused-handlers") && meta.paused.handlers;
+    let want = if paused { 0 } else { exchange.want };
+    let packs = take(store, &mut meta, &mut about, u64::from(want))?;
     let mut total = 0;
     for pack in &packs {
         store.put_piece(node, pack)?;
@@ -93,7 +95,7 @@ pub(super) fn exchange<S: Store + ?Sized>(store: &mut S, wall_ms: u64, exchange:
         store.set_meta(&meta)?;
     }
     // Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
-    let woken = exchange.woken && (total > 0 || exchange.want == 0);
+    let woken = exchange.woken && !paused && (total > 0 || want == 0);
     if plan.returned > 0 || (woken && (meta.again || !store.is_empty(Line::Queue)?)) {
         store.ring(Wake::Bell)?;
     }

@@ -106,6 +106,7 @@ impl<B: Bench> Hive<B> {
             lease_ms: LEASE_MS,
             crown_ms: CROWN_MS,
             eligible: true,
+            rank: 2,
             seen: Seen::default(),
         }
     }

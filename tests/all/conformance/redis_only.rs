@@ -26,6 +26,7 @@ redis_checks![
     with_memory_full_the_dead_are_handed_on,
     with_memory_full_errors_are_drained,
     with_memory_full_errors_are_requeued,
+    with_memory_full_a_queue_is_paused_and_handed_over,
     with_memory_full_nothing_is_published,
     with_memory_full_nothing_is_pushed,
     a_push_into_a_foreign_key_is_refused,
@@ -142,6 +143,15 @@ async fn with_memory_full_nothing_is_published(hive: &Redis) {
         matches!(hive.send(&call).await, Published::Ok { seq: 3, .. }),
         "the same call, when there is room"
     );
+}
+
+async fn with_memory_full_a_queue_is_paused_and_handed_over(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    fill_memory(hive).await;
+    hive.engine().pause(Some(true), None).await.expect("pause");
+    hive.engine().handover(Some("b")).await.expect("handover");
+    assert!(hive.beat("b").await.generator);
+    hive.engine().purge(true).await.expect("purge");
 }
 
 async fn with_memory_full_errors_are_requeued(hive: &Redis) {

@@ -269,6 +269,7 @@ fn beat(run: &History) -> Beat {
         lease_ms: LEASE_MS,
         crown_ms: LEASE_MS / 6,
         eligible: true,
+        rank: 2,
         seen: run.seen.clone(),
     }
 }

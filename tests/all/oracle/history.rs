@@ -118,7 +118,8 @@ impl<B: Bench> History<B> {
             }
             84..87 => drop(self.nodes.swap_remove(node)),
             87..92 => self.read().await,
-            92..94 => self.manage().await,
+            92 => self.manage().await,
+            93 => self.rule().await,
             94..98 => self.late_copy().await,
             98 => {
                 self.call(Call::Status).await;
@@ -164,6 +165,7 @@ impl<B: Bench> History<B> {
             lease_ms: LEASE_MS,
             crown_ms: CROWN_MS,
             eligible: true,
+            rank: 2,
             seen: node.vitals.as_ref().map_or_else(Seen::default, |vitals| Seen {
                 birth: String::new(),
                 seq: vitals.seq,
@@ -171,6 +173,9 @@ impl<B: Bench> History<B> {
             }),
         };
         beat.eligible = !self.chance(8);
+        if self.chance(40) {
+            beat.rank = self.rng.u8(1..4);
+        }
         if self.chance(150) {
             // As if the store had gone back.
             beat.seen.seq += self.rng.u64(..5);
@@ -310,6 +315,18 @@ impl<B: Bench> History<B> {
         self.call(call).await;
     }
 
+    /// Pauses, resumes, or moves the crown.
+    async fn rule(&mut self) {
+        let maybe = |rng: &mut Rng| [None, Some(true), Some(false)][rng.usize(..3)];
+        let call = if self.rng.bool() {
+            Call::Pause(maybe(&mut self.rng), maybe(&mut self.rng))
+        } else {
+            let anyone = format!("n{}", self.rng.u64(..=self.named));
+            Call::Handover([None, Some(anyone), Some(String::new())][self.rng.usize(..3)].clone())
+        };
+        self.call(call).await;
+    }
+
     async fn release(&mut self, reader: String, expired: bool) {
         self.call(Call::Release(reader.clone(), expired)).await;
         if !self.twin.state.reading.contains_key(&reader) {
@@ -370,6 +387,7 @@ impl<B: Bench> History<B> {
 
     /// Everyone who is left works until nothing is left to do.
     pub async fn settle_down(&mut self) {
+        self.call(Call::Pause(Some(false), Some(false))).await;
         for _ in 0..ROUNDS {
             self.twin.set_wall(self.twin.wall_ms + 40).await;
             if self.nodes.len() < 2 {
@@ -400,6 +418,7 @@ impl<B: Bench> History<B> {
             lease_ms: LEASE_MS,
             crown_ms: CROWN_MS,
             eligible: true,
+            rank: 2,
             seen: Seen::default(),
         };
         let Answer::Pulse(Pulse::Alive(vitals)) = self.call(Call::Beat(beat)).await else {

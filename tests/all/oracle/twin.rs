@@ -13,6 +13,7 @@ use queenright::error::{Error, Result};
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
 use queenright::engine::Requeued;
+use queenright::engine::{Handover, Paused};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -29,6 +30,8 @@ pub enum Call {
     Failed(u64, u32),
     Requeue(Vec<u64>),
     Discard(Vec<u64>),
+    Pause(Option<bool>, Option<bool>),
+    Handover(Option<String>),
     Status,
 }
 
@@ -45,6 +48,8 @@ pub enum Answer {
     Failed(Vec<Failed>),
     Requeued(Requeued),
     Discarded(Vec<u64>),
+    Paused(Paused),
+    Handover(Handover),
     Status(Option<Box<Status>>),
     Nothing,
     /// Only the kind: the texts may differ.
@@ -162,6 +167,8 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
         Call::Failed(from, limit) => Answer::Failed(state.failed(*from, *limit)),
         Call::Requeue(numbers) => Answer::Requeued(state.requeue(numbers)),
         Call::Discard(numbers) => Answer::Discarded(state.discard(numbers)),
+        Call::Pause(generator, handlers) => Answer::Paused(state.pause(*generator, *handlers).expect("a queue")),
+        Call::Handover(to) => Answer::Handover(state.handover(now, to.as_deref()).expect("a queue")),
         Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
     }
 }
@@ -186,6 +193,8 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Failed(from, limit) => engine.failed(*from, *limit).await.map(Answer::Failed),
         Call::Requeue(numbers) => engine.requeue(numbers).await.map(Answer::Requeued),
         Call::Discard(numbers) => engine.discard(numbers).await.map(Answer::Discarded),
+        Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
+        Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
         Call::Status => engine
             .status()
             .await

@@ -1,0 +1,13 @@
+-- purge: removes a queue. The server frees the memory aside: UNLINK takes the same time however much there is.
+-- KEYS  1 meta 2 nodes 3 dead 4 readers 5.. all other keys of the queue
+-- ARGV  1 how many members 2 how many dead 3 how many readers were seen 4 forced
+-- Returns  gone 0 | alive how-many | moved 0 (someone came or went meanwhile: look again) | none 0
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
+if not m[1] then return {'none', 0} end
+if redis.call('ZCARD', KEYS[2]) ~= tonumber(ARGV[1]) or redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[2])
+  or redis.call('ZCARD', KEYS[4]) ~= tonumber(ARGV[3]) then return {'moved', 0} end
+local clock = hive(m[1], m[2], m[3])
+local alive = redis.call('ZCOUNT', KEYS[2], '(' .. num(clock), '+inf')
+if alive > 0 and ARGV[4] ~= '1' then return {'alive', alive} end -- guard: purge-alive
+for i = 1, #KEYS, 1000 do redis.call('UNLINK', unpack(KEYS, i, math.min(i + 999, #KEYS))) end
+return {'gone', 0}
