@@ -269,6 +269,7 @@ pub struct SharedFlags {
 
 /// The options of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags that are given or not")]
 pub struct StartFlags {
     /// How many messages to handle at once [env: QUEENRIGHT_CONCURRENCY] [default: 1]
     #[arg(long, short, value_name = "N", help_heading = "Handling")]

@@ -346,6 +346,7 @@ pub struct Paused {
 }
 
 impl Paused {
+    #[cfg(feature = "sqlite")]
     pub(crate) fn bits(self) -> u64 {
         u64::from(self.generator) + 2 * u64::from(self.handlers)
     }

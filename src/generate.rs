@@ -139,19 +139,18 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             if !self.pause_until(reign.epoch, progress.due).await {
                 return Ok(());
             }
-            let batch = match ready.take() {
-                Some(batch) => batch,
-                None => {
-                    let start = Start {
-                        first: progress.seq,
-                        grain: progress.grain,
-                        most,
-                        cursor: progress.cursor.clone(),
-                    };
-                    match self.build(reign, start).await {
-                        Some(built) => built?,
-                        None => return Ok(()),
-                    }
+            let batch = if let Some(batch) = ready.take() {
+                batch
+            } else {
+                let start = Start {
+                    first: progress.seq,
+                    grain: progress.grain,
+                    most,
+                    cursor: progress.cursor.clone(),
+                };
+                match self.build(reign, start).await {
+                    Some(built) => built?,
+                    None => return Ok(()),
                 }
             };
             let Batch { packs, cursor } = batch;

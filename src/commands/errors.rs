@@ -22,7 +22,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
         Errors::Count(select) => {
             let mut count = 0;
             scan(&*engine, &filter(select), select.limit, |failed| {
-                count += failed.len() as u64
+                count += failed.len() as u64;
             })
             .await?;
             print(&format!("{count}\n"))

@@ -1,6 +1,7 @@
 //! `push`: messages from arguments or stdin into the queue.
 
-use std::io::{self, BufRead, Read, Write};
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Read, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,10 +154,11 @@ fn print(receipts: &[Receipt], json: bool) -> Result<(), Failure> {
     let mut out = String::new();
     for receipt in receipts {
         let Receipt { number, repeated } = receipt;
-        out += &if json {
-            format!("{{\"number\":{number},\"repeated\":{repeated}}}\n")
+        // Writing to a String cannot fail.
+        let _ = if json {
+            writeln!(out, "{{\"number\":{number},\"repeated\":{repeated}}}")
         } else {
-            format!("{number}\n")
+            writeln!(out, "{number}")
         };
     }
     let mut stdout = io::stdout().lock();

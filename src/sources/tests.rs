@@ -151,6 +151,10 @@ fn every_option_can_come_from_the_environment() {
         .env("QUEENRIGHT_MAX_BACKLOG", "9")
         .env("QUEENRIGHT_MAX_DELIVERIES", "2")
         .env("QUEENRIGHT_ALSO_HANDLE", "true")
+        .env("QUEENRIGHT_RETRIES", "4")
+        .env("QUEENRIGHT_BACKOFF", "2s")
+        .env("QUEENRIGHT_PREFER", "never")
+        .env("QUEENRIGHT_BURST", "1")
         .env("QUEENRIGHT_GENERATE", "text")
         .env("QUEENRIGHT_WORK", "0")
         .env("QUEENRIGHT_ERROR_RATE", "0.05")
@@ -161,6 +165,8 @@ fn every_option_can_come_from_the_environment() {
     assert_eq!(resolved.address, "h:7000/3");
     assert_eq!((user(&resolved), password(&resolved)), (Some("u"), Some("p")));
     let settings = &resolved.settings;
+    assert_eq!((settings.retries, settings.backoff), (4, Duration::from_secs(2)));
+    assert_eq!((settings.prefer, settings.burst), (crate::config::Prefer::Never, true));
     assert_eq!(
         (settings.concurrency, settings.messages, settings.batch),
         (10_000, Some(1_000_000), Some(7))

@@ -26,22 +26,7 @@ impl Tables<'_> {
                 state.push_back(line, &Pack::decode(bytes.into())?)?;
             }
         }
-        let later = self.all(
-            "SELECT due, pack FROM later WHERE queue = ?",
-            params![self.queue],
-            |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
-        )?;
-        for (due_ms, bytes) in later {
-            state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
-        }
-        let names = self.all("SELECT name FROM once WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for name in names {
-            if let Some(kept) = self.once(&name)? {
-                state.once.insert(name, kept);
-            }
-        }
+        self.dump_apart(&mut state)?;
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
         state.dead = self.dead()?.into();
@@ -114,5 +99,26 @@ impl Tables<'_> {
             state.apply(&effect)?;
         }
         Ok(state)
+    }
+
+    /// What is put off, and what is remembered of pushes.
+    fn dump_apart(&mut self, state: &mut State) -> Result<()> {
+        let later = self.all(
+            "SELECT due, pack FROM later WHERE queue = ?",
+            params![self.queue],
+            |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
+        )?;
+        for (due_ms, bytes) in later {
+            state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
+        }
+        let names = self.all("SELECT name FROM once WHERE queue = ?", params![self.queue], |row| {
+            row.get::<_, String>(0)
+        })?;
+        for name in names {
+            if let Some(kept) = self.once(&name)? {
+                state.once.insert(name, kept);
+            }
+        }
+        Ok(())
     }
 }

@@ -164,7 +164,7 @@ async fn with_memory_full_errors_are_requeued(hive: &Redis) {
 }
 
 async fn with_memory_full_nothing_is_pushed(hive: &Redis) {
-    let items = vec![
+    let items = [
         Item::new("x"),
         Item::new("y").key("k"),
         Item::new("z").delay(std::time::Duration::from_secs(1)),

@@ -129,7 +129,7 @@ fn a_burst_handles_what_is_there_and_exits() {
         .copies(0)
         .args("--work 0 --error-rate 0 --concurrency 4")
         .start();
-    let lines: String = (0..300).map(|line| format!("{line}\n")).collect();
+    let lines = "a line\n".repeat(300);
     good(&feed(&fleet, &["push"], &lines));
     good(&feed(&fleet, &["push", "--delay", "1h", "later"], ""));
     let copies = [fleet.add("--burst"), fleet.add("--burst")];
