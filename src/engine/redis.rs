@@ -33,7 +33,8 @@ const STATUS_TRIES: u32 = 20;
 /// A queue in Redis.
 pub struct RedisEngine {
     keys: Keys,
-    scripts: Scripts,
+    /// Apart: the texts of many scripts would make every future that holds an engine a large one.
+    scripts: Box<Scripts>,
     address: String,
     /// Joins, beats, publishes, reaps: a publish path that is cut off cannot keep the crown.
     control: Link,
@@ -66,7 +67,7 @@ impl RedisEngine {
     pub fn with_scripts(server: &Server, keys: Keys, scripts: Scripts) -> Result<Self> {
         Ok(Self {
             keys,
-            scripts,
+            scripts: Box::new(scripts),
             address: server.address.clone(),
             control: Link::new(server)?,
             exchange: Link::new(server)?,
