@@ -82,13 +82,43 @@ const CATCHES: &[(&str, u64)] = &[
     ("worn", 77),
 ];
 
+/// Guards of what nobody in the simulator does yet; the oracle and the checks miss each of them.
+const LEFT_OUT: &[(&str, &[&str])] = &[
+    ("nothing is put off", &["due", "failures"]),
+    (
+        "nobody pushes",
+        &[
+            "once",
+            "once-until",
+            "push-full",
+            "push-layout",
+            "push-names",
+            "push-repeat",
+        ],
+    ),
+    (
+        "nothing is paused",
+        &["paused-generator", "paused-handlers", "resume-bell"],
+    ),
+    (
+        "nobody is chosen or ranks higher, and all may generate",
+        &["chosen", "rank", "vacant"],
+    ),
+    ("no generator leaves a cursor", &["cursor"]),
+    (
+        "errors stay errors, and the queue stays",
+        &["purge-alive", "requeue-withdraws"],
+    ),
+];
+
 /// A seed says something else once the code has changed. Then so many are looked through for another.
 const SEARCHED: u64 = 30_000;
 
 #[test]
 fn every_guard_is_missed_by_some_fleet() {
     let guards: BTreeSet<&str> = guards().into_iter().collect();
-    let listed: BTreeSet<&str> = CATCHES.iter().map(|(guard, _)| *guard).collect();
+    let left_out = LEFT_OUT.iter().flat_map(|(_, guards)| guards.iter().copied());
+    let listed: BTreeSet<&str> = CATCHES.iter().map(|(guard, _)| *guard).chain(left_out).collect();
     assert_eq!(guards, listed, "every guard, and nothing else, is listed");
     let complaints = Mutex::new(Vec::new());
     each(0..CATCHES.len() as u64, |index| {

@@ -7,6 +7,7 @@ use queenright::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
     Reaped, Status, Wake,
 };
+use queenright::engine::{Handover, Paused, Purged, Push, Pushed, Requeued};
 use queenright::error::{Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -234,6 +235,11 @@ fn verb(call: &Call) -> &'static str {
         Call::Hold(..) => "hold",
         Call::Release(..) => "release",
         Call::Failed(..) => "failed",
+        Call::Push(_) => "push",
+        Call::Requeue(_) => "requeue",
+        Call::Discard(_) => "discard",
+        Call::Pause(..) => "pause",
+        Call::Handover(_) => "handover",
         Call::Status => "status",
     }
 }
@@ -354,6 +360,30 @@ impl Engine for Wire {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         answer!(self, Call::Failed(from, limit), Failed)
+    }
+
+    async fn push(&self, push: &Push) -> Result<Pushed> {
+        answer!(self, Call::Push(push.clone()), Pushed)
+    }
+
+    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
+        answer!(self, Call::Requeue(numbers.to_vec()), Requeued)
+    }
+
+    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
+        answer!(self, Call::Discard(numbers.to_vec()), Discarded)
+    }
+
+    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+        answer!(self, Call::Pause(generator, handlers), Paused)
+    }
+
+    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
+        answer!(self, Call::Handover(to.map(str::to_string)), Handover)
+    }
+
+    async fn purge(&self, _: bool) -> Result<Purged> {
+        unreachable!("nobody removes a queue here")
     }
 
     async fn status(&self) -> Result<Status> {

@@ -249,6 +249,11 @@ impl Inner {
             Call::Release(..) => 9,
             Call::Failed(..) => 10,
             Call::Status => 11,
+            Call::Push(_) => 12,
+            Call::Requeue(_) => 13,
+            Call::Discard(_) => 14,
+            Call::Pause(..) => 15,
+            Call::Handover(_) => 0,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),
