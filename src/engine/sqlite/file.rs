@@ -17,6 +17,9 @@ const LOG_BYTES: i64 = 16 * 1024 * 1024;
 /// How long to wait for the lock before the caller is told, and tries again.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 
+/// How often to try again to open a file whose lock others hold.
+const CONNECT_TRIES: u32 = 10;
+
 /// Which file, and how much a power cut may take.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -26,7 +29,21 @@ pub struct Database {
 }
 
 impl Database {
+    /// On a machine that is busy, or while others create the same file, the lock may take longer than one wait.
     pub(super) fn connect(&self) -> Result<Connection> {
+        let mut tries = 0;
+        loop {
+            match self.try_connect() {
+                Err(error) if error.is_away() && tries < CONNECT_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    fn try_connect(&self) -> Result<Connection> {
         let open = || -> rusqlite::Result<Connection> {
             let flags =
                 OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
