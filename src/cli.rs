@@ -280,6 +280,20 @@ pub struct StartFlags {
     /// How often the built-in handler fails, from 0 to 1 [env: QUEENRIGHT_ERROR_RATE] [default: 0.15]
     #[arg(long, value_name = "RATE", help_heading = "Handling")]
     pub error_rate: Option<String>,
+    /// Let a command or a service handle the messages. COMMAND lives on, gets a JSON line per message on stdin and answers
+    /// each in order: {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}; -c is how many are in flight. URL gets
+    /// a POST per message: 2xx is done, 429 and 503 try later, all else an error
+    /// [env: QUEENRIGHT_HANDLE] [default: pretend to work]
+    #[arg(long, value_name = "COMMAND|URL", help_heading = "Handling")]
+    pub handle: Option<String>,
+    /// Run a command for each message: payload on stdin, QUEENRIGHT_NUMBER, _ATTEMPT, _FAILURES, _EPOCH and _QUEUE in the
+    /// environment; exit code 0 is done, 75 try later, all else an error with the end of stderr
+    /// [env: QUEENRIGHT_HANDLE_EACH]
+    #[arg(long, value_name = "COMMAND", help_heading = "Handling")]
+    pub handle_each: Option<String>,
+    /// Give up on a message after this time: a failure; a command is killed [env: QUEENRIGHT_TIMEOUT] [default: none]
+    #[arg(long, value_name = "DURATION", help_heading = "Handling")]
+    pub timeout: Option<String>,
     /// Messages per call to Redis [env: QUEENRIGHT_BATCH] [default: follows the speed of the handler]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub batch: Option<String>,
@@ -296,16 +310,42 @@ pub struct StartFlags {
     #[arg(long, help_heading = "Handling")]
     pub also_handle: bool,
 
-    /// Time between messages; 0 is flat out [env: QUEENRIGHT_INTERVAL] [default: 500ms]
+    /// Time between messages; 0 is flat out [env: QUEENRIGHT_INTERVAL] [default: 500ms; 0 for --generate COMMAND]
     #[arg(long, value_name = "DURATION", help_heading = "Generating")]
     pub interval: Option<String>,
     /// Generate numbers below this, fleet-wide; nobody exits [env: QUEENRIGHT_MESSAGES] [default: no end]
     #[arg(long, value_name = "N", help_heading = "Generating")]
     pub messages: Option<String>,
-    /// `counter`: the number as text, from 0; `text`: random words with epoch and number [env: QUEENRIGHT_GENERATE]
-    /// [default: counter]
-    #[arg(long, value_name = "counter|text", help_heading = "Generating")]
+    /// `counter`: the number as text, from 0; `text`: random words with epoch and number; `tick`: the time of the tick. Or a
+    /// command that lives on: each line that it prints is a message. It is started with each reign, told where to go on
+    /// (QUEENRIGHT_NUMBER, _EPOCH, _CURSOR: the last message) and stopped with it. Or -: the lines of stdin
+    /// [env: QUEENRIGHT_GENERATE] [default: counter]
+    #[arg(
+        long,
+        value_name = "counter|text|tick|COMMAND|-",
+        allow_hyphen_values = true,
+        help_heading = "Generating"
+    )]
     pub generate: Option<String>,
+    /// Run a command at each tick; what it prints is the message, nothing is none this time
+    /// [env: QUEENRIGHT_GENERATE_EACH]
+    #[arg(long, value_name = "COMMAND", help_heading = "Generating")]
+    pub generate_each: Option<String>,
+    /// The command prints {"payload":…,"cursor":…}; the cursor is stored with the message, and the next command is told it
+    /// as QUEENRIGHT_CURSOR [env: QUEENRIGHT_GENERATE_JSON]
+    #[arg(long, help_heading = "Generating")]
+    pub generate_json: bool,
+    /// Generate at these times instead of an interval: minute hour day month weekday, or with seconds in front
+    /// [env: QUEENRIGHT_CRON]
+    #[arg(long, value_name = "'*/5 * * * *'", help_heading = "Generating")]
+    pub cron: Option<String>,
+    /// The time zone of --cron [env: QUEENRIGHT_TZ] [default: UTC]
+    #[arg(long, value_name = "Europe/Berlin", help_heading = "Generating")]
+    pub tz: Option<String>,
+    /// Times of --cron that passed while nothing ran: `once` makes up for the latest, `skip` for none
+    /// [env: QUEENRIGHT_MISSED] [default: once]
+    #[arg(long, value_name = "once|skip", help_heading = "Generating")]
+    pub missed: Option<String>,
     /// The generator waits while so many messages are queued [env: QUEENRIGHT_MAX_BACKLOG] [default: 1000000]
     #[arg(long, value_name = "N", help_heading = "Generating")]
     pub max_backlog: Option<String>,
@@ -363,6 +403,9 @@ impl StartFlags {
             ("concurrency", self.concurrency.as_deref()),
             ("work", self.work.as_deref()),
             ("error-rate", self.error_rate.as_deref()),
+            ("handle", self.handle.as_deref()),
+            ("handle-each", self.handle_each.as_deref()),
+            ("timeout", self.timeout.as_deref()),
             ("batch", self.batch.as_deref()),
             ("max-deliveries", self.max_deliveries.as_deref()),
             ("retries", self.retries.as_deref()),
@@ -373,6 +416,11 @@ impl StartFlags {
             ("interval", self.interval.as_deref()),
             ("messages", self.messages.as_deref()),
             ("generate", self.generate.as_deref()),
+            ("generate-each", self.generate_each.as_deref()),
+            ("generate-json", self.generate_json.then_some("true")),
+            ("cron", self.cron.as_deref()),
+            ("tz", self.tz.as_deref()),
+            ("missed", self.missed.as_deref()),
             ("max-backlog", self.max_backlog.as_deref()),
             ("lease", self.lease.as_deref()),
             ("grace", self.grace.as_deref()),
@@ -386,6 +434,9 @@ impl StartFlags {
             concurrency: self.concurrency.or(before.concurrency),
             work: self.work.or(before.work),
             error_rate: self.error_rate.or(before.error_rate),
+            handle: self.handle.or(before.handle),
+            handle_each: self.handle_each.or(before.handle_each),
+            timeout: self.timeout.or(before.timeout),
             batch: self.batch.or(before.batch),
             max_deliveries: self.max_deliveries.or(before.max_deliveries),
             retries: self.retries.or(before.retries),
@@ -396,6 +447,11 @@ impl StartFlags {
             interval: self.interval.or(before.interval),
             messages: self.messages.or(before.messages),
             generate: self.generate.or(before.generate),
+            generate_each: self.generate_each.or(before.generate_each),
+            generate_json: self.generate_json || before.generate_json,
+            cron: self.cron.or(before.cron),
+            tz: self.tz.or(before.tz),
+            missed: self.missed.or(before.missed),
             max_backlog: self.max_backlog.or(before.max_backlog),
             lease: self.lease.or(before.lease),
             grace: self.grace.or(before.grace),

@@ -33,6 +33,9 @@ pub struct Settings {
     /// How long a message waits after its first failure; each further one doubles it, up to [`Settings::BACKOFF_MAX`].
     /// 1 s: what fails for a passing reason (a restart, a lock, a lost connection) mostly works a second later.
     pub backoff: Duration,
+    /// A handler that takes longer than this for a message is dropped, and the message has failed. One that blocks its
+    /// thread cannot be dropped.
+    pub timeout: Option<Duration>,
     /// The generator handles too: for a fleet of one.
     pub also_handle: bool,
     /// Whether this node would like to be the generator.
@@ -79,6 +82,7 @@ impl Default for Settings {
             deliveries_max: 5,
             retries: 0,
             backoff: Duration::from_secs(1),
+            timeout: None,
             also_handle: false,
             prefer: Prefer::Either,
             burst: false,
@@ -139,6 +143,9 @@ impl Settings {
         }
         if self.backoff > Self::BACKOFF_MAX {
             return wrong("--backoff", "must be at most 10m");
+        }
+        if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return wrong("--timeout", "must be more than 0");
         }
         if self.messages.is_some_and(|messages| messages > 1 << 53) {
             return wrong("--messages", "must be at most 2^53");

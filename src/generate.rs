@@ -1,6 +1,7 @@
 //! Generate → publish: what a generator does for as long as it reigns.
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::watch;
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
 const PUBLISH_BYTES_MAX: usize = 256 * 1024;
+/// How long a generator is left alone that has nothing to say.
+const NOTHING: Duration = Duration::from_millis(10);
 /// How often a generator that is paused looks whether it still is.
 const PAUSED: Duration = Duration::from_millis(100);
 /// And after others took its numbers.
@@ -31,6 +34,38 @@ const MOVED_MESSAGES_MAX: usize = 16;
 pub struct Next {
     pub number: u64,
     pub epoch: u64,
+    /// How many messages were generated before this one, in all reigns; pushed ones have numbers, but do not count.
+    pub made: u64,
+    /// How many of them the store has confirmed. What lies between may be asked for again.
+    pub confirmed: u64,
+    /// Messages that are made already wait for this one. If it is not there yet, say [`Made::Nothing`] and they are published
+    /// now; it is asked for again at once, and may then be waited for.
+    pub others_wait: bool,
+    /// The time for which this message is made, in milliseconds since 1970 by the store's clock: that of its tick; flat out,
+    /// now.
+    pub due_ms: u64,
+}
+
+/// What came of asking for a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// The draft is a message.
+    Message,
+    /// There is none this time: the tick passes without. The draft is as it was.
+    Nothing,
+    /// There will be none any more in this reign.
+    End,
+}
+
+/// The beginning of a reign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Election {
+    pub number: u64,
+    pub epoch: u64,
+    /// As in [`Next::made`].
+    pub made: u64,
+    /// What the last message left for this one.
+    pub cursor: Bytes,
 }
 
 /// A message in the making.
@@ -48,7 +83,13 @@ pub struct Draft {
 pub trait Generate: Send + 'static {
     /// Fills in the next message. May take as long as it likes, and is dropped when the reign ends. May be asked again for
     /// the same message, or for the same cursor under another number: what was not published is as if never asked for.
-    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = ()> + Send;
+    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = Made> + Send;
+
+    /// A reign of this node begins.
+    fn elected(&mut self, _: &Election) {}
+
+    /// It has ended. Must not block.
+    fn deposed(&mut self) {}
 }
 
 /// A function of the next number is a generator.
@@ -56,8 +97,9 @@ impl<F> Generate for F
 where
     F: FnMut(Next) -> Vec<u8> + Send + 'static,
 {
-    async fn generate(&mut self, next: Next, draft: &mut Draft) {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
         draft.payload.extend(self(next));
+        Made::Message
     }
 }
 
@@ -85,12 +127,17 @@ struct Progress {
 struct Batch {
     packs: Vec<Pack>,
     cursor: Bytes,
+    /// Nothing more will come.
+    is_last: bool,
 }
 
 /// Where a batch begins.
 #[derive(Clone)]
 struct Start {
     first: u64,
+    made: u64,
+    confirmed: u64,
+    due: Instant,
     grain: u64,
     most: usize,
     cursor: Bytes,
@@ -120,7 +167,15 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 },
             };
             if let (node, Some(reign)) = reign {
-                self.reign(&node, &reign).await?;
+                self.generate.elected(&Election {
+                    number: reign.seq,
+                    epoch: reign.epoch,
+                    made: reign.made,
+                    cursor: reign.cursor.clone(),
+                });
+                let ended = self.reign(&node, &reign).await;
+                self.generate.deposed();
+                ended?;
             }
         }
     }
@@ -144,6 +199,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             } else {
                 let start = Start {
                     first: progress.seq,
+                    made: progress.made,
+                    confirmed: progress.made,
+                    due: progress.due,
                     grain: progress.grain,
                     most,
                     cursor: progress.cursor.clone(),
@@ -153,10 +211,18 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     None => return Ok(()),
                 }
             };
-            let Batch { packs, cursor } = batch;
-            if packs.is_empty() {
+            let Batch { packs, cursor, is_last } = batch;
+            if packs.is_empty() && is_last {
                 self.reign_ends(reign.epoch).await;
                 return Ok(());
+            }
+            if packs.is_empty() {
+                // A generator that has nothing to say is not asked without pause.
+                progress.due = (progress.due + self.settings.interval).max(Instant::now() + NOTHING);
+                if !self.sleep_until(reign.epoch, progress.due).await {
+                    return Ok(());
+                }
+                continue;
             }
             let count: usize = packs.iter().map(Pack::count).sum();
             let changed = (cursor != progress.cursor).then(|| cursor.clone());
@@ -167,15 +233,27 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             let step = if self.settings.interval.is_zero() {
                 let start = Start {
                     first: next,
+                    made: progress.made + count as u64,
+                    confirmed: progress.made,
+                    due: progress.due,
                     grain: progress.grain,
                     most,
                     cursor: cursor.clone(),
                 };
-                let (step, built) = tokio::join!(sending, self.build(reign, start));
-                let step = step?;
+                let (mut sending, mut building) = (pin!(sending), pin!(self.build(reign, start)));
+                let (step, built) = tokio::select! {
+                    biased;
+                    // The generator may take long. What it is about to make is of use only if it has the right number.
+                    step = &mut sending => match step? {
+                        Step::Went(now) if now.seq == next => (Step::Went(now), Some(building.await)),
+                        step => (step, None),
+                    },
+                    built = &mut building => (sending.await?, Some(built)),
+                };
                 match built {
-                    Some(built) => ready = Some(built?),
-                    None => return Ok(()),
+                    Some(Some(built)) => ready = Some(built?),
+                    Some(None) => return Ok(()),
+                    None => {}
                 }
                 step
             } else {
@@ -213,6 +291,11 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             tokio::task::coop::consume_budget().await;
             return !self.shutdown.is_stopping() && reigns(&self.standing, epoch);
         }
+        self.sleep_until(epoch, due).await
+    }
+
+    /// False: the reign ended first.
+    async fn sleep_until(&mut self, epoch: u64, due: Instant) -> bool {
         let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
         tokio::select! {
             biased;
@@ -253,6 +336,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
     ) -> Result<Batch> {
         let Start {
             first,
+            made,
+            confirmed,
+            due,
             grain,
             most,
             cursor,
@@ -265,7 +351,13 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             u64::MAX
         };
         let most = flat_out.min(wanted).min(room);
-        let published_ms = reign.wall_ms + u64::try_from(reign.told.elapsed().as_millis()).unwrap_or(0);
+        let wall_ms = |at: Instant| reign.wall_ms + crate::config::ms(at.saturating_duration_since(reign.told));
+        let due_ms = wall_ms(if settings.interval.is_zero() {
+            Instant::now()
+        } else {
+            due
+        });
+        let mut is_last = most == 0;
         let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
         let mut draft = Draft {
             payload: Vec::new(),
@@ -277,8 +369,19 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             let next = Next {
                 number,
                 epoch: reign.epoch,
+                made: made + (number - first),
+                confirmed,
+                others_wait: number > first,
+                due_ms,
             };
-            generate.generate(next, &mut draft).await;
+            match generate.generate(next, &mut draft).await {
+                Made::Message => {}
+                Made::Nothing => break,
+                Made::End => {
+                    is_last = true;
+                    break;
+                }
+            }
             let payload = &draft.payload;
             if draft.cursor.len() > CURSOR_BYTES_MAX {
                 return Err(Error::Setting {
@@ -299,6 +402,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 });
             }
             if !builder.has_room(payload.len()) || builder.count() as u64 >= grain {
+                let published_ms = wall_ms(Instant::now());
                 packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
             }
             bytes += payload.len();
@@ -306,6 +410,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             number += 1;
         }
         if !builder.is_empty() {
+            let published_ms = wall_ms(Instant::now());
             packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
         }
         let cursor = if draft.cursor == cursor {
@@ -313,7 +418,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         } else {
             draft.cursor.into()
         };
-        Ok(Batch { packs, cursor })
+        Ok(Batch { packs, cursor, is_last })
     }
 
     fn publish(

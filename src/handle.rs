@@ -99,6 +99,12 @@ impl From<&str> for Failure {
     }
 }
 
+impl From<Box<dyn std::error::Error + Send + Sync>> for Failure {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
 /// Does the work.
 pub trait Handle: Send + Sync + 'static {
     fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send;
@@ -489,7 +495,14 @@ async fn slot<H: Handle>(
             };
             observer.observe(node, &[started]);
         }
-        let outcome = match guarded(async { handle.handle(message).await }).await.and_then(bounded) {
+        let handled = async {
+            match settings.timeout {
+                None => handle.handle(message).await,
+                // On the heap: with a timer in it, every message would pay for the size, timed or not.
+                Some(time) => Box::pin(timed(time, handle.handle(message))).await,
+            }
+        };
+        let outcome = match guarded(handled).await.and_then(bounded) {
             Ok(effects) => Outcome::Done(effects),
             Err(failure) => failure.outcome(failures, &settings),
         };
@@ -498,6 +511,11 @@ async fn slot<H: Handle>(
         started = ended;
         tokio::task::coop::consume_budget().await;
     }
+}
+
+async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handled {
+    let late = |_| Err(format!("timed out after {time:?} (--timeout)").into());
+    tokio::time::timeout(time, handled).await.unwrap_or_else(late)
 }
 
 /// Effects are small; a script that applies them must be short.

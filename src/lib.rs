@@ -54,6 +54,8 @@
 
 mod beat;
 pub mod config;
+#[cfg(feature = "cron")]
+pub mod cron;
 pub mod engine;
 pub mod error;
 pub mod errors;
@@ -86,6 +88,9 @@ pub mod ledger;
 pub mod log;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod outside;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod proxy;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -93,6 +98,7 @@ pub mod sources;
 
 pub use config::Settings;
 pub use error::{Error, Result};
+pub use generate::Next;
 pub use handle::Failure;
 pub use message::{Effect, Message, Outcome};
 pub use node::Node;

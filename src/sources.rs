@@ -20,14 +20,17 @@ mod value;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::cli::{Invocation, Usage};
 use crate::config::Settings;
+use crate::cron::{Cron, Missed};
 use crate::engine::keys::Names;
 use crate::error::Error;
+use crate::outside::Program;
 pub use address::Store;
-use layer::{Layer, Stack};
-pub use value::{Builtin, LogFormat, Work, duration};
+use layer::{Given, Layer, Stack};
+pub use value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
 /// Larger files than this are no configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -42,7 +45,12 @@ pub struct Resolved {
     pub settings: Settings,
     pub work: Work,
     pub error_rate: f64,
-    pub generate: Builtin,
+    pub generate: Generating,
+    /// What a command generates is JSON, with a cursor.
+    pub generate_json: bool,
+    /// Instead of an interval.
+    pub cron: Option<(Cron, Missed)>,
+    pub handle: Handling,
     pub log: LogFormat,
     pub verbose: u8,
     pub quiet: bool,
@@ -97,7 +105,13 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let mut notes = Vec::new();
     let stack = stack(inputs, &mut notes)?;
     let address = address::choose(&stack, &mut notes)?;
-    let settings = settings(&stack)?;
+    let mut settings = settings(&stack)?;
+    let cron = cron(&stack)?;
+    let generate = generating(&stack, cron.is_some())?;
+    // Lines are published as they come, and a schedule keeps its own time.
+    if cron.is_some() || (matches!(generate, Generating::Lines(_)) && stack.get("interval").is_none()) {
+        settings.interval = Duration::ZERO;
+    }
     settings.check().map_err(|error| unsettled(&stack, &error))?;
     Ok(Resolved {
         store: address.store,
@@ -105,13 +119,86 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
         settings,
         work: stack.parse("work", value::work)?.unwrap_or_default(),
         error_rate: stack.parse("error-rate", value::rate)?.unwrap_or(0.15),
-        generate: stack.parse("generate", value::builtin)?.unwrap_or(Builtin::Counter),
+        generate_json: generate_json(&stack, &generate)?,
+        generate,
+        cron,
+        handle: handling(&stack)?,
         log: stack.parse("log", value::log)?.unwrap_or(LogFormat::Text),
         verbose: inputs.asked.shared.verbose,
         quiet: stack.parse("quiet", value::yes)?.unwrap_or(false),
         no_wait: stack.parse("no-wait", value::yes)?.unwrap_or(false),
         notes,
     })
+}
+
+/// The most specific source that says something about it decides; in one source, both are a mistake.
+fn handling(stack: &Stack) -> Result<Handling, Usage> {
+    for layer in &stack.0 {
+        match (layer.get("handle"), layer.get("handle-each")) {
+            (Some(one), Some(other)) => return Err(either(one, other)),
+            (Some(given), None) => return given.parse(value::handler),
+            (None, Some(given)) => return given.parse(Program::parse).map(Handling::Each),
+            (None, None) => {}
+        }
+    }
+    Ok(Handling::Builtin)
+}
+
+fn generating(stack: &Stack, scheduled: bool) -> Result<Generating, Usage> {
+    for layer in &stack.0 {
+        match (layer.get("generate"), layer.get("generate-each")) {
+            (Some(one), Some(other)) => return Err(either(one, other)),
+            (Some(given), None) => return given.parse(value::generator),
+            (None, Some(given)) => return given.parse(Program::parse).map(Generating::Each),
+            (None, None) => {}
+        }
+    }
+    let builtin = if scheduled { Builtin::Tick } else { Builtin::Counter };
+    Ok(Generating::Builtin(builtin))
+}
+
+fn generate_json(stack: &Stack, generate: &Generating) -> Result<bool, Usage> {
+    let json = stack.parse("generate-json", value::yes)?.unwrap_or(false);
+    match (json, generate, stack.get("generate-json")) {
+        (true, Generating::Builtin(_), Some(given)) => Err(Usage::new(format!(
+            "{}: this is about what a command prints: give one with --generate or --generate-each",
+            given.origin
+        ))),
+        _ => Ok(json),
+    }
+}
+
+/// A schedule, unless a more specific source asks for an interval.
+fn cron(stack: &Stack) -> Result<Option<(Cron, Missed)>, Usage> {
+    let mut pattern = None;
+    for layer in &stack.0 {
+        match (layer.get("cron"), layer.get("interval")) {
+            (Some(one), Some(other)) => return Err(either(one, other)),
+            (Some(given), None) => pattern = Some(given),
+            (None, Some(_)) => {}
+            (None, None) => continue,
+        }
+        break;
+    }
+    let missed = stack.parse("missed", value::missed)?.unwrap_or_default();
+    let zone = stack.parse("tz", |text| Cron::zone(text).map(|_| text.to_string()))?;
+    let zone = zone.as_deref().unwrap_or("UTC");
+    let cron = pattern
+        .map(|given| given.parse(|text| Cron::new(text, zone)))
+        .transpose()?;
+    for name in ["tz", "missed"] {
+        if let (None, Some(given)) = (&cron, stack.get(name)) {
+            return Err(Usage::new(format!("{}: this needs --cron", given.origin)));
+        }
+    }
+    Ok(cron.map(|cron| (cron, missed)))
+}
+
+fn either(one: &Given, other: &Given) -> Usage {
+    Usage::new(format!(
+        "{} and {} exclude each other: give one of them",
+        one.origin, other.origin
+    ))
 }
 
 fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
@@ -196,6 +283,7 @@ fn settings(stack: &Stack) -> Result<Settings, Usage> {
             .unwrap_or(base.deliveries_max),
         retries: stack.parse("retries", value::whole)?.unwrap_or(base.retries),
         backoff: stack.parse("backoff", value::duration)?.unwrap_or(base.backoff),
+        timeout: stack.parse("timeout", value::duration)?.or(base.timeout),
         also_handle: stack.parse("also-handle", value::yes)?.unwrap_or(base.also_handle),
         prefer: stack.parse("prefer", value::prefer)?.unwrap_or(base.prefer),
         burst: stack.parse("burst", value::yes)?.unwrap_or(base.burst),

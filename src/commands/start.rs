@@ -1,4 +1,6 @@
-//! `start`: one copy, with the generators and the handler of the original task.
+//! `start`: one copy. `roles` says who generates and who handles.
+
+mod roles;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,15 +13,15 @@ use crate::cli::StartFlags;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::event::{Entry, Event, Observer};
-use crate::generate::{Draft, Generate, Next};
-use crate::handle::{Handle, Handled};
-use crate::ledger::{Recorder, effects};
+use crate::ledger::Recorder;
 use crate::log::Log;
-use crate::message::Message;
 use crate::node::Node;
+use crate::outside;
 use crate::shutdown::{self, Stopper};
-use crate::sources::{Builtin, Resolved, Work};
+use crate::sources::Resolved;
 
+/// How long children may take to end after the node has: longer than each of them is given.
+const CHILDREN_GRACE: Duration = Duration::from_secs(4);
 /// How often to look for a Redis that is not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -38,22 +40,25 @@ pub(super) async fn run<E: Engine>(
     if resolved.verbose > 0 {
         say_settings(resolved, &log);
     }
+    let generator = roles::generator(resolved, &log)?;
+    let handler = roles::handler(resolved, flags, &log)?;
     tokio::select! {
         found = find_store(&*engine, resolved, &log) => found?,
         () = shutdown.stopping() => return Ok(()),
     }
-    let generate = BuiltinGenerate(resolved.generate);
-    let handle = BuiltinHandle {
-        work: resolved.work,
-        error_rate: resolved.error_rate,
-        effects: flags.effects.clone(),
-    };
+    let mut settings = resolved.settings.clone();
+    if handler.outside.is_some() {
+        // They keep the time themselves, since they have more to end than a future.
+        settings.timeout = None;
+    }
     let ticking = tick(log.clone());
-    let node = Node::new(engine, resolved.settings.clone(), generate, handle).observer(observer);
-    tokio::select! {
+    let node = Node::new(engine, settings, generator, handler).observer(observer);
+    let ended = tokio::select! {
         ended = node.run(shutdown) => ended.map_err(Failure::from),
         () = ticking => unreachable!("ticks without end"),
-    }
+    };
+    outside::stop_all(CHILDREN_GRACE).await;
+    ended
 }
 
 /// The log, and the book if one is to be kept.
@@ -117,6 +122,7 @@ fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
         stopper.stop();
         std::thread::sleep(ORPHAN_GRACE);
+        outside::kill_all();
         std::process::exit(FAILED.into());
     };
     let started = thread.spawn(watch).map(drop);
@@ -179,7 +185,10 @@ fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
                 _ = int.recv() => {}
             }
             match stopping {
-                Some(first) if first.elapsed() > SAME_SIGNAL => std::process::exit(FAILED.into()),
+                Some(first) if first.elapsed() > SAME_SIGNAL => {
+                    outside::kill_all();
+                    std::process::exit(FAILED.into());
+                }
                 Some(_) => {}
                 None => {
                     stopping = Some(Instant::now());
@@ -211,57 +220,5 @@ async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Re
             }
             found => return found,
         }
-    }
-}
-
-/// The generators that come with the program.
-struct BuiltinGenerate(Builtin);
-
-impl Generate for BuiltinGenerate {
-    async fn generate(&mut self, next: Next, draft: &mut Draft) {
-        use std::io::Write;
-        let payload = &mut draft.payload;
-        // Writing to a Vec cannot fail.
-        let _ = match self.0 {
-            Builtin::Counter => write!(payload, "{}", next.number),
-            Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
-        };
-    }
-}
-
-fn words() -> String {
-    const WORDS: [&str; 32] = [
-        "amber", "bloom", "brood", "cell", "clover", "comb", "dance", "drone", "field", "flight", "garden", "heather",
-        "hive", "honey", "hum", "lavender", "linden", "meadow", "nectar", "orchard", "pollen", "propolis", "queen",
-        "royal", "scout", "smoke", "summer", "swarm", "thyme", "wax", "willow", "wing",
-    ];
-    let mut words = [""; 4];
-    for word in &mut words {
-        *word = WORDS[fastrand::usize(..WORDS.len())];
-    }
-    words.join(" ")
-}
-
-/// The handler of the task: takes a while, and fails now and then.
-struct BuiltinHandle {
-    work: Work,
-    error_rate: f64,
-    /// The prefix of the counters that `verify` looks at.
-    effects: Option<String>,
-}
-
-impl Handle for BuiltinHandle {
-    async fn handle(&self, message: Message) -> Handled {
-        if !self.work.is_zero() {
-            tokio::time::sleep(self.work.sample()).await;
-        }
-        if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
-            return Err("the handler failed, as it is told to now and then (--error-rate)".into());
-        }
-        let effect = self
-            .effects
-            .as_ref()
-            .map(|prefix| effects::effect(prefix, message.number));
-        Ok(effect.into_iter().collect())
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 26] = [
+pub const OPTIONS: [&str; 34] = [
     "url",
     "host",
     "port",
@@ -28,6 +28,14 @@ pub const OPTIONS: [&str; 26] = [
     "prefer",
     "burst",
     "generate",
+    "generate-each",
+    "generate-json",
+    "cron",
+    "tz",
+    "missed",
+    "handle",
+    "handle-each",
+    "timeout",
     "work",
     "error-rate",
     "log",

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use redis::ConnectionAddr;
 
-use super::{Builtin, Inputs, LogFormat, Resolved, Store, resolve};
+use super::{Builtin, Generating, Handling, Inputs, LogFormat, Program, Resolved, Store, resolve};
 use crate::cli::parse;
+use crate::cron::{Cron, Missed};
 
 const FIVE: &str = "db5:7005\nfivequeue\nbad\nding\nthrone\n";
 
@@ -103,7 +104,8 @@ fn without_any_source_the_defaults_hold() {
     assert_eq!(resolved.settings, crate::config::Settings::default());
     assert_eq!(resolved.work, super::Work::default());
     assert!((resolved.error_rate - 0.15).abs() < f64::EPSILON);
-    assert_eq!((resolved.generate, resolved.log), (Builtin::Counter, LogFormat::Text));
+    assert_eq!(resolved.generate, Generating::Builtin(Builtin::Counter));
+    assert_eq!(resolved.log, LogFormat::Text);
     assert!(!resolved.quiet && !resolved.no_wait && resolved.notes.is_empty());
 }
 
@@ -161,6 +163,8 @@ fn every_option_can_come_from_the_environment() {
         .env("QUEENRIGHT_LOG", "json")
         .env("QUEENRIGHT_QUIET", "1")
         .env("QUEENRIGHT_NO_WAIT", "yes")
+        .env("QUEENRIGHT_HANDLE", "python3 'my handler.py'")
+        .env("QUEENRIGHT_TIMEOUT", "5s")
         .good();
     assert_eq!(resolved.address, "h:7000/3");
     assert_eq!((user(&resolved), password(&resolved)), (Some("u"), Some("p")));
@@ -179,8 +183,12 @@ fn every_option_can_come_from_the_environment() {
         (settings.backlog_max, settings.deliveries_max, settings.also_handle),
         (9, 2, true)
     );
-    assert_eq!((resolved.generate, resolved.log), (Builtin::Text, LogFormat::Json));
+    assert_eq!(resolved.generate, Generating::Builtin(Builtin::Text));
+    assert_eq!(resolved.log, LogFormat::Json);
     assert!(resolved.work.is_zero() && resolved.quiet && resolved.no_wait);
+    let program = Program::parse("python3 'my handler.py'").unwrap();
+    assert_eq!(resolved.handle, Handling::Child(program));
+    assert_eq!(settings.timeout, Some(Duration::from_secs(5)));
 }
 
 #[test]
@@ -364,10 +372,19 @@ fn bad_values_are_named_by_their_place() {
         ("--batch 0", "--batch: "),
         ("--lease 1ms", "--lease: must be"),
         ("--max-deliveries 70000", "--max-deliveries: 70000 is too large"),
+        ("--generate 'foo", "--generate: a quote is not closed"),
+        ("--generate=", "--generate: names no program"),
         (
-            "--generate foo",
-            "--generate: 'foo' is not known: write counter or text",
+            "--generate a --generate-each b",
+            "--generate and --generate-each exclude",
         ),
+        (
+            "--generate-json",
+            "--generate-json: this is about what a command prints",
+        ),
+        ("--cron x", "--cron: 'x' is no cron pattern"),
+        ("--tz UTC", "--tz: this needs --cron"),
+        ("--missed never", "--missed: 'never' is not known: write once or skip"),
         ("--log xml", "--log: "),
         ("--port 0", "--port: "),
         ("--db x", "--db: "),
@@ -385,6 +402,58 @@ fn bad_values_are_named_by_their_place() {
         said.starts_with("QUEENRIGHT_INTERVAL in prod: 5 needs a unit"),
         "{said}"
     );
+}
+
+#[test]
+fn one_source_says_who_handles_and_a_more_specific_one_wins() {
+    let program = |text| Program::parse(text).unwrap();
+    let both = case("--handle-each b").env("QUEENRIGHT_HANDLE", "a").good();
+    assert_eq!(both.handle, Handling::Each(program("b")));
+    let toml = case("--config c").file("c", "handle-each = \"sh -c 'x y'\"").good();
+    assert_eq!(toml.handle, Handling::Each(program("sh -c 'x y'")));
+    let said = case("")
+        .env("QUEENRIGHT_HANDLE", "a")
+        .env("QUEENRIGHT_HANDLE_EACH", "b")
+        .line();
+    assert!(
+        said.starts_with("QUEENRIGHT_HANDLE and QUEENRIGHT_HANDLE_EACH exclude"),
+        "{said}"
+    );
+    let said = case("").env("QUEENRIGHT_HANDLE", "'x").line();
+    assert!(said.starts_with("QUEENRIGHT_HANDLE: a quote"), "{said}");
+}
+
+#[test]
+fn lines_come_as_they_come_unless_an_interval_is_asked_for() {
+    let interval = |line| case(line).good().settings.interval;
+    assert_eq!(interval("--generate seq"), Duration::ZERO);
+    assert_eq!(interval("--generate -"), Duration::ZERO);
+    assert_eq!(interval("--generate seq --interval 1s"), Duration::from_secs(1));
+    assert_eq!(interval("--generate text"), Duration::from_millis(500));
+    assert_eq!(interval("--generate-each date"), Duration::from_millis(500));
+}
+
+#[test]
+fn a_schedule_takes_the_place_of_an_interval() {
+    let scheduled = case("--tz Europe/Berlin --missed skip")
+        .env("QUEENRIGHT_CRON", "0 3 * * *")
+        .good();
+    let (cron, missed) = scheduled.cron.expect("a schedule");
+    assert_eq!(cron, Cron::new("0 3 * * *", "Europe/Berlin").unwrap());
+    assert_eq!(missed, Missed::Skip);
+    assert_eq!(scheduled.settings.interval, Duration::ZERO);
+    assert_eq!(scheduled.generate, Generating::Builtin(Builtin::Tick));
+    let paced = case("--interval 1s").env("QUEENRIGHT_CRON", "0 3 * * *").good();
+    assert!(paced.cron.is_none(), "the more specific one wins");
+    let said = case("--config c")
+        .file("c", "cron = '0 3 * * *'\ninterval = '1s'")
+        .line();
+    assert!(said.starts_with("c: cron and c: interval exclude each other"), "{said}");
+    let said = case("")
+        .env("QUEENRIGHT_CRON", "0 3 * * *")
+        .env("QUEENRIGHT_TZ", "Mars")
+        .line();
+    assert!(said.starts_with("QUEENRIGHT_TZ: 'Mars' is no time zone"), "{said}");
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::config::Prefer;
+use crate::cron::Missed;
+use crate::outside::{Program, Source, Url};
 
 /// Longer than this is a slip of the pen.
 const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
@@ -46,6 +48,31 @@ impl Work {
 pub enum Builtin {
     Counter,
     Text,
+    /// The time of the tick.
+    Tick,
+}
+
+/// Who generates messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Generating {
+    Builtin(Builtin),
+    /// The lines of a child that lives on, or of stdin.
+    Lines(Source),
+    /// A process for each message.
+    Each(Program),
+}
+
+/// Who handles messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handling {
+    /// The handler of the task.
+    Builtin,
+    /// One child that lives on.
+    Child(Program),
+    /// A process for each message.
+    Each(Program),
+    /// A POST for each message.
+    Http(Url),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,11 +158,31 @@ pub fn prefer(text: &str) -> Result<Prefer, String> {
     }
 }
 
-pub fn builtin(text: &str) -> Result<Builtin, String> {
+/// A built-in generator, `-` for stdin, or else a command.
+pub fn generator(text: &str) -> Result<Generating, String> {
     match text {
-        "counter" => Ok(Builtin::Counter),
-        "text" => Ok(Builtin::Text),
-        _ => Err(format!("'{text}' is not known: write counter or text")),
+        "counter" => Ok(Generating::Builtin(Builtin::Counter)),
+        "text" => Ok(Generating::Builtin(Builtin::Text)),
+        "tick" => Ok(Generating::Builtin(Builtin::Tick)),
+        "-" => Ok(Generating::Lines(Source::Stdin)),
+        _ => Program::parse(text).map(|program| Generating::Lines(Source::Program(program))),
+    }
+}
+
+pub fn missed(text: &str) -> Result<Missed, String> {
+    match text {
+        "once" => Ok(Missed::Once),
+        "skip" => Ok(Missed::Skip),
+        _ => Err(format!("'{text}' is not known: write once or skip")),
+    }
+}
+
+/// A URL, or else a command.
+pub fn handler(text: &str) -> Result<Handling, String> {
+    if Url::is_meant(text) {
+        Url::parse(text).map(Handling::Http)
+    } else {
+        Program::parse(text).map(Handling::Child)
     }
 }
 

@@ -13,6 +13,7 @@ mod handling;
 mod managing;
 mod network;
 mod outages;
+mod outside;
 mod poller;
 mod push;
 mod retries;

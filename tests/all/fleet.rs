@@ -169,6 +169,12 @@ impl Plan {
         self
     }
 
+    /// One argument of every copy, which may have spaces in it.
+    pub fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
     pub fn start(self) -> Fleet {
         let mut fleet = Fleet {
             url: self.url,
@@ -180,6 +186,16 @@ impl Plan {
         for _ in 0..self.copies {
             fleet.add("");
         }
+        fleet
+    }
+
+    /// Starts all copies, and waits until each has joined: nobody looks at the queue before it is there.
+    pub fn start_joined(self) -> Fleet {
+        let copies = self.copies;
+        let fleet = self.start();
+        fleet.wait_for("all have joined", |lines| {
+            lines.iter().filter(|line| line.is("joined")).count() >= copies
+        });
         fleet
     }
 

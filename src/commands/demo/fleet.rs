@@ -105,7 +105,9 @@ impl Fleet {
             for (name, value) in values {
                 match (name, value) {
                     (_, None) | ("log" | "quiet", _) => {}
-                    ("also-handle" | "no-wait", Some(_)) => args.push(format!("--{name}").into()),
+                    ("also-handle" | "burst" | "generate-json" | "no-wait", Some(_)) => {
+                        args.push(format!("--{name}").into());
+                    }
                     (_, Some(value)) => args.push(format!("--{name}={value}").into()),
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use queenright::engine::Engine;
 use queenright::engine::keys::Keys;
 use queenright::engine::redis::RedisEngine;
-use queenright::generate::{Draft, Generate, Next};
+use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::shutdown;
 use queenright::{Effect, Message, Node, Settings};
 
@@ -22,8 +22,9 @@ const URL: &str = "EFFECTS_CHILD_URL";
 struct Numbers;
 
 impl Generate for Numbers {
-    async fn generate(&mut self, next: Next, draft: &mut Draft) {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
         draft.payload.extend(next.number.to_string().bytes());
+        Made::Message
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::{Engine, Item};
-use queenright::generate::{Draft, Generate, Next};
+use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::{Message, Node, Settings, push, shutdown};
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::server::RedisServer;
 struct Lines(Arc<Vec<String>>);
 
 impl Generate for Lines {
-    async fn generate(&mut self, _: Next, draft: &mut Draft) {
+    async fn generate(&mut self, _: Next, draft: &mut Draft) -> Made {
         let at: usize = match &draft.cursor[..] {
             [] => 0,
             text => std::str::from_utf8(text).expect("ours").parse().expect("ours"),
@@ -27,6 +27,7 @@ impl Generate for Lines {
         };
         draft.payload.extend(line.bytes());
         draft.cursor = (at + 1).to_string().into_bytes();
+        Made::Message
     }
 }
 

@@ -1,0 +1,175 @@
+//! Who generates and who handles: what comes with the program, or other programs.
+
+use std::sync::Arc;
+
+use super::super::{FAILED, Failure, WRONG_USAGE};
+use crate::cli::StartFlags;
+use crate::cron::Scheduled;
+use crate::generate::{Draft, Election, Generate, Made, Next};
+use crate::handle::{Handle, Handled};
+use crate::ledger::effects;
+use crate::log::Log;
+use crate::message::Message;
+use crate::outside::{self, Child, Each, GenerateEach, Http, Lines, Make, Program, Source, Tell, Work};
+use crate::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
+
+/// Who generates.
+pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator, Failure> {
+    let queue = &resolved.settings.queue;
+    let json = resolved.generate_json;
+    let make: Box<dyn Make> = match &resolved.generate {
+        Generating::Builtin(builtin) if resolved.cron.is_none() => return Ok(Generator::Builtin(*builtin)),
+        Generating::Builtin(builtin) => Box::new(Generator::Builtin(*builtin)),
+        Generating::Lines(source) => {
+            if let Source::Program(program) = source {
+                find("--generate", program)?;
+            }
+            Box::new(Lines::new(source.clone(), queue, json, tell(log)))
+        }
+        Generating::Each(program) => {
+            find("--generate-each", program)?;
+            Box::new(GenerateEach {
+                program: program.clone(),
+                queue: queue.clone(),
+                json,
+                timeout: resolved.settings.timeout,
+                tell: tell(log),
+            })
+        }
+    };
+    let outside = Generator::Outside(make);
+    Ok(match &resolved.cron {
+        None => outside,
+        Some((cron, missed)) => Generator::Outside(Box::new(Scheduled::new(cron.clone(), *missed, outside))),
+    })
+}
+
+/// Who handles.
+pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -> Result<Handler, Failure> {
+    let settings = &resolved.settings;
+    let outside: Option<Box<dyn Work>> = match &resolved.handle {
+        Handling::Builtin => None,
+        Handling::Child(program) => {
+            find("--handle", program)?;
+            let child = Child::new(program.clone(), &settings.queue, settings.timeout, tell(log));
+            Some(Box::new(child))
+        }
+        Handling::Each(program) => {
+            find("--handle-each", program)?;
+            Some(Box::new(Each {
+                program: program.clone(),
+                queue: settings.queue.clone(),
+                timeout: settings.timeout,
+                tell: tell(log),
+            }))
+        }
+        Handling::Http(url) => {
+            let http = Http::new(url.clone(), &settings.queue, settings.timeout).map_err(|error| Failure {
+                line: format!("--handle: cannot use https: {error}; install the ca-certificates of this system"),
+                code: FAILED,
+            })?;
+            Some(Box::new(http))
+        }
+    };
+    Ok(Handler {
+        outside,
+        work: resolved.work,
+        error_rate: resolved.error_rate,
+        effects: flags.effects.clone(),
+    })
+}
+
+fn find(flag: &str, program: &Program) -> Result<(), Failure> {
+    program.find().map_err(|reason| Failure {
+        line: format!("{flag}: {reason}"),
+        code: WRONG_USAGE,
+    })
+}
+
+/// What children say is told by the log.
+fn tell(log: &Arc<Log>) -> Tell {
+    let log = log.clone();
+    Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))
+}
+
+pub(super) enum Generator {
+    Builtin(Builtin),
+    Outside(Box<dyn Make>),
+}
+
+impl Generate for Generator {
+    // Flat out this is called millions of times a second: what is built in has no future of its own.
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        match self {
+            Self::Builtin(builtin) => {
+                write(*builtin, next, &mut draft.payload);
+                Made::Message
+            }
+            Self::Outside(make) => make.make(next, draft).await,
+        }
+    }
+
+    fn elected(&mut self, election: &Election) {
+        if let Self::Outside(make) = self {
+            make.elected(election);
+        }
+    }
+
+    fn deposed(&mut self) {
+        if let Self::Outside(make) = self {
+            make.deposed();
+        }
+    }
+}
+
+/// The generators that come with the program.
+fn write(builtin: Builtin, next: Next, payload: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to a Vec cannot fail.
+    let _ = match builtin {
+        Builtin::Counter => write!(payload, "{}", next.number),
+        Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
+        Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
+    };
+}
+
+fn words() -> String {
+    const WORDS: [&str; 32] = [
+        "amber", "bloom", "brood", "cell", "clover", "comb", "dance", "drone", "field", "flight", "garden", "heather",
+        "hive", "honey", "hum", "lavender", "linden", "meadow", "nectar", "orchard", "pollen", "propolis", "queen",
+        "royal", "scout", "smoke", "summer", "swarm", "thyme", "wax", "willow", "wing",
+    ];
+    let mut words = [""; 4];
+    for word in &mut words {
+        *word = WORDS[fastrand::usize(..WORDS.len())];
+    }
+    words.join(" ")
+}
+
+/// The handler of the task, which takes a while and fails now and then, or one of another program.
+pub(super) struct Handler {
+    pub(super) outside: Option<Box<dyn Work>>,
+    work: WorkTime,
+    error_rate: f64,
+    /// The prefix of the counters that `verify` looks at.
+    effects: Option<String>,
+}
+
+impl Handle for Handler {
+    async fn handle(&self, message: Message) -> Handled {
+        if let Some(outside) = &self.outside {
+            return outside.work(message).await;
+        }
+        if !self.work.is_zero() {
+            tokio::time::sleep(self.work.sample()).await;
+        }
+        if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
+            return Err("the handler failed, as it is told to now and then (--error-rate)".into());
+        }
+        let effect = self
+            .effects
+            .as_ref()
+            .map(|prefix| effects::effect(prefix, message.number));
+        Ok(effect.into_iter().collect())
+    }
+}

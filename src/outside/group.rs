@@ -1,0 +1,107 @@
+//! A child and whatever it starts, ended as a whole.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::ExitStatus;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// The groups of this process, for an end that cannot wait for destructors.
+static ALIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Ends every group at once: right before the process exits.
+pub fn kill_all() {
+    let alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    for id in alive.iter().filter_map(|id| Pid::from_raw(*id)) {
+        let _ = kill_process_group(id, Signal::KILL);
+    }
+}
+
+/// Waits until all groups have ended by themselves, for a while, and then ends what is left.
+pub async fn stop_all(patience: Duration) {
+    let ended = async {
+        while !ALIVE.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    if tokio::time::timeout(patience, ended).await.is_err() {
+        kill_all();
+    }
+}
+
+/// A child that leads a process group. Dropping it kills the group.
+pub(super) struct Group {
+    child: Child,
+    id: Pid,
+}
+
+impl Group {
+    /// Starts a command that `Program::command` has made.
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        let child = command.spawn()?;
+        let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let id = id.ok_or_else(|| io::Error::other("it has no process id"))?;
+        alive.insert(id.as_raw_nonzero().get());
+        Ok(Self { child, id })
+    }
+
+    pub(super) fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("piped, and asked for once")
+    }
+
+    pub(super) fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("piped, and asked for once")
+    }
+
+    pub(super) fn stderr(&mut self) -> ChildStderr {
+        self.child.stderr.take().expect("piped, and asked for once")
+    }
+
+    /// A group that is gone cannot be told anything, and needs not.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.id, signal);
+    }
+
+    pub(super) fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Until the leader has ended. May be dropped and asked again.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Lets it end by itself for a while, then asks it to, then makes it.
+    pub(super) async fn stop(mut self, alone: Duration, asked: Duration) {
+        if tokio::time::timeout(alone, self.wait()).await.is_err() {
+            self.signal(Signal::TERM);
+            let _ = tokio::time::timeout(asked, self.wait()).await;
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Also after the leader has ended: what it left behind in its group goes with it.
+        self.kill();
+        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+        alive.remove(&self.id.as_raw_nonzero().get());
+    }
+}
+
+/// How a child ended, for people.
+pub(super) fn ended(status: &io::Result<ExitStatus>) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match status {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("ended with exit code {code}"),
+            (None, Some(signal)) => format!("was killed by signal {signal}"),
+            (None, None) => "ended".into(),
+        },
+        Err(error) => format!("is lost ({error})"),
+    }
+}

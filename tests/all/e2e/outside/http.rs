@@ -1,0 +1,153 @@
+//! `--handle http://…`: a POST for each message.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use super::Workshop;
+
+/// A request as a service sees it.
+#[derive(Debug, Clone)]
+struct Seen {
+    line: String,
+    headers: BTreeMap<String, String>,
+    body: String,
+}
+
+impl Seen {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+}
+
+/// What is sent back; nothing hangs up.
+type Answer = fn(&Seen) -> Option<String>;
+
+/// Serves until the process ends. Returns where, and what it has seen.
+fn serve(answer: Answer) -> (String, Arc<Mutex<Vec<Seen>>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let place = listener.local_addr().expect("bound").to_string();
+    let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+    let all = seen.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let seen = seen.clone();
+            std::thread::spawn(move || while converse(&stream, answer, &seen).is_some() {});
+        }
+    });
+    (place, all)
+}
+
+fn converse(mut stream: &TcpStream, answer: Answer, all: &Mutex<Vec<Seen>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok().filter(|bytes| *bytes > 0)?;
+    let mut seen = Seen {
+        line: line.trim().into(),
+        headers: BTreeMap::new(),
+        body: String::new(),
+    };
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(": ") else {
+            break;
+        };
+        seen.headers.insert(name.to_lowercase(), value.into());
+    }
+    let mut body = vec![0; seen.header("content-length").parse().expect("a length")];
+    reader.read_exact(&mut body).ok()?;
+    seen.body = String::from_utf8(body).expect("text");
+    all.lock().expect("nobody panics").push(seen.clone());
+    stream.write_all(answer(&seen)?.as_bytes()).ok()
+}
+
+fn reply(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+#[test]
+fn statuses_are_outcomes_and_headers_tell_the_message() {
+    let (place, seen) = serve(|seen| {
+        let first = seen.header("queenright-failures") == "0";
+        match seen.body.as_str() {
+            "2" => Some(reply("404 Not Found", "no such \x1b bee")),
+            "3" if first => Some(reply("429 Too Many Requests\r\nRetry-After: 0", "")),
+            "4" if first => Some(reply(
+                "503 Service Unavailable\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT",
+                "tired",
+            )),
+            "5" if first => None,
+            "6" => Some(reply("302 Found\r\nLocation: /elsewhere", "")),
+            "7" => Some(reply("201 Created", &"x".repeat(1000))),
+            "8" => Some(reply("500 Internal Server Error", &"y".repeat(100_000))),
+            _ => Some(reply("200 OK", "fine")),
+        }
+    });
+    let workshop = Workshop::new();
+    let fleet = workshop
+        .fleet()
+        .queue("béés")
+        .args("--also-handle --interval 1ms --messages 10 --concurrency 3 --backoff 10m --handle")
+        .arg(&format!("http://me:secret@{place}/work?now=1"))
+        .start_joined();
+    // What is put off without a word from the service waits for minutes: the one that was hung up on.
+    let status = fleet.wait_status("all but one are settled", |status| {
+        status.settled() == 9 && status.later == 1
+    });
+    assert_eq!(status.failed, 3, "{status:?}");
+    let errors = fleet.errors();
+    let text = |at: usize| errors[at]["error"].as_str().expect("a text");
+    assert_eq!(text(0), "HTTP 404 Not Found: no such \\u{1b} bee");
+    assert_eq!(text(1), "HTTP 302 Found");
+    assert!(text(2).starts_with("HTTP 500"), "{}", text(2));
+    assert!(text(2).len() < 1000, "{}", text(2).len());
+    let seen = seen.lock().expect("nobody panics");
+    for one in seen.iter() {
+        assert_eq!(one.line, "POST /work?now=1 HTTP/1.1");
+        assert_eq!(one.header("host"), place);
+        assert_eq!(one.header("queenright-queue"), "béés");
+        assert_eq!(one.header("queenright-number"), one.body);
+        assert_eq!(one.header("queenright-attempt"), "1");
+        assert_eq!(one.header("queenright-epoch"), "1");
+        assert_eq!(one.header("authorization"), "Basic bWU6c2VjcmV0");
+    }
+    for line in fleet.lines() {
+        assert!(!line.fields.to_string().contains("secret"), "{line:?}");
+    }
+}
+
+#[test]
+fn a_service_that_is_not_there_puts_messages_off() {
+    let workshop = Workshop::new();
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 1 --backoff 10ms --handle http://127.0.0.1:1/")
+        .start_joined();
+    fleet.wait_for("it is tried again", |lines| {
+        let mut retried = lines.iter().filter(|line| line.is("retried"));
+        retried.any(|line| line.error.contains("refused") && line.fields["failures"] == 2)
+    });
+}
+
+#[test]
+fn a_service_that_does_not_answer_in_time_is_an_error() {
+    let (place, _) = serve(|_| {
+        std::thread::sleep(std::time::Duration::from_secs(1000));
+        None
+    });
+    let workshop = Workshop::new();
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 2 --timeout 100ms --handle")
+        .arg(&format!("http://{place}/"))
+        .start_joined();
+    assert_eq!(fleet.wait_through(2).failed, 2);
+    for error in fleet.errors() {
+        assert!(
+            error["error"].as_str().expect("a text").contains("--timeout"),
+            "{error}"
+        );
+    }
+}
