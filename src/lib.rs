@@ -48,11 +48,13 @@
 //!
 //! - [`message`]: messages, the packs they travel in, and their outcomes
 //! - [`engine`]: the protocol, one method per verb; [`engine::redis`] and [`engine::state`] behind it
+//! - [`builder`]: a node in a few words, from [`on`]
 //! - [`node`]: one process; `beat` keeps its place, [`generate`] and [`handle`] do its work
 //! - [`errors`]: reading the failed messages; [`push`]: messages from outside
 //! - [`config`], [`event`], [`shutdown`], [`error`]: settings, what is told, how it stops, what can go wrong
 
 mod beat;
+pub mod builder;
 pub mod config;
 #[cfg(feature = "cron")]
 pub mod cron;
@@ -69,6 +71,8 @@ pub mod node;
 pub mod push;
 mod retry;
 pub mod shutdown;
+#[cfg(feature = "serde")]
+pub mod typed;
 mod watch;
 
 #[cfg(feature = "cli")]
@@ -96,12 +100,15 @@ pub mod proxy;
 #[doc(hidden)]
 pub mod sources;
 
+pub use builder::on;
 pub use config::Settings;
 pub use error::{Error, Result};
 pub use generate::Next;
 pub use handle::Failure;
 pub use message::{Effect, Message, Outcome};
 pub use node::Node;
+#[cfg(feature = "serde")]
+pub use typed::Json;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

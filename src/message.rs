@@ -61,6 +61,36 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// Add to a counter.
+    pub fn add(key: impl Into<String>, by: i64) -> Self {
+        Self::Add { key: key.into(), by }
+    }
+
+    /// Set a value.
+    pub fn set(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::Set {
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
+    /// Set one field of a hash.
+    pub fn set_field(key: impl Into<String>, field: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::SetField {
+            key: key.into(),
+            field: field.into(),
+            value: value.into(),
+        }
+    }
+
+    /// Append to a list.
+    pub fn push(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::Push {
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
     #[must_use]
     pub fn key(&self) -> &str {
         match self {

@@ -8,6 +8,8 @@ mod e2e;
 mod fleet;
 #[cfg(feature = "cli")]
 mod hostile;
+#[cfg(feature = "cli")]
+mod library;
 mod model;
 mod mutants;
 mod oracle;

@@ -108,6 +108,46 @@ fn the_poller_of_the_readme_works() {
     );
 }
 
+#[test]
+fn the_rust_of_the_readme_works() {
+    let example = include_str!("../../../../examples/feeds.rs");
+    assert!(
+        README.contains(&format!("```rust,no_run\n{example}```\n")),
+        "they differ"
+    );
+    let program = std::path::Path::new(PROGRAM).with_file_name("examples").join("feeds");
+    assert!(program.exists(), "cargo build --release --examples comes first");
+    let stage = Stage::new();
+    let start = || {
+        Running(
+            stage
+                .command(&program.display().to_string(), &[])
+                .spawn()
+                .expect("it starts"),
+        )
+    };
+    let mut copies = [start(), start()];
+    let read = within(PATIENCE, || {
+        let read = stage.server.command(&["GET", "feeds:read"]).ok()?;
+        redis::from_redis_value::<Option<u64>>(read)
+            .ok()?
+            .filter(|read| *read >= 3)
+    });
+    assert!(read.is_some(), "nothing was read");
+    for copy in &mut copies {
+        crate::fleet::signal(copy.0.id(), "INT");
+        assert!(crate::fleet::wait_exit(&mut copy.0).success());
+    }
+}
+
+#[test]
+fn the_example_of_a_test_passes() {
+    let program = std::path::Path::new(PROGRAM).with_file_name("examples").join("testing");
+    assert!(program.exists(), "cargo build --release --examples comes first");
+    let output = Command::new(program).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+}
+
 fn only_13(errors: &[serde_json::Value], word: &str) {
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(errors[0]["number"], 13);

@@ -1,0 +1,202 @@
+//! The library as its users see it, on the engine that lives in memory.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use queenright::builder::Builder;
+use queenright::engine::state::Local;
+use queenright::engine::{Engine, Item};
+use queenright::generate::Generate;
+use queenright::handle::Handle;
+use queenright::{Effect, Failure, Json, Message, Next, Settings, push};
+use serde::{Deserialize, Serialize};
+
+use crate::fleet::PATIENCE;
+
+/// Runs a fleet of one until so many messages have their outcome. Returns the errors, by number.
+fn run<G: Generate, H: Handle>(
+    messages: u64,
+    build: impl FnOnce(Builder<Arc<Local>, (), ()>) -> Builder<Arc<Local>, G, H>,
+) -> Vec<(u64, String)> {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let engine = Arc::new(Local::new("library"));
+        let watched = engine.clone();
+        let settled = async move {
+            let all = async {
+                while watched.status().await.map_or(0, |status| status.done + status.failed) < messages {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            tokio::time::timeout(PATIENCE, all).await.expect("all are settled");
+        };
+        let builder = build(queenright::on(engine.clone()).queue("library").also_handle());
+        builder.run_until(settled).await.expect("it ends well");
+        let status = engine.status().await.expect("a queue");
+        assert_eq!(status.published, messages, "{status:?}");
+        assert!(status.nodes.is_empty(), "it has left: {status:?}");
+        let errors = engine.failed(0, 100).await.expect("the errors");
+        let text = |error: Vec<u8>| String::from_utf8(error).expect("text");
+        errors
+            .into_iter()
+            .map(|failed| (failed.number, text(failed.error)))
+            .collect()
+    })
+}
+
+async fn done(_: Message) -> Result<(), Failure> {
+    Ok(())
+}
+
+/// A stream of what is there, which is never ready at once.
+struct Items(VecDeque<&'static str>, bool);
+
+impl futures_core::Stream for Items {
+    type Item = &'static str;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<&'static str>> {
+        self.1 = !self.1;
+        if self.1 {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.0.pop_front())
+    }
+}
+
+#[test]
+fn a_generator_may_be_an_async_function_that_takes_its_time() {
+    let errors = run(5, |builder| {
+        builder
+            .generate(|next: Next| async move {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                next.number.to_string()
+            })
+            .handle(|message: Message| async move {
+                let right = message.payload == message.number.to_string();
+                if right {
+                    Ok(())
+                } else {
+                    Err(Failure::from("another number"))
+                }
+            })
+            .settings(|settings| settings.messages = Some(5))
+    });
+    assert_eq!(errors, []);
+}
+
+#[test]
+fn a_slow_generator_does_not_hold_back_what_it_has_made() {
+    // The second message never comes; the first one is handled all the same.
+    let errors = run(1, |builder| {
+        builder
+            .generate(|next: Next| async move {
+                if next.number > 0 {
+                    std::future::pending::<()>().await;
+                }
+                "one"
+            })
+            .handle(done)
+    });
+    assert_eq!(errors, []);
+}
+
+#[test]
+fn a_generator_may_be_a_stream_and_ends_with_it() {
+    let items = Items(["a", "b", "c"].into(), false);
+    let errors = run(3, |builder| {
+        builder
+            .stream(items)
+            .handle(|message: Message| async move { Err::<(), _>(format!("{:?}", message.payload)) })
+    });
+    let wanted = [(0, "b\"a\""), (1, "b\"b\""), (2, "b\"c\"")];
+    assert_eq!(errors, wanted.map(|(number, text)| (number, text.to_string())));
+}
+
+#[derive(Serialize, Deserialize)]
+struct Invoice {
+    cents: u64,
+}
+
+#[test]
+fn payloads_may_be_values_and_handlers_share_state() {
+    let total = Arc::new(AtomicU64::new(0));
+    let shared = total.clone();
+    let errors = run(4, |builder| {
+        builder
+            .generate(|next: Next| async move {
+                if next.number == 2 {
+                    return b"{\"cents\":\"many\"}".to_vec();
+                }
+                Json(Invoice { cents: next.number }).into()
+            })
+            .handle_json(move |invoice: Invoice, _: Message| {
+                let total = shared.clone();
+                async move {
+                    total.fetch_add(invoice.cents, Ordering::Relaxed);
+                    Ok::<_, Failure>(Effect::add("invoices", 1))
+                }
+            })
+            .settings(|settings| settings.messages = Some(4))
+    });
+    assert_eq!(total.load(Ordering::Relaxed), 1 + 3);
+    assert_eq!(errors.len(), 1);
+    assert!(
+        errors[0].0 == 2 && errors[0].1.contains("not what is expected"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn panics_and_handlers_that_take_too_long_are_errors() {
+    let errors = run(3, |builder| {
+        builder
+            .generate(|next: Next| async move { next.number.to_string() })
+            .handle(|message: Message| async move {
+                match message.number {
+                    0 => panic!("out of honey"),
+                    1 => std::future::pending().await,
+                    _ => Ok::<(), Failure>(()),
+                }
+            })
+            .timeout(Duration::from_secs(2))
+            .concurrency(3)
+            .settings(|settings| settings.messages = Some(3))
+    });
+    assert!(errors.len() >= 2, "{errors:?}");
+    assert!(errors[0].0 == 0 && errors[0].1.contains("out of honey"), "{errors:?}");
+    assert!(
+        errors[1].0 == 1 && errors[1].1.contains("timed out after 2s"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn a_node_without_a_generator_handles_what_others_push() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let engine = Arc::new(Local::new("library"));
+        let watched = engine.clone();
+        let stop = async move {
+            let items = [Item::new("one"), Item::new("two")];
+            let pushed = push::push(&*watched, &Settings::default(), push::KEEP, &items).await;
+            assert_eq!(pushed.expect("they are put in").len(), 2);
+            while watched.status().await.map_or(0, |status| status.done) < 2 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let running = queenright::on(engine.clone())
+            .queue("library")
+            .handle(done)
+            .run_until(stop);
+        tokio::time::timeout(PATIENCE, running)
+            .await
+            .expect("in time")
+            .expect("it ends well");
+        assert_eq!(engine.status().await.expect("a queue").epoch, 0, "it never reigned");
+    });
+}
