@@ -213,7 +213,10 @@ impl<E: Engine> Heart<E> {
                 node: node.clone(),
                 lease_ms: self.settings.lease_ms(),
                 crown_ms: self.settings.crown_ms(),
-                eligible: !(wishes.resign && guard("resign")) && self.settings.may_generate() && self.turns() && self.has_settled_in(),
+                eligible: !(wishes.resign && guard("resign"))
+                    && self.settings.may_generate()
+                    && self.turns()
+                    && self.has_settled_in(),
                 rank: self.settings.prefer.rank(),
                 seen: if guard("seen-beat") {
                     wishes.seen
