@@ -98,6 +98,19 @@ impl Keys {
         }
     }
 
+    /// The hash tag, with its braces.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        self.prefix.trim_end_matches(':')
+    }
+
+    /// Whether a cluster keeps this key where the queue is because of its hash tag: what is between its first pair of braces.
+    #[must_use]
+    pub fn shares_slot(&self, key: &str) -> bool {
+        let tag = self.tag();
+        key.find('{').is_some_and(|at| key[at..].starts_with(tag))
+    }
+
     /// What a node holds.
     #[must_use]
     pub fn taken(&self, node: &str) -> String {
@@ -108,5 +121,30 @@ impl Keys {
     #[must_use]
     pub fn reading(&self, reader: &str) -> String {
         format!("{}:{reader}", self.errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_shares_the_slot_of_the_queue_by_its_first_hash_tag() {
+        let keys = Keys::new("feeds", &Names::default());
+        assert_eq!(keys.tag(), "{qr:feeds}");
+        for inside in ["read{qr:feeds}", "{qr:feeds}", "a{qr:feeds}b{c}"] {
+            assert!(keys.shares_slot(inside), "{inside}");
+        }
+        for outside in [
+            "read",
+            "qr:feeds",
+            "a{b}{qr:feeds}",
+            "{}{qr:feeds}",
+            "{qr:feeds",
+            "{qr:feed}",
+            "",
+        ] {
+            assert!(!keys.shares_slot(outside), "{outside}");
+        }
     }
 }

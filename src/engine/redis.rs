@@ -20,7 +20,7 @@ use crate::engine::{
 };
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
-use crate::message::Pack;
+use crate::message::{Effect, Outcome, Pack};
 use link::Link;
 use reply::Reply;
 
@@ -158,6 +158,73 @@ impl RedisEngine {
             _ => Ok(()),
         };
         why().err().unwrap_or_else(|| unknown(answer))
+    }
+
+    async fn try_exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
+        let keys = &self.keys;
+        let taken = keys.taken(&exchange.node);
+        let (settles, effect_keys) = record::settles(&exchange.settles);
+        let run = self.exchange.run(&self.scripts.exchange, |cmd: &mut Cmd| {
+            cmd.arg(8 + effect_keys.len())
+                .arg(&[
+                    &keys.meta,
+                    &keys.queue,
+                    &keys.again,
+                    &taken,
+                    &keys.errors,
+                    &keys.records,
+                    &keys.bell,
+                    &keys.later,
+                ])
+                .arg(&effect_keys)
+                .arg(&exchange.node)
+                .arg(exchange.lane)
+                .arg(exchange.call)
+                .arg(&settles)
+                .arg(exchange.want)
+                .arg(u8::from(exchange.woken));
+        });
+        let mut reply = Reply::of(run.await?)?;
+        Ok(match reply.text()?.as_str() {
+            "ok" => {
+                let mut list = reply.list()?;
+                let mut refused = Vec::new();
+                while list.len() > 0 {
+                    refused.push((list.uint()?, list.text()?));
+                }
+                let packs = reply.list()?.rest()?;
+                let packs = packs.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes)));
+                Exchanged::Ok {
+                    packs: packs.collect::<Result<_>>()?,
+                    refused,
+                }
+            }
+            "deposed" => Exchanged::Deposed,
+            "stale" => Exchanged::Stale,
+            "unheld" => Exchanged::Unheld,
+            other => return Err(unknown(other)),
+        })
+    }
+
+    /// The same call with outcomes that a cluster can write in one step, and what became an error for that.
+    fn within_slot(&self, exchange: &Exchange) -> (Exchange, Vec<(u64, String)>) {
+        let (mut within, mut refused) = (exchange.clone(), Vec::new());
+        for settle in &mut within.settles {
+            for run in &mut settle.runs {
+                let Outcome::Done(effects) = &run.outcome else { continue };
+                let Some(outside) = effects.iter().map(Effect::key).find(|key| !self.keys.shares_slot(key)) else {
+                    continue;
+                };
+                let why = format!(
+                    "effect refused: key {outside} is outside the queue's slot of the cluster; a name that ends in {} is inside",
+                    self.keys.tag()
+                );
+                let numbers = (0..run.count).map(|index| settle.piece + u64::from(run.from + index));
+                refused.extend(numbers.map(|number| (number, why.clone())));
+                run.outcome = Outcome::Error(why);
+            }
+        }
+        (within, refused)
     }
 
     /// None: someone came or went meanwhile.
@@ -438,49 +505,18 @@ impl Engine for RedisEngine {
     }
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
-        let keys = &self.keys;
-        let taken = keys.taken(&exchange.node);
-        let (settles, effect_keys) = record::settles(&exchange.settles);
-        let run = self.exchange.run(&self.scripts.exchange, |cmd: &mut Cmd| {
-            cmd.arg(8 + effect_keys.len())
-                .arg(&[
-                    &keys.meta,
-                    &keys.queue,
-                    &keys.again,
-                    &taken,
-                    &keys.errors,
-                    &keys.records,
-                    &keys.bell,
-                    &keys.later,
-                ])
-                .arg(&effect_keys)
-                .arg(&exchange.node)
-                .arg(exchange.lane)
-                .arg(exchange.call)
-                .arg(&settles)
-                .arg(exchange.want)
-                .arg(u8::from(exchange.woken));
-        });
-        let mut reply = Reply::of(run.await?)?;
-        Ok(match reply.text()?.as_str() {
-            "ok" => {
-                let mut list = reply.list()?;
-                let mut refused = Vec::new();
-                while list.len() > 0 {
-                    refused.push((list.uint()?, list.text()?));
+        match self.try_exchange(exchange).await {
+            // A cluster says so before anything is written, and of the whole call: so what caused it is taken out.
+            Err(Error::Refused { reason, .. }) if reason.starts_with("CROSSSLOT") => {
+                let (within, refused_here) = self.within_slot(exchange);
+                let mut answer = self.try_exchange(&within).await;
+                if let Ok(Exchanged::Ok { refused, .. }) = &mut answer {
+                    refused.extend(refused_here);
                 }
-                let packs = reply.list()?.rest()?;
-                let packs = packs.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes)));
-                Exchanged::Ok {
-                    packs: packs.collect::<Result<_>>()?,
-                    refused,
-                }
+                answer
             }
-            "deposed" => Exchanged::Deposed,
-            "stale" => Exchanged::Stale,
-            "unheld" => Exchanged::Unheld,
-            other => return Err(unknown(other)),
-        })
+            answer => answer,
+        }
     }
 
     async fn reap(&self, reap: &Reap) -> Result<Reaped> {

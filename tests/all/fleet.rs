@@ -2,6 +2,7 @@
 //! also by a panic.
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -150,9 +151,23 @@ pub struct Plan {
     queue: String,
     copies: usize,
     args: Vec<String>,
+    directory: PathBuf,
+    environment: Vec<(String, String)>,
 }
 
 impl Plan {
+    /// In the environment of every copy.
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Where every copy runs.
+    pub fn directory(mut self, directory: &Path) -> Self {
+        self.directory = directory.into();
+        self
+    }
+
     pub fn queue(mut self, name: &str) -> Self {
         self.queue = name.into();
         self
@@ -180,6 +195,8 @@ impl Plan {
             url: self.url,
             queue: self.queue,
             args: self.args,
+            directory: self.directory,
+            environment: self.environment,
             copies: Vec::new(),
             log: Arc::default(),
         };
@@ -219,6 +236,8 @@ pub struct Fleet {
     url: String,
     queue: String,
     args: Vec<String>,
+    directory: PathBuf,
+    environment: Vec<(String, String)>,
     copies: Vec<Child>,
     log: Arc<Log>,
 }
@@ -235,7 +254,7 @@ impl Fleet {
     }
 
     /// The same in an SQLite file.
-    pub fn in_file(path: &std::path::Path) -> Plan {
+    pub fn in_file(path: &Path) -> Plan {
         Self::at(format!("sqlite:{}", path.display()))
     }
 
@@ -245,6 +264,8 @@ impl Fleet {
             queue: format!("queue-{}", QUEUES.fetch_add(1, Ordering::Relaxed)),
             copies: 1,
             args: Vec::new(),
+            directory: ".".into(),
+            environment: Vec::new(),
         }
     }
 
@@ -277,6 +298,8 @@ impl Fleet {
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = program();
         command.args(args).args(["--url", &self.url, "--queue", &self.queue]);
+        command.current_dir(&self.directory);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -197,7 +197,7 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
         Some("ERR") if reason.contains("DB index") => "choose another --db",
         Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
-        Some("CROSSSLOT") => "use keys in effects that carry the hash tag of the queue: {qr:<queue>}",
+        Some("CROSSSLOT") => "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
         Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
             "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"

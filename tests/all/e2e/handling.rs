@@ -161,3 +161,15 @@ fn a_second_signal_leaves_at_once() {
     fleet.add("--work 0");
     checks::everything(&fleet, 1, Lines::All);
 }
+
+#[test]
+fn a_message_that_takes_longer_than_the_timeout_is_an_error() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server)
+        .args("--also-handle --interval 1ms --messages 2 --error-rate 0 --work 10m..11m --timeout 50ms --lease 30s")
+        .start_joined();
+    assert_eq!(fleet.wait_through(2).failed, 2);
+    for error in fleet.errors() {
+        assert_eq!(error["error"], "timed out after 50ms (--timeout)");
+    }
+}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use super::Workshop;
@@ -150,4 +151,81 @@ fn a_service_that_does_not_answer_in_time_is_an_error() {
             "{error}"
         );
     }
+}
+
+/// A service behind TLS, whose certificate is its own authority. Returns it, its port, and the certificate.
+fn serve_tls(workshop: &Workshop) -> (Service, String, String) {
+    let certificate = workshop.path("certificate.pem").display().to_string();
+    std::fs::write(
+        workshop.path("request"),
+        "[req]\ndistinguished_name = name\nx509_extensions = own\nprompt = no\n[name]\nCN = bees\n\
+         [own]\nsubjectAltName = IP:127.0.0.1\nbasicConstraints = critical, CA:FALSE\n",
+    )
+    .expect("written");
+    let made = Command::new("openssl")
+        .args("req -x509 -newkey rsa:2048 -nodes -days 2 -config request -keyout key.pem".split(' '))
+        .args(["-out", &certificate])
+        .current_dir(workshop.directory.path())
+        .output()
+        .expect("openssl is there: scripts/test installs it");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let service = r#"
+import ssl, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+class Service(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+server = HTTPServer(("127.0.0.1", 0), Service)
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain("certificate.pem", "key.pem")
+server.socket = tls.wrap_socket(server.socket, server_side=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+    let mut child = Command::new("python3")
+        .args(["-c", service])
+        .current_dir(workshop.directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("python3 is there: scripts/test installs it");
+    let mut port = String::new();
+    BufReader::new(child.stdout.take().expect("piped"))
+        .read_line(&mut port)
+        .expect("it says its port");
+    (Service(child), port.trim().into(), certificate)
+}
+
+/// Ends with the test.
+struct Service(Child);
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_service_behind_tls_is_asked_if_its_certificate_is_trusted_and_only_then() {
+    let workshop = Workshop::new();
+    let (_service, port, certificate) = serve_tls(&workshop);
+    let fleet = |queue: &str| {
+        workshop
+            .fleet()
+            .queue(queue)
+            .args("--also-handle --interval 1ms --messages 2 --backoff 10ms --handle")
+            .arg(&format!("https://127.0.0.1:{port}/"))
+    };
+    let trusting = fleet("trusting").env("SSL_CERT_FILE", &certificate).start_joined();
+    assert_eq!(trusting.wait_through(2).done, 2);
+
+    let other = fleet("wary").start_joined();
+    other.wait_for("it says why it is tried again", |lines| {
+        let mut retried = lines.iter().filter(|line| line.is("retried"));
+        retried.any(|line| line.error.contains("certificate"))
+    });
+    assert_eq!(other.status().done, 0);
 }

@@ -1,15 +1,18 @@
 //! The handlers of the README, as they are printed: each block whose first comment is a file's name becomes that file, and
 //! each command line beside them is run.
 
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use crate::fleet::{PATIENCE, PROGRAM, bare, json_lines, said, within};
+use crate::fleet::{Fleet, PATIENCE, PROGRAM, bare, json_lines, said, within};
 use crate::server::RedisServer;
 
 const README: &str = include_str!("../../../../README.md");
 const MESSAGES: u64 = 20;
-const FILES: [&str; 4] = ["handler.py", "each.sh", "service.py", "poller.sh"];
+const FILES: [&str; 4] = ["handler.py", "each.sh", "service.py", "poller.py"];
 
 /// The code blocks of the README.
 fn blocks() -> impl Iterator<Item = &'static str> {
@@ -97,15 +100,65 @@ impl Stage {
     }
 }
 
+/// For how many seconds generators are killed, one a second, in the long form.
+const LONG: &str = "QUEENRIGHT_POLLER";
+
 #[test]
-fn the_poller_of_the_readme_works() {
+fn the_poller_of_the_readme_reads_every_line_once_and_in_order_while_generators_are_killed() {
     let stage = Stage::new();
-    let lines: Vec<String> = (0..MESSAGES).map(|line| format!("line {line}\n")).collect();
-    std::fs::write(stage.directory.path().join("access.log"), lines.concat()).expect("written");
-    assert_eq!(
-        stage.run(&command_line("queenright --generate 'sh poller.sh'")).len(),
-        0
-    );
+    let words = command_line("queenright --generate 'python3 poller.py'");
+    let log = stage.directory.path().join("access.log");
+    std::fs::write(&log, "").expect("written");
+    // Everything fails: so the store keeps what was published, in its order.
+    let mut plan = Fleet::on(&stage.server)
+        .copies(3)
+        .args("--error-rate 1 --work 0 --quiet");
+    for word in &words[1..=3] {
+        plan = plan.arg(word);
+    }
+    let mut fleet = plan.directory(stage.directory.path()).start_joined();
+
+    let seconds: Option<u64> = std::env::var(LONG).ok().map(|text| text.parse().expect("seconds"));
+    let line = |number: u64| format!("{number} \"GET /{number}\" \\ ü");
+    let stop = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut file = std::fs::File::options().append(true).open(&log).expect("opened");
+            let mut written = 0;
+            while !stop.load(Ordering::Relaxed) {
+                // In two parts: a line may be there by half.
+                write!(file, "{}", line(written)).expect("written");
+                std::thread::sleep(Duration::from_micros(500));
+                writeln!(file).expect("written");
+                written += 1;
+            }
+            written
+        });
+        let killing = scope.spawn(|| {
+            for _ in 0..seconds.unwrap_or(4) {
+                if seconds.is_some() {
+                    std::thread::sleep(Duration::from_secs(1));
+                }
+                let before = fleet.status().published;
+                fleet.wait_status("more lines are read", |status| status.published > before + 20);
+                let generator = fleet.generator();
+                fleet.kill9(generator);
+                fleet.add("");
+            }
+        });
+        let killed = killing.join();
+        stop.store(true, Ordering::Relaxed);
+        let written = writer.join().expect("it writes");
+        killed.expect("it goes on");
+        written
+    });
+    fleet.wait_through(written);
+    let read = fleet.errors();
+    assert_eq!(read.len() as u64, written);
+    for (number, error) in (0..).zip(&read) {
+        assert_eq!(error["number"], number);
+        assert_eq!(error["payload"], line(number), "in order, none twice, none missing");
+    }
 }
 
 #[test]
@@ -201,8 +254,10 @@ fn the_http_handler_of_the_readme_works_and_answers_curl() {
     let errors = stage.run(&here(command_line("queenright --handle http://")));
     only_13(&errors, "500");
     let curl = here(command_line("curl "));
-    if let Ok(output) = stage.command(&curl[0], &curl[1..]).output() {
-        assert!(output.status.success(), "{}", said(&output));
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
-    }
+    let output = stage
+        .command(&curl[0], &curl[1..])
+        .output()
+        .expect("curl is there: scripts/test installs it");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
 }
