@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::config::Settings;
-use crate::engine::{Beat, Engine, Join, NodeId, Pulse, Reap, Seen, Vitals, Wake};
+use crate::engine::{Beat, Engine, Join, NodeId, Paused, Pulse, Reap, Seen, TRIM_MAX, Vitals, Wake};
 use crate::error::Result;
 use crate::event::{Event, Observer};
 use crate::mutants::guard;
@@ -35,6 +35,7 @@ pub(crate) struct Standing {
     pub node: NodeId,
     pub reign: Option<Reign>,
     pub heir: bool,
+    pub paused: Paused,
 }
 
 /// A generator's reign, as the store last told of it.
@@ -227,7 +228,7 @@ impl<E: Engine> Heart<E> {
             match self.engine.beat(&beat).await {
                 Ok(Pulse::Alive(vitals)) => {
                     self.back(node);
-                    let more = self.reap(node, &vitals).await || vitals.more_due;
+                    let more = self.reap(node, &vitals).await | self.trim(node, &vitals).await || vitals.more_due;
                     let pause = if more { Duration::ZERO } else { self.pause(&vitals) };
                     self.stand(node, &vitals);
                     tokio::select! {
@@ -297,6 +298,16 @@ impl<E: Engine> Heart<E> {
             let before = standing.reign.as_ref().map(|reign| reign.epoch);
             let changed = standing.heir != vitals.heir || before != vitals.generator.then_some(vitals.epoch);
             standing.heir = vitals.heir;
+            if standing.paused != vitals.paused {
+                standing.paused = vitals.paused;
+                events.push(match vitals.paused {
+                    Paused {
+                        generator: false,
+                        handlers: false,
+                    } => Event::Resumed,
+                    Paused { generator, handlers } => Event::Paused { generator, handlers },
+                });
+            }
             let goes_on = before.is_some_and(|epoch| {
                 if vitals.generator {
                     epoch == vitals.epoch || !guard("new-epoch")
@@ -357,6 +368,27 @@ impl<E: Engine> Heart<E> {
             );
         }
         moved || reaped.more || reaped.deposed
+    }
+
+    /// Removes errors beyond as many as are to be kept. True: there are more of them.
+    async fn trim(&self, node: &NodeId, vitals: &Vitals) -> bool {
+        let Some(keep) = self.settings.errors_max.filter(|_| vitals.generator) else {
+            return false;
+        };
+        // If the store does not answer, the next beat tries again.
+        let gone = self.engine.trim(keep).await.unwrap_or_default();
+        let (Some(first), Some(last)) = (gone.first(), gone.last()) else {
+            return false;
+        };
+        self.tell(
+            node,
+            Event::Trimmed {
+                errors: gone.len() as u64,
+                first: *first,
+                last: *last,
+            },
+        );
+        gone.len() == TRIM_MAX
     }
 
     async fn leave(&mut self, node: &NodeId) -> Result<()> {

@@ -300,6 +300,10 @@ pub struct StartFlags {
     /// A message delivered so often without an outcome is an error [env: QUEENRIGHT_MAX_DELIVERIES] [default: 5]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub max_deliveries: Option<String>,
+    /// Keep so many errors: the oldest beyond that are removed, counted and told of [env: QUEENRIGHT_MAX_ERRORS]
+    /// [default: keep all]
+    #[arg(long, value_name = "N", help_heading = "Handling")]
+    pub max_errors: Option<String>,
     /// Try a failed message again, so often, before it is an error [env: QUEENRIGHT_RETRIES] [default: 0]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub retries: Option<String>,
@@ -408,6 +412,7 @@ impl StartFlags {
             ("timeout", self.timeout.as_deref()),
             ("batch", self.batch.as_deref()),
             ("max-deliveries", self.max_deliveries.as_deref()),
+            ("max-errors", self.max_errors.as_deref()),
             ("retries", self.retries.as_deref()),
             ("backoff", self.backoff.as_deref()),
             ("also-handle", self.also_handle.then_some("true")),
@@ -439,6 +444,7 @@ impl StartFlags {
             timeout: self.timeout.or(before.timeout),
             batch: self.batch.or(before.batch),
             max_deliveries: self.max_deliveries.or(before.max_deliveries),
+            max_errors: self.max_errors.or(before.max_errors),
             retries: self.retries.or(before.retries),
             backoff: self.backoff.or(before.backoff),
             also_handle: self.also_handle || before.also_handle,

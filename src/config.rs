@@ -28,6 +28,8 @@ pub struct Settings {
     pub backlog_max: u64,
     /// A message delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
+    /// How many errors are kept. The generator removes the oldest beyond that, counts them and says so; `None` keeps all.
+    pub errors_max: Option<u64>,
     /// A message that failed is tried again this often before it is an error. 0: a failure is final, as in the task.
     pub retries: u16,
     /// How long a message waits after its first failure; each further one doubles it, up to [`Settings::BACKOFF_MAX`].
@@ -80,6 +82,7 @@ impl Default for Settings {
             grace: Duration::from_secs(8),
             backlog_max: 1_000_000,
             deliveries_max: 5,
+            errors_max: None,
             retries: 0,
             backoff: Duration::from_secs(1),
             timeout: None,

@@ -9,12 +9,14 @@
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
 //! before it writes anything.
 
+#[doc(hidden)]
 pub mod keys;
 mod record;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod state;
+#[doc(hidden)]
 pub mod store;
 mod verbs;
 
@@ -54,6 +56,8 @@ pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
 /// How many errors one call requeues or discards.
 pub const ERRORS_PER_CALL_MAX: usize = 500;
+/// How many errors one call removes because there are too many.
+pub const TRIM_MAX: usize = 1000;
 /// How many messages one push carries.
 pub const PUSH_ITEMS_MAX: usize = 1000;
 /// The longest key of a pushed message.
@@ -458,6 +462,8 @@ pub struct Status {
     pub requeued: u64,
     pub paused: Paused,
     /// How often the store was found to have gone back in time.
+    /// Errors that were removed because there were too many.
+    pub trimmed: u64,
     pub rewinds: u64,
     pub grain: u64,
     pub nodes: Vec<NodeStatus>,
@@ -508,6 +514,8 @@ pub trait Engine: Send + Sync + 'static {
     fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
     /// Removes errors for good. Returns those that were there.
     fn discard(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<u64>>> + Send;
+    /// Removes the oldest errors beyond so many, [`TRIM_MAX`] at most, and counts them. Returns which.
+    fn trim(&self, keep: u64) -> impl Future<Output = Result<Vec<u64>>> + Send;
     /// Pauses (`Some(true)`) or resumes (`Some(false)`) generating and handling; from then on nothing is published or
     /// taken. Tells what is paused now.
     fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> impl Future<Output = Result<Paused>> + Send;

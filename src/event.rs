@@ -68,6 +68,19 @@ pub enum Event {
         redelivered: u64,
         failed: u64,
     },
+    /// Removed errors beyond as many as are to be kept, these numbers and what lay between.
+    Trimmed {
+        errors: u64,
+        first: u64,
+        last: u64,
+    },
+    /// Generating, handling or both were told to stand still, or something else of it than before.
+    Paused {
+        generator: bool,
+        handlers: bool,
+    },
+    /// Nothing is paused any more.
+    Resumed,
     /// The store went back in time and was raised to what this node had seen.
     Rewound {
         next_number: u64,
@@ -95,6 +108,9 @@ impl Event {
             Self::Retried { .. } => "retried",
             Self::Redelivered { .. } => "redelivered",
             Self::Reaped { .. } => "reaped",
+            Self::Trimmed { .. } => "trimmed",
+            Self::Paused { .. } => "paused",
+            Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",

@@ -281,6 +281,7 @@ fn settings(stack: &Stack) -> Result<Settings, Usage> {
         deliveries_max: stack
             .parse("max-deliveries", value::whole)?
             .unwrap_or(base.deliveries_max),
+        errors_max: stack.parse("max-errors", value::whole)?.or(base.errors_max),
         retries: stack.parse("retries", value::whole)?.unwrap_or(base.retries),
         backoff: stack.parse("backoff", value::duration)?.unwrap_or(base.backoff),
         timeout: stack.parse("timeout", value::duration)?.or(base.timeout),

@@ -151,6 +151,10 @@ fn say_settings(resolved: &Resolved, log: &Log) {
         ("crown_lease", format!("{}ms", settings.crown_ms())),
         ("max_backlog", settings.backlog_max.to_string()),
         ("max_deliveries", settings.deliveries_max.to_string()),
+        (
+            "max_errors",
+            settings.errors_max.map_or("none".into(), |errors| errors.to_string()),
+        ),
         ("retries", settings.retries.to_string()),
         ("backoff", format!("{:?}", settings.backoff)),
         ("pid", std::process::id().to_string()),

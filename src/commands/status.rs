@@ -92,6 +92,13 @@ fn as_text(status: &Status, queue: &str, rate: u128) -> String {
             status.requeued
         );
     }
+    if status.trimmed > 0 {
+        let _ = writeln!(
+            out,
+            "trimmed    {}  (errors beyond --max-errors, removed)",
+            status.trimmed
+        );
+    }
     if status.rewinds > 0 {
         let _ = writeln!(
             out,
@@ -185,6 +192,7 @@ fn as_json(status: &Status) -> String {
         ("failed", status.failed),
         ("errors", status.errors),
         ("requeued", status.requeued),
+        ("trimmed", status.trimmed),
         ("rewinds", status.rewinds),
     ] {
         json::number(&mut out, key, value);

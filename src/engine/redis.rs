@@ -16,7 +16,7 @@ use crate::engine::keys::Keys;
 use crate::engine::{
     Beat, CALL_MS, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
     LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped, Receipt, Status,
-    Vitals, Wake, check_layout, record,
+    TRIM_MAX, Vitals, Wake, check_layout, record,
 };
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
@@ -25,6 +25,7 @@ use link::Link;
 use reply::Reply;
 
 pub use link::Server;
+#[doc(hidden)]
 pub use script::{Script, Scripts};
 
 /// How often a look is repeated when nodes come and go under it.
@@ -293,6 +294,7 @@ impl RedisEngine {
             errors,
             requeued: 0,
             paused: Paused::default(),
+            trimmed: 0,
             rewinds: 0,
             grain: 0,
             nodes,
@@ -303,6 +305,7 @@ impl RedisEngine {
         status.count_queued(meta.uint()?);
         check_layout(&keys.queue_name, &keys.names, meta.uint()?, &meta.text()?)?;
         status.paused = Paused::of_bits(meta.uint()?);
+        status.trimmed = meta.uint()?;
         Ok(Some(status))
     }
 }
@@ -645,6 +648,17 @@ impl Engine for RedisEngine {
         let keys = &self.keys;
         let run = self.aside.run(&self.scripts.discard, |cmd| {
             cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(numbers);
+        });
+        Reply::of(run.await?)?.uints()
+    }
+
+    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
+        let keys = &self.keys;
+        let run = self.control.run(&self.scripts.trim, |cmd| {
+            cmd.arg(3)
+                .arg(&[&keys.meta, &keys.errors, &keys.records])
+                .arg(keep)
+                .arg(TRIM_MAX);
         });
         Reply::of(run.await?)?.uints()
     }

@@ -284,6 +284,11 @@ impl Engine for SqliteEngine {
             .await
     }
 
+    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
+        self.step(&self.control, move |tables, _| Verbs::trim(tables, keep))
+            .await
+    }
+
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
         let step = self.step(&self.control, move |tables, _| tables.pause(generator, handlers));
         step.await?.ok_or_else(|| self.no_queue())

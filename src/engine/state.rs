@@ -146,6 +146,10 @@ impl State {
         Verbs::discard(self, numbers).expect(IN_MEMORY)
     }
 
+    pub fn trim(&mut self, keep: u64) -> Vec<u64> {
+        Verbs::trim(self, keep).expect(IN_MEMORY)
+    }
+
     /// None: there is no queue. The same in the next two.
     pub fn pause(&mut self, generator: Option<bool>, handlers: Option<bool>) -> Option<Paused> {
         Verbs::pause(self, generator, handlers).expect(IN_MEMORY)

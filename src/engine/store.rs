@@ -39,6 +39,8 @@ pub struct Meta {
     pub rank: u64,
     /// Numbers that were raised over, and belong to no message.
     pub skipped: u64,
+    /// Errors that were removed because there were too many.
+    pub trimmed: u64,
 }
 
 /// What is kept of a node besides its lanes and what it holds.

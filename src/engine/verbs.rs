@@ -235,6 +235,10 @@ pub trait Verbs: Store {
         errors::discard(self, numbers)
     }
 
+    fn trim(&mut self, keep: u64) -> Result<Vec<u64>> {
+        errors::trim(self, keep)
+    }
+
     fn pause(&mut self, generator: Option<bool>, handlers: Option<bool>) -> Result<Option<Paused>> {
         manage::pause(self, generator, handlers)
     }
@@ -339,6 +343,7 @@ pub trait Verbs: Store {
             errors: self.failed_count()? + self.reading_count()?,
             requeued: meta.requeued,
             paused: meta.paused,
+            trimmed: meta.trimmed,
             rewinds: meta.rewinds,
             grain: meta.grain,
             nodes: Vec::new(),
@@ -409,6 +414,7 @@ fn new_meta(store: &(impl Store + ?Sized), wall_ms: u64, birth: &str, step: u64)
         chosen: String::new(),
         rank: 0,
         skipped: 0,
+        trimmed: 0,
     }
 }
 

@@ -81,6 +81,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Redelivered { .. }
         | Event::Reaped { .. }
         | Event::Rewound { .. }
+        | Event::Trimmed { .. }
         | Event::Away { .. } => Level::Warn,
         _ => Level::Info,
     }
@@ -89,7 +90,7 @@ pub fn level(event: &Event) -> Level {
 /// What an event carries, in the order in which it is told.
 pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
     match event {
-        Event::Joined | Event::Reconnected | Event::Left => {}
+        Event::Joined | Event::Reconnected | Event::Resumed | Event::Left => {}
         Event::Elected { epoch, next_number } => {
             to.extend([
                 ("epoch", Field::Number(*epoch)),
@@ -163,6 +164,19 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             ("redelivered", Field::Number(*redelivered)),
             ("failed", Field::Number(*failed)),
         ]),
+        Event::Trimmed { errors, first, last } => to.extend([
+            ("errors", Field::Number(*errors)),
+            ("first", Field::Number(*first)),
+            ("last", Field::Number(*last)),
+        ]),
+        Event::Paused { generator, handlers } => {
+            let what = match (generator, handlers) {
+                (true, true) => "both",
+                (true, false) => "generator",
+                (false, _) => "handlers",
+            };
+            to.push(("what", Field::Text(what)));
+        }
         Event::Rewound { next_number } => to.push(("next_number", Field::Number(*next_number))),
         Event::Away { reason } => to.push(("reason", Field::Text(reason))),
     }

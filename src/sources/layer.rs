@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 34] = [
+pub const OPTIONS: [&str; 35] = [
     "url",
     "host",
     "port",
@@ -22,6 +22,7 @@ pub const OPTIONS: [&str; 34] = [
     "grace",
     "max-backlog",
     "max-deliveries",
+    "max-errors",
     "retries",
     "backoff",
     "also-handle",

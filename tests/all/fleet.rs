@@ -86,6 +86,7 @@ pub struct Status {
     pub failed: u64,
     pub errors: u64,
     pub requeued: u64,
+    pub trimmed: u64,
     pub nodes: Vec<Member>,
 }
 
@@ -114,6 +115,7 @@ impl Status {
             failed: number(&value, "failed"),
             errors: number(&value, "errors"),
             requeued: number(&value, "requeued"),
+            trimmed: number(&value, "trimmed"),
             nodes: nodes
                 .iter()
                 .map(|node| {

@@ -73,6 +73,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("rewind-join", "a_join_raises_a_store_that_went_back"),
     ("runs", "runs_that_overlap_or_overreach_write_nothing"),
     ("second-bell", "work_that_comes_or_waits_rings_the_bell"),
+    ("trimmed", "the_oldest_errors_beyond_a_number_are_removed_and_counted"),
     ("token", "a_deposed_generator_cannot_publish"),
     ("vacant", "while_there_is_no_generator_any_member_keeps_house"),
     ("worn", "a_poison_message_takes_no_neighbours_with_it"),

@@ -5,7 +5,7 @@
 -- Returns  ok meta errors later nodes held-by-the-dead | moved (someone came or went meanwhile: look again) | none
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
-  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused')
+  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed')
 if not m[1] then return {'none'} end
 if redis.call('ZCARD', KEYS[2]) ~= members or redis.call('LLEN', KEYS[3]) ~= dead
   or redis.call('ZCARD', KEYS[6]) ~= readers then return {'moved'} end
@@ -32,4 +32,5 @@ local errors = redis.call('ZCARD', KEYS[4])
 for i = 1, readers do errors = errors + math.max(redis.call('LLEN', KEYS[6 + members + dead + i]) - 1, 0) end
 local generator = tonumber(m[7]) > clock and m[5] or ''
 return {'ok', {m[1], generator, tonumber(m[6]), tonumber(m[8]), tonumber(m[9]), tonumber(m[10]), tonumber(m[11]),
-  tonumber(m[12]), tonumber(m[13]), tonumber(m[14]), tonumber(m[15]), m[16], tonumber(m[17] or 0)}, errors, redis.call('ZCARD', KEYS[5]), nodes, orphaned}
+  tonumber(m[12]), tonumber(m[13]), tonumber(m[14]), tonumber(m[15]), m[16], tonumber(m[17] or 0),
+  tonumber(m[18] or 0)}, errors, redis.call('ZCARD', KEYS[5]), nodes, orphaned}

@@ -210,6 +210,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
             .map_or(String::new(), |_| text("chosen").unwrap_or_default()),
         rank: absent("rank")?,
         skipped: uint("skipped")?,
+        trimmed: absent("trimmed")?,
     }))
 }
 

@@ -44,12 +44,14 @@ CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY 
 ALTER TABLE meta ADD COLUMN paused INT DEFAULT 0;
 ALTER TABLE meta ADD COLUMN chosen TEXT DEFAULT '';
 ALTER TABLE meta ADD COLUMN rank INT DEFAULT 0;
+ALTER TABLE meta ADD COLUMN trimmed INT DEFAULT 0;
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 ";
 
 const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
-                    again, head, done, failed, requeued, rewinds, skipped, paused, chosen, rank";
+                    again, head, done, failed, requeued, rewinds, skipped, paused, chosen, rank, \
+                    trimmed";
 
 /// A queue inside one transaction.
 pub(super) struct Tables<'a> {
@@ -236,6 +238,7 @@ impl Store for Tables<'_> {
                 paused: Paused::of_bits(uint(row, 21)?),
                 chosen: row.get(22)?,
                 rank: uint(row, 23)?,
+                trimmed: uint(row, 24)?,
             })
         })
     }
@@ -243,7 +246,7 @@ impl Store for Tables<'_> {
     fn set_meta(&mut self, meta: &Meta) -> Result<()> {
         let sql = format!(
             "INSERT OR REPLACE INTO meta (queue, {META}) VALUES (?{})",
-            ", ?".repeat(24)
+            ", ?".repeat(25)
         );
         self.write(
             &sql,
@@ -273,6 +276,7 @@ impl Store for Tables<'_> {
                 int(meta.paused.bits()),
                 meta.chosen,
                 int(meta.rank),
+                int(meta.trimmed),
             ],
         )?;
         Ok(())

@@ -191,6 +191,10 @@ impl Engine for Local {
         Ok(self.call(|state, _| state.discard(numbers)))
     }
 
+    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
+        Ok(self.call(|state, _| state.trim(keep)))
+    }
+
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
         let paused = self.call(|state, _| state.pause(generator, handlers));
         paused.ok_or_else(|| self.no_queue())

@@ -2,7 +2,7 @@
 
 use super::{expired, hive};
 use crate::engine::store::{Lessee, Line, Store};
-use crate::engine::{DRAIN_BYTES_MAX, Drain, Drained, Failed, Requeued, Wake, record};
+use crate::engine::{DRAIN_BYTES_MAX, Drain, Drained, Failed, Requeued, TRIM_MAX, Wake, record};
 use crate::error::Result;
 use crate::message::PackBuilder;
 
@@ -124,6 +124,24 @@ pub(super) fn discard<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Resu
         }
     }
     Ok(discarded)
+}
+
+pub(super) fn trim<S: Store + ?Sized>(store: &mut S, keep: u64) -> Result<Vec<u64>> {
+    let excess = store.failed_count()?.saturating_sub(keep).min(TRIM_MAX as u64);
+    let Some(mut meta) = store.meta()?.filter(|_| excess > 0) else {
+        return Ok(Vec::new());
+    };
+    let excess = usize::try_from(excess).unwrap_or(TRIM_MAX);
+    let oldest = store.failed_between(0, u64::MAX, excess)?;
+    let gone: Vec<u64> = oldest.iter().map(|failed| failed.number).collect();
+    for number in &gone {
+        store.remove_failed(*number)?;
+    }
+    if store.guard("trimmed") {
+        meta.trimmed += gone.len() as u64;
+        store.set_meta(&meta)?;
+    }
+    Ok(gone)
 }
 
 fn one<S: Store + ?Sized>(store: &mut S, number: u64) -> Result<Option<Failed>> {

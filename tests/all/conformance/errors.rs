@@ -23,6 +23,7 @@ checks![
     what_is_no_error_is_neither_requeued_nor_discarded,
     large_errors_are_requeued_in_bounded_steps,
     discarded_errors_are_gone,
+    the_oldest_errors_beyond_a_number_are_removed_and_counted,
 ];
 
 async fn a_failed_message_keeps_all_that_is_known_of_it<B: Bench>(hive: &Hive<B>) {
@@ -319,4 +320,17 @@ async fn discarded_errors_are_gone<B: Bench>(hive: &Hive<B>) {
     let status = hive.status().await;
     assert_eq!((status.errors, status.failed), (1, 3));
     assert_eq!(hive.failed().await[0].number, 1);
+}
+
+async fn the_oldest_errors_beyond_a_number_are_removed_and_counted<B: Bench>(hive: &Hive<B>) {
+    assert_eq!(hive.engine().trim(0).await.expect("no queue"), [0; 0]);
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 5).await;
+    assert_eq!(hive.engine().trim(5).await.expect("trim"), [0; 0]);
+    assert_eq!(hive.engine().trim(2).await.expect("trim"), [0, 1, 2]);
+    assert_eq!(hive.engine().trim(2).await.expect("trim"), [0; 0]);
+    let status = hive.status().await;
+    assert_eq!((status.errors, status.failed, status.trimmed), (2, 5, 3));
+    let left: Vec<u64> = hive.failed().await.iter().map(|failed| failed.number).collect();
+    assert_eq!(left, [3, 4]);
 }

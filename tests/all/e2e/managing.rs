@@ -99,3 +99,26 @@ fn a_requeued_error_is_handled_again_and_deleted_ones_are_gone() {
     let status = fleet.wait_status("they are done", |status| status.done == 5);
     assert_eq!((status.errors, status.failed, status.queued), (3, 10, 0), "{status:?}");
 }
+
+#[test]
+fn errors_beyond_the_most_that_are_kept_are_removed_counted_and_told_of() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server)
+        .args("--also-handle --interval 1ms --messages 50 --work 0 --error-rate 1 --max-errors 3 --lease 30s")
+        .start_joined();
+    let status = fleet.wait_status("the oldest are gone", |status| {
+        status.is_through(50) && status.errors == 3 && status.trimmed == 47
+    });
+    assert_eq!(status.failed, 50, "{status:?}");
+    fleet.wait_for("it says so", |lines| {
+        let trimmed = lines.iter().filter(|line| line.is("trimmed"));
+        trimmed.map(|line| line.fields["errors"].as_u64().expect("a number")).sum::<u64>() == 47
+    });
+    assert!(run(&fleet, "status").contains("trimmed    47"));
+    let left: Vec<u64> = fleet
+        .errors()
+        .iter()
+        .map(|error| error["number"].as_u64().expect("a number"))
+        .collect();
+    assert_eq!(left, [47, 48, 49]);
+}

@@ -36,6 +36,14 @@ fn what_is_paused_stands_still_until_it_is_resumed() {
         paused["paused"],
         serde_json::json!({"generator": false, "handlers": true})
     );
+    let told = |event: &'static str, what: &'static str| {
+        fleet.wait_for("every node tells of it", move |lines| {
+            let told = lines.iter().filter(|line| line.is(event));
+            let of_this = told.filter(|line| line.fields["what"].as_str().unwrap_or_default() == what);
+            of_this.map(|line| line.copy).collect::<std::collections::BTreeSet<_>>().len() == 3
+        });
+    };
+    told("paused", "handlers");
     let then = fleet.wait_status("nothing is in hand", |status| status.in_hand == 0);
     let grown = fleet.wait_status("the generator goes on", |status| status.queued > then.queued + 20);
     assert_eq!(grown.done, then.done, "{grown:?}");
@@ -52,6 +60,7 @@ fn what_is_paused_stands_still_until_it_is_resumed() {
         "{drained:?}"
     );
     assert!(run(&fleet, "resume").contains("nothing"));
+    told("resumed", "");
     fleet.wait_status("it publishes again", |status| status.published > drained.published);
 }
 

@@ -99,6 +99,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-types", JOINING),
     ("rank", CROWNING),
     ("requeue-withdraws", "errors stay errors here; the oracle requeues them"),
+    ("trimmed", "errors stay errors here; the oracle removes them"),
     ("resume-bell", PAUSING),
     ("runs", PACKS),
     (

@@ -301,13 +301,15 @@ impl<B: Bench> History<B> {
         }
     }
 
-    /// Requeues or discards a few errors, or what are none.
+    /// Requeues or discards a few errors, or what are none; or the oldest.
     async fn manage(&mut self) {
         let there: Vec<u64> = self.twin.state.errors.keys().copied().collect();
         let mut numbers: Vec<u64> = (0..self.rng.u32(..4)).map(|_| self.rng.u64(..60)).collect();
         numbers.extend(self.rng.choice(&there));
         self.rng.shuffle(&mut numbers);
-        let call = if self.chance(3) {
+        let call = if self.chance(4) {
+            Call::Trim(self.rng.u64(..10))
+        } else if self.chance(3) {
             Call::Discard(numbers)
         } else {
             Call::Requeue(numbers)

@@ -42,7 +42,7 @@ impl Ledger {
                     self.given_up -= u64::from(!self.errors.remove(number));
                 }
             }
-            (Call::Discard(_), Answer::Discarded(numbers)) => {
+            (Call::Discard(_) | Call::Trim(_), Answer::Discarded(numbers)) => {
                 for number in numbers {
                     assert!(self.confirmed.insert(*number), "{number} was confirmed before");
                 }

@@ -30,6 +30,7 @@ pub enum Call {
     Failed(u64, u32),
     Requeue(Vec<u64>),
     Discard(Vec<u64>),
+    Trim(u64),
     Pause(Option<bool>, Option<bool>),
     Handover(Option<String>),
     Status,
@@ -167,6 +168,7 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
         Call::Failed(from, limit) => Answer::Failed(state.failed(*from, *limit)),
         Call::Requeue(numbers) => Answer::Requeued(state.requeue(numbers)),
         Call::Discard(numbers) => Answer::Discarded(state.discard(numbers)),
+        Call::Trim(keep) => Answer::Discarded(state.trim(*keep)),
         Call::Pause(generator, handlers) => Answer::Paused(state.pause(*generator, *handlers).expect("a queue")),
         Call::Handover(to) => Answer::Handover(state.handover(now, to.as_deref()).expect("a queue")),
         Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
@@ -193,6 +195,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Failed(from, limit) => engine.failed(*from, *limit).await.map(Answer::Failed),
         Call::Requeue(numbers) => engine.requeue(numbers).await.map(Answer::Requeued),
         Call::Discard(numbers) => engine.discard(numbers).await.map(Answer::Discarded),
+        Call::Trim(keep) => engine.trim(*keep).await.map(Answer::Discarded),
         Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
         Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
         Call::Status => engine

@@ -107,7 +107,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ("no generator leaves a cursor", &["cursor"]),
     (
         "errors stay errors, and the queue stays",
-        &["purge-alive", "requeue-withdraws"],
+        &["purge-alive", "requeue-withdraws", "trimmed"],
     ),
 ];
 

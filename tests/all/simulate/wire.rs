@@ -238,6 +238,7 @@ fn verb(call: &Call) -> &'static str {
         Call::Push(_) => "push",
         Call::Requeue(_) => "requeue",
         Call::Discard(_) => "discard",
+        Call::Trim(_) => "trim",
         Call::Pause(..) => "pause",
         Call::Handover(_) => "handover",
         Call::Status => "status",
@@ -372,6 +373,10 @@ impl Engine for Wire {
 
     async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
         answer!(self, Call::Discard(numbers.to_vec()), Discarded)
+    }
+
+    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
+        answer!(self, Call::Trim(keep), Discarded)
     }
 
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {

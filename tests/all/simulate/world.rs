@@ -254,6 +254,7 @@ impl Inner {
             Call::Discard(_) => 14,
             Call::Pause(..) => 15,
             Call::Handover(_) => 0,
+            Call::Trim(_) => 16,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

@@ -1,0 +1,12 @@
+-- trim: removes the oldest errors beyond as many as are to be kept, a bounded number a call, and counts them.
+-- KEYS  1 meta 2 errors 3 errors:records
+-- ARGV  1 how many to keep 2 how many to remove at most
+-- Returns  the numbers of those that are gone
+local excess = math.min(redis.call('ZCARD', KEYS[2]) - ARGV[1], ARGV[2])
+if excess <= 0 then return {} end
+local popped, gone = redis.call('ZPOPMIN', KEYS[2], num(excess)), {}
+for i = 1, #popped, 2 do gone[#gone + 1] = popped[i] end
+redis.call('HDEL', KEYS[3], unpack(gone))
+redis.call('HINCRBY', KEYS[1], 'trimmed', #gone) -- guard: trimmed
+for i = 1, #gone do gone[i] = tonumber(gone[i]) end
+return gone
