@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 pub struct Settings {
     /// The queue's name. Queues of different names share nothing.
     pub queue: String,
+    /// The names of keys that can be chosen.
     pub names: Names,
     /// How many messages a handler works on at once.
     pub concurrency: u32,
@@ -51,6 +52,7 @@ pub struct Settings {
 pub enum Prefer {
     /// It takes the crown from any node that does not prefer it as well.
     Generator,
+    /// Whoever comes first generates.
     #[default]
     Either,
     /// Only while nobody else is there to generate.
@@ -94,11 +96,15 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// More slots than this are a mistake.
     pub const CONCURRENCY_MAX: u32 = 100_000;
     /// 10 min: an outage that lasts for hours costs a try every ten minutes, and is noticed ten minutes after its end.
     pub const BACKOFF_MAX: Duration = Duration::from_mins(10);
+    /// The most [`retries`](Self::retries).
     pub const RETRIES_MAX: u16 = 1000;
+    /// The shortest [`lease`](Self::lease).
     pub const LEASE_MIN: Duration = Duration::from_millis(200);
+    /// The longest [`lease`](Self::lease).
     pub const LEASE_MAX: Duration = Duration::from_hours(1);
 
     /// Says what is wrong, naming the flag.
@@ -160,6 +166,7 @@ impl Settings {
         self.prefer != Prefer::Never && !self.burst
     }
 
+    /// The lease, as the store takes it.
     #[must_use]
     pub fn lease_ms(&self) -> u64 {
         ms(self.lease)
@@ -192,6 +199,7 @@ impl Settings {
         doubled.min(Self::BACKOFF_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
+    /// The distance of ticks, as the store takes it.
     #[must_use]
     pub fn interval_ms(&self) -> u64 {
         ms(self.interval)

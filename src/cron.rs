@@ -101,6 +101,7 @@ pub struct Scheduled<G> {
 }
 
 impl<G> Scheduled<G> {
+    /// Messages of `generate` at the times of `cron`.
     pub fn new(cron: Cron, missed: Missed, generate: G) -> Self {
         Self {
             cron,

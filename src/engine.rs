@@ -98,6 +98,7 @@ pub struct Seen {
     pub epoch: u64,
 }
 
+/// "I want to be a member."
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Join {
     pub node: NodeId,
@@ -115,6 +116,7 @@ pub struct Join {
     pub concurrency: u32,
 }
 
+/// The answer to a join.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     pub birth: String,
@@ -122,6 +124,7 @@ pub struct Joined {
     pub rewound: bool,
 }
 
+/// "I am alive."
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     pub node: NodeId,
@@ -137,11 +140,13 @@ pub struct Beat {
 /// The answer to a beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pulse {
+    /// A member, whose lease was renewed.
     Alive(Vitals),
     /// Not a member (any more): join again under a new id. Nothing was written.
     Deposed,
 }
 
+/// What a member is told with each beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -174,6 +179,7 @@ pub struct Vitals {
     pub rewound: bool,
 }
 
+/// New messages of a generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Publish {
     pub node: NodeId,
@@ -192,6 +198,7 @@ pub struct Publish {
     pub packs: Vec<Pack>,
 }
 
+/// The answer to a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
     /// Applied, now or by an earlier copy of the same call.
@@ -232,6 +239,7 @@ pub struct Settle {
     pub runs: Vec<Run>,
 }
 
+/// What is finished goes in, what comes next comes out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     pub node: NodeId,
@@ -245,8 +253,10 @@ pub struct Exchange {
     pub woken: bool,
 }
 
+/// The answer to an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exchanged {
+    /// Applied, now or by an earlier copy of the same call.
     Ok {
         packs: Vec<Pack>,
         /// Messages whose effects were refused, and why: they became errors.
@@ -285,6 +295,7 @@ pub struct Item {
 }
 
 impl Item {
+    /// A message to be handled as soon as may be.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self {
             payload: payload.into(),
@@ -293,12 +304,14 @@ impl Item {
         }
     }
 
+    /// With a key that makes a repeat a no-op.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
     }
 
+    /// Not before this time has passed.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay_ms = crate::config::ms(delay);
@@ -306,6 +319,7 @@ impl Item {
     }
 }
 
+/// The answer to a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pushed {
     /// What became of each message, in the order given.
@@ -322,12 +336,14 @@ pub struct Receipt {
     pub repeated: bool,
 }
 
+/// A node to be given up if its lease has run out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reap {
     pub victim: NodeId,
     pub deliveries_max: u16,
 }
 
+/// The answer to a reap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reaped {
     /// Messages that were handed on.
@@ -374,8 +390,10 @@ pub enum Handover {
     Unknown,
 }
 
+/// The answer to a purge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purged {
+    /// The queue was removed.
     Gone,
     /// So many nodes are alive. Nothing was removed.
     Alive(u64),
@@ -405,8 +423,10 @@ pub struct Drain {
     pub lease_ms: u64,
 }
 
+/// The answer to a drain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Drained {
+    /// The reader's next errors; none are left if there are none.
     Batch {
         failed: Vec<Failed>,
         /// Other readers who hold errors.
@@ -443,6 +463,7 @@ pub struct Failed {
     pub payload: Vec<u8>,
 }
 
+/// A queue at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub birth: String,
@@ -469,6 +490,7 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
 }
 
+/// A member at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
     pub node: NodeId,

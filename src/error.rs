@@ -14,17 +14,21 @@ pub enum Error {
         reason: String,
         fix: &'static str,
     },
+    /// The server lacks what the scripts need.
     #[error("{store} runs {found}, which is too old: queenright needs Redis 6.2 or newer, or Valkey")]
     OldServer { store: String, found: String },
+    /// The server may throw keys of the queue away.
     #[error(
         "{store} has maxmemory set with the eviction policy {policy}, which may delete queued messages: \
          set maxmemory-policy to noeviction (or a volatile-* policy)"
     )]
     Evicts { store: String, policy: String },
+    /// The queue was made by a newer version.
     #[error(
         "queue {queue:?} was written by a newer queenright (layout {found}, this one knows {known}): upgrade this program"
     )]
     NewerLayout { queue: String, found: u64, known: u64 },
+    /// The queue has other names for its keys.
     #[error(
         "queue {queue:?} was created with the key names {recorded}, but this node has {given}: \
          use the same names (errors, bell, crown) everywhere"
@@ -34,13 +38,16 @@ pub enum Error {
         recorded: String,
         given: String,
     },
+    /// Something else is stored where the queue would be.
     #[error("the key {key:?} already holds something else (a {found}): choose another queue or key name, or remove it")]
     ForeignKey { key: String, found: String },
+    /// There is no such queue.
     #[error("there is no queue {queue:?} yet: it is created when the first node starts")]
     NoQueue { queue: String },
     /// Nothing of the call was put in.
     #[error("queue {queue:?} is full: {most} messages wait; push again later, or raise --max-backlog")]
     Full { queue: String, most: u64 },
+    /// A setting that cannot be.
     #[error("{setting}: {reason}")]
     Setting { setting: &'static str, reason: String },
     /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.
@@ -56,4 +63,5 @@ impl Error {
     }
 }
 
+/// What can go wrong here is an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes a batch of failed messages and shows them. What it returns without an error is taken as shown.
 pub trait Show: Send + 'static {
+    /// Shows a batch; what it returns in good order counts as printed.
     fn show(&mut self, failed: &[Failed]) -> std::io::Result<()>;
 }
 
@@ -52,6 +53,7 @@ impl<S: Show> Present for Apart<S> {
 /// Why reading ended before its end. Nothing is lost in either case.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] Error),
     /// The output failed; what was not confirmed went back.

@@ -11,19 +11,12 @@ use bytes::Bytes;
 pub enum Event {
     /// Became a member, under the node id that comes with the event.
     Joined,
-    Elected {
-        epoch: u64,
-        next_number: u64,
-    },
+    /// Was crowned, and generates from this number on.
+    Elected { epoch: u64, next_number: u64 },
     /// Lost the crown, or (without an epoch) its membership.
-    Deposed {
-        epoch: Option<u64>,
-    },
-    Published {
-        epoch: u64,
-        number: u64,
-        payload: Bytes,
-    },
+    Deposed { epoch: Option<u64> },
+    /// A message of this generator is in the queue.
+    Published { epoch: u64, number: u64, payload: Bytes },
     /// The handler is about to start on it. Told only to who [asks](Observer::wants_starts).
     Started {
         epoch: u64,
@@ -31,12 +24,14 @@ pub enum Event {
         attempt: u16,
         payload: Bytes,
     },
+    /// A message was handled.
     Done {
         epoch: u64,
         number: u64,
         attempt: u16,
         payload: Bytes,
     },
+    /// A message failed for good, and is kept among the errors.
     Error {
         epoch: u64,
         number: u64,
@@ -69,27 +64,18 @@ pub enum Event {
         failed: u64,
     },
     /// Removed errors beyond as many as are to be kept, these numbers and what lay between.
-    Trimmed {
-        errors: u64,
-        first: u64,
-        last: u64,
-    },
+    Trimmed { errors: u64, first: u64, last: u64 },
     /// Generating, handling or both were told to stand still, or something else of it than before.
-    Paused {
-        generator: bool,
-        handlers: bool,
-    },
+    Paused { generator: bool, handlers: bool },
     /// Nothing is paused any more.
     Resumed,
     /// The store went back in time and was raised to what this node had seen.
-    Rewound {
-        next_number: u64,
-    },
+    Rewound { next_number: u64 },
     /// The store cannot be used at the moment.
-    Away {
-        reason: String,
-    },
+    Away { reason: String },
+    /// The store answers again.
     Reconnected,
+    /// Ended its membership in good order.
     Left,
 }
 
@@ -141,11 +127,14 @@ pub struct Entry {
     pub what: What,
 }
 
+/// What becomes of messages, as a ledger has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
+    /// Numbered and put into the queue.
     Publish {
         epoch: u64,
     },
+    /// Taken to be handled.
     Take {
         attempt: u16,
         epoch: u64,
@@ -168,6 +157,7 @@ pub trait Observer: Send + Sync + 'static {
         false
     }
 
+    /// Called as things happen, from the node's own threads: it must not block for long.
     fn observe(&self, node: &str, events: &[Event]);
 
     /// True asks for [`intends`](Self::intends) and [`confirms`](Self::confirms).

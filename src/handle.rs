@@ -107,6 +107,7 @@ impl From<Box<dyn std::error::Error + Send + Sync>> for Failure {
 
 /// Does the work.
 pub trait Handle: Send + Sync + 'static {
+    /// Handles one message. It may be called for many at once, up to the concurrency.
     fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send;
 }
 

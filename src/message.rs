@@ -91,6 +91,7 @@ impl Effect {
         }
     }
 
+    /// The key that it writes to.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
@@ -166,16 +167,19 @@ impl Pack {
         Ok(Self { bytes })
     }
 
+    /// As it is stored.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
+    /// Which delivery this is, from 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
         u16::from_le_bytes([self.bytes[2], self.bytes[3]])
     }
 
+    /// How often its messages have failed.
     #[must_use]
     pub fn failures(&self) -> u16 {
         u16::from_le_bytes([self.bytes[4], self.bytes[5]])
@@ -187,21 +191,25 @@ impl Pack {
         self.bytes[6] != 0
     }
 
+    /// The number of its first message.
     #[must_use]
     pub fn first(&self) -> u64 {
         u64_at(&self.bytes, 8)
     }
 
+    /// The reign in which it was published.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         u64_at(&self.bytes, 16)
     }
 
+    /// When it was published, by the store's time of day.
     #[must_use]
     pub fn published_ms(&self) -> u64 {
         u64_at(&self.bytes, 24)
     }
 
+    /// How many messages it has.
     #[must_use]
     pub fn count(&self) -> usize {
         u32_at(&self.bytes, 32) as usize
@@ -296,16 +304,19 @@ pub struct PackBuilder {
 }
 
 impl PackBuilder {
+    /// An empty one.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
+    /// How many messages it has.
     #[must_use]
     pub fn count(&self) -> usize {
         self.offsets.len()
     }
 
+    /// Whether nothing was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.offsets.is_empty()
@@ -317,6 +328,7 @@ impl PackBuilder {
         self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
     }
 
+    /// Adds a message.
     pub fn push(&mut self, payload: &[u8]) {
         self.offsets
             .push(u32::try_from(self.payloads.len()).expect("bounded by has_room"));

@@ -35,6 +35,7 @@ pub struct Node<E, G, H> {
 }
 
 impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
+    /// A node on a queue; nothing happens before it runs.
     pub fn new(engine: Arc<E>, settings: Settings, generate: G, handle: H) -> Self {
         Self {
             engine,

@@ -21,12 +21,14 @@ pub fn channel() -> (Stopper, Shutdown) {
 }
 
 impl Stopper {
+    /// Stops it in good order.
     pub fn stop(&self) {
         self.0.send_modify(|stopping| *stopping = true);
     }
 }
 
 impl Shutdown {
+    /// Whether it was told to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         *self.0.borrow()

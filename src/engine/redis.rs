@@ -78,6 +78,7 @@ impl RedisEngine {
         })
     }
 
+    /// The keys of this queue.
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.keys

@@ -318,6 +318,7 @@ impl SqliteEngine {
         }
     }
 
+    /// Where the file is.
     #[must_use]
     pub fn path(&self) -> &PathBuf {
         &self.queue.database.path

@@ -22,6 +22,7 @@ use crate::message::{Effect, Pack};
 pub use local::Local;
 
 /// A queue. Two of them are equal if a store would hold the same for both.
+#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     pub queue_name: String,

@@ -34,6 +34,7 @@ impl Default for Filter {
 }
 
 impl Filter {
+    /// Whether an error is meant.
     #[must_use]
     pub fn admits(&self, failed: &Failed) -> bool {
         let said = |text: &String| String::from_utf8_lossy(&failed.error).contains(text.as_str());

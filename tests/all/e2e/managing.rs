@@ -112,7 +112,10 @@ fn errors_beyond_the_most_that_are_kept_are_removed_counted_and_told_of() {
     assert_eq!(status.failed, 50, "{status:?}");
     fleet.wait_for("it says so", |lines| {
         let trimmed = lines.iter().filter(|line| line.is("trimmed"));
-        trimmed.map(|line| line.fields["errors"].as_u64().expect("a number")).sum::<u64>() == 47
+        trimmed
+            .map(|line| line.fields["errors"].as_u64().expect("a number"))
+            .sum::<u64>()
+            == 47
     });
     assert!(run(&fleet, "status").contains("trimmed    47"));
     let left: Vec<u64> = fleet

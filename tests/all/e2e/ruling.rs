@@ -40,7 +40,11 @@ fn what_is_paused_stands_still_until_it_is_resumed() {
         fleet.wait_for("every node tells of it", move |lines| {
             let told = lines.iter().filter(|line| line.is(event));
             let of_this = told.filter(|line| line.fields["what"].as_str().unwrap_or_default() == what);
-            of_this.map(|line| line.copy).collect::<std::collections::BTreeSet<_>>().len() == 3
+            of_this
+                .map(|line| line.copy)
+                .collect::<std::collections::BTreeSet<_>>()
+                .len()
+                == 3
         });
     };
     told("paused", "handlers");
