@@ -331,8 +331,7 @@ impl<E: Engine> Run<'_, E> {
             incidents: self.incidents,
         };
         let verdict = checks::judge(&mut history, &observed);
-        let nodes = history.told.members.iter().map(|member| member.node.as_str());
-        self.place.clean(nodes, status.published).await?;
+        self.place.clean(&*self.engine, status.published).await?;
         let report = Report::new(
             &history,
             &verdict,

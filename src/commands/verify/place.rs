@@ -14,6 +14,7 @@ use super::server::Server;
 use super::{Failure, PATIENCE, failed};
 use crate::cli::{Invocation, Verify};
 use crate::commands::WRONG_USAGE;
+use crate::engine::Engine;
 use crate::engine::keys::{Keys, Names};
 use crate::engine::sqlite::Database;
 use crate::ledger::effects;
@@ -163,31 +164,20 @@ impl Place {
         Ok(sums.filter_map(|(block, sum)| Some((block, sum?))).collect())
     }
 
-    /// Removes what was put into a store that others use.
-    pub(super) async fn clean(&self, nodes: impl Iterator<Item = &str>, published: u64) -> Result<(), Failure> {
+    /// Removes what was put into a store that others use: the queue, with whoever was killed in it, and the effects.
+    pub(super) async fn clean(&self, engine: &impl Engine, published: u64) -> Result<(), Failure> {
         if !self.shared {
             return Ok(());
         }
+        engine.purge(true).await?;
         let prefix = self.effects_prefix();
-        let counters = (0..=published / effects::BLOCK).map(|block| effects::key(&prefix, block));
+        let counters: Vec<String> = (0..=published / effects::BLOCK)
+            .map(|block| effects::key(&prefix, block))
+            .collect();
         match &self.store {
             Store::Redis(info) => {
                 let mut connection = connect(info).await?;
-                let keys = &self.keys;
-                let readers: Vec<String> = redis::cmd("ZRANGE")
-                    .arg(&keys.readers)
-                    .arg(&[0, -1])
-                    .query_async(&mut connection)
-                    .await
-                    .map_err(away)?;
-                let mut all: Vec<String> = ["meta", "queue", "again", "later", "nodes", "dead", "readers"]
-                    .map(|name| format!("{}{name}", keys.prefix))
-                    .into();
-                all.extend([&keys.errors, &keys.records, &keys.bell, &keys.crown].map(String::clone));
-                all.extend(readers.iter().map(|reader| keys.reading(reader)));
-                all.extend(nodes.map(|node| keys.taken(node)));
-                all.extend(counters);
-                for keys in all.chunks(KEYS_PER_CALL) {
+                for keys in counters.chunks(KEYS_PER_CALL) {
                     let removed: Result<u64, _> = redis::cmd("UNLINK").arg(keys).query_async(&mut connection).await;
                     removed.map_err(away)?;
                 }
@@ -195,13 +185,6 @@ impl Place {
             Store::Sqlite(database) => {
                 let mut connection = rusqlite::Connection::open(&database.path).map_err(unreadable)?;
                 let transaction = connection.transaction().map_err(unreadable)?;
-                for table in [
-                    "meta", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "errors", "readers",
-                    "reading",
-                ] {
-                    let sql = format!("DELETE FROM {table} WHERE queue = ?");
-                    transaction.execute(&sql, [&self.keys.queue_name]).map_err(unreadable)?;
-                }
                 for counter in counters {
                     let sql = "DELETE FROM effect_values WHERE key = ?";
                     transaction.execute(sql, [counter]).map_err(unreadable)?;

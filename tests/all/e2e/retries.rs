@@ -118,7 +118,8 @@ fn a_file_of_the_first_layout_is_raised_and_goes_on() {
     // As the first layout had it.
     let connection = rusqlite::Connection::open(&path).expect("the file opens");
     let older = "DROP TABLE later; DROP TABLE once; DROP TABLE cursors; ALTER TABLE meta DROP COLUMN paused;
-        ALTER TABLE meta DROP COLUMN chosen; ALTER TABLE meta DROP COLUMN rank; UPDATE meta SET layout = 1;
+        ALTER TABLE meta DROP COLUMN chosen; ALTER TABLE meta DROP COLUMN rank;
+        ALTER TABLE meta DROP COLUMN trimmed; UPDATE meta SET layout = 1;
         PRAGMA user_version = 1;";
     within(PATIENCE, || connection.execute_batch(older).ok()).expect("nobody else has it");
     drop(connection);
