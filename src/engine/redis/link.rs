@@ -50,6 +50,7 @@ pub(super) struct Link {
 impl Link {
     pub(super) fn new(server: &Server) -> Result<Self> {
         // Another provider may have been chosen by the program that uses this library: then that one serves.
+        #[cfg(feature = "tls")]
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::open(server.info.clone()).map_err(|error| classify(&server.address, &error))?;
         Ok(Self {
