@@ -32,7 +32,7 @@ use crate::engine::Engine;
 use crate::engine::redis::RedisEngine;
 use crate::error::Result;
 use crate::event::{Observer, Silent};
-use crate::generate::{Draft, Generate, Made, Next};
+use crate::generate::{Draft, Election, Generate, Kept, Made, Next};
 use crate::handle::{Failure, Handle, Handled};
 use crate::message::{Effect, Message};
 use crate::node::Node;
@@ -163,7 +163,8 @@ impl<C, G, H> Builder<C, G, H> {
     }
 
     /// Messages are made by an async function of the next number. It may take as long as it likes; it is dropped when the
-    /// reign ends, and may be called again for the same number.
+    /// reign ends, and may be called again for the same number, or for another one if someone pushes first: for what takes
+    /// long beside a busy `push`, a [`stream`](Self::stream) is better.
     pub fn generate<F, Made>(self, generate: F) -> Builder<C, FromFn<F>, H>
     where
         F: FnMut(Next) -> Made + Send + 'static,
@@ -172,8 +173,8 @@ impl<C, G, H> Builder<C, G, H> {
         self.generator(FromFn { generate, making: None })
     }
 
-    /// Messages are the items of a stream, while this node reigns. An item that was not confirmed when a reign ended comes
-    /// again in the node's next one; a stream that must neither skip nor repeat across nodes is better a
+    /// Messages are the items of a stream, while this node reigns. An item that was on its way when a reign ended comes again
+    /// in the node's next one if someone else reigned meanwhile; a stream that must neither skip nor repeat across nodes is better a
     /// [`generator`](Self::generator) with a cursor.
     pub fn stream<S>(self, stream: S) -> Builder<C, FromStream<S>, H>
     where
@@ -181,8 +182,7 @@ impl<C, G, H> Builder<C, G, H> {
     {
         self.generator(FromStream {
             stream: Box::pin(stream),
-            kept: std::collections::VecDeque::new(),
-            kept_from: 0,
+            kept: Kept::default(),
             ended: false,
         })
     }
@@ -364,8 +364,7 @@ where
 /// A stream as a generator. An item is kept until it is confirmed, since it may be asked for again.
 pub struct FromStream<S> {
     stream: Pin<Box<S>>,
-    kept: std::collections::VecDeque<Vec<u8>>,
-    kept_from: u64,
+    kept: Kept<Vec<u8>>,
     /// A stream that has ended must not be asked again.
     ended: bool,
 }
@@ -374,19 +373,16 @@ impl<S> Generate for FromStream<S>
 where
     S: Stream<Item: Into<Vec<u8>>> + Send + 'static,
 {
-    fn elected(&mut self, election: &crate::generate::Election) {
-        self.kept_from = election.made;
+    fn elected(&mut self, election: &Election) {
+        self.kept.elected(election);
+    }
+
+    fn deposed(&mut self, confirmed: u64) {
+        self.kept.confirm(confirmed);
     }
 
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        while self.kept_from < next.confirmed && self.kept.pop_front().is_some() {
-            self.kept_from += 1;
-        }
-        if self.kept.is_empty() {
-            self.kept_from = next.made;
-        }
-        let place = usize::try_from(next.made.saturating_sub(self.kept_from)).unwrap_or(usize::MAX);
-        if let Some(item) = self.kept.get(place) {
+        if let Some(item) = self.kept.again(&next) {
             draft.payload.extend_from_slice(item);
             return Made::Message;
         }
@@ -408,7 +404,7 @@ where
             Some(Some(item)) => {
                 let item = item.into();
                 draft.payload.extend_from_slice(&item);
-                self.kept.push_back(item);
+                self.kept.push(item);
                 Made::Message
             }
         }

@@ -300,7 +300,7 @@ pub struct StartFlags {
     /// A message delivered so often without an outcome is an error [env: QUEENRIGHT_MAX_DELIVERIES] [default: 5]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub max_deliveries: Option<String>,
-    /// Keep so many errors: the oldest beyond that are removed, counted and told of [env: QUEENRIGHT_MAX_ERRORS]
+    /// Keep so many errors: the lowest numbers beyond that are removed, counted and told of [env: QUEENRIGHT_MAX_ERRORS]
     /// [default: keep all]
     #[arg(long, value_name = "N", help_heading = "Handling")]
     pub max_errors: Option<String>,

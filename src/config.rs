@@ -29,7 +29,8 @@ pub struct Settings {
     pub backlog_max: u64,
     /// A message delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
-    /// How many errors are kept. The generator removes the oldest beyond that, counts them and says so; `None` keeps all.
+    /// How many errors are kept. The generator removes those with the lowest numbers beyond that, counts them and says so;
+    /// `None` keeps all.
     pub errors_max: Option<u64>,
     /// A message that failed is tried again this often before it is an error. 0: a failure is final, as in the task.
     pub retries: u16,
@@ -146,6 +147,9 @@ impl Settings {
         }
         if self.deliveries_max == 0 || self.deliveries_max > 1000 {
             return wrong("--max-deliveries", "must be 1 to 1000");
+        }
+        if self.errors_max == Some(0) {
+            return wrong("--max-errors", "must be at least 1");
         }
         if self.retries > Self::RETRIES_MAX {
             return wrong("--retries", "must be at most 1000");

@@ -98,6 +98,8 @@ pub struct Scheduled<G> {
     generate: G,
     /// A tick for which there was no message.
     passed: u64,
+    /// The last tick that was asked for, and as which message of which reign: asked again, it is the same tick.
+    asked: (u64, u64, u64),
 }
 
 impl<G> Scheduled<G> {
@@ -108,6 +110,7 @@ impl<G> Scheduled<G> {
             missed,
             generate,
             passed: 0,
+            asked: (0, 0, 0),
         }
     }
 }
@@ -122,21 +125,29 @@ impl<G: Generate> Generate for Scheduled<G> {
         });
     }
 
-    fn deposed(&mut self) {
-        self.generate.deposed();
+    fn deposed(&mut self, confirmed: u64) {
+        self.generate.deposed(confirmed);
     }
 
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        // A tick is not asked for ahead of its time, and one that came late not beside another.
+        if next.others_wait {
+            return Made::Nothing;
+        }
         let (last, inner) = split(&draft.cursor);
         let last = last.max((self.passed > 0).then_some(self.passed));
         let now = now_ms();
-        let Some(tick) = self.cron.next(last, now, self.missed) else {
+        let again = (next.epoch, next.made) == (self.asked.0, self.asked.1) && last < Some(self.asked.2);
+        let tick = if again {
+            Some(self.asked.2)
+        } else {
+            self.cron.next(last, now, self.missed)
+        };
+        let Some(tick) = tick else {
             return Made::End;
         };
-        if next.others_wait && tick > now {
-            return Made::Nothing;
-        }
         sleep_until(tick).await;
+        self.asked = (next.epoch, next.made, tick);
         let before = draft.cursor.clone();
         draft.cursor = inner.to_vec();
         let made = self.generate.generate(Next { due_ms: tick, ..next }, draft).await;
@@ -243,6 +254,34 @@ mod tests {
         for plain in [&b""[..], b"a", b"cron", b"cron x\na", b"cron 1"] {
             assert_eq!(split(plain), (None, plain));
         }
+    }
+
+    #[tokio::test]
+    async fn a_tick_that_is_late_waits_for_its_turn_and_is_the_same_when_it_is_asked_for_again() {
+        let mut scheduled = Scheduled::new(cron("* * * * * *", "UTC"), Missed::Once, |next: Next| {
+            next.due_ms.to_string().into_bytes()
+        });
+        let ask = |others_wait| Next {
+            number: 7,
+            epoch: 1,
+            made: 7,
+            confirmed: 7,
+            others_wait,
+            due_ms: 0,
+        };
+        let last = join(now_ms() - 5_000, b"");
+        let draft = || Draft {
+            payload: Vec::new(),
+            cursor: last.clone(),
+        };
+        let mut beside = draft();
+        assert_eq!(scheduled.generate(ask(true), &mut beside).await, Made::Nothing);
+        assert_eq!(beside.cursor, last, "no tick has passed");
+        let (mut first, mut second) = (draft(), draft());
+        assert_eq!(scheduled.generate(ask(false), &mut first).await, Made::Message);
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert_eq!(scheduled.generate(ask(false), &mut second).await, Made::Message);
+        assert_eq!((first.payload, first.cursor), (second.payload, second.cursor));
     }
 
     #[test]

@@ -42,10 +42,10 @@ pub enum Error {
     #[error("the key {key:?} already holds something else (a {found}): choose another queue or key name, or remove it")]
     ForeignKey { key: String, found: String },
     /// There is no such queue.
-    #[error("there is no queue {queue:?} yet: it is created when the first node starts")]
+    #[error("there is no queue {queue:?} yet: it is created when the first node starts or someone pushes")]
     NoQueue { queue: String },
     /// Nothing of the call was put in.
-    #[error("queue {queue:?} is full: {most} messages wait; push again later, or raise --max-backlog")]
+    #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise --max-backlog")]
     Full { queue: String, most: u64 },
     /// A setting that cannot be.
     #[error("{setting}: {reason}")]

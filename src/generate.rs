@@ -1,5 +1,7 @@
 //! Generate → publish: what a generator does for as long as it reigns.
 
+mod kept;
+
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 use crate::watch;
+
+pub(crate) use kept::Kept;
 
 /// How many messages, and bytes, one publish carries at most.
 const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
@@ -88,8 +92,8 @@ pub trait Generate: Send + 'static {
     /// A reign of this node begins.
     fn elected(&mut self, _: &Election) {}
 
-    /// It has ended. Must not block.
-    fn deposed(&mut self) {}
+    /// It has ended; so many messages were confirmed, as in [`Next::confirmed`]. Must not block.
+    fn deposed(&mut self, _confirmed: u64) {}
 }
 
 /// A function of the next number is a generator.
@@ -112,6 +116,8 @@ pub(crate) struct Generator<E, G> {
     pub shutdown: Shutdown,
     pub generate: G,
     pub builder: PackBuilder,
+    /// How many messages were made and published, in all reigns, as far as this node knows.
+    pub confirmed: u64,
 }
 
 /// How far a reign has come.
@@ -173,8 +179,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     made: reign.made,
                     cursor: reign.cursor.clone(),
                 });
+                self.confirmed = reign.made;
                 let ended = self.reign(&node, &reign).await;
-                self.generate.deposed();
+                self.generate.deposed(self.confirmed);
                 ended?;
             }
         }
@@ -264,6 +271,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     if now.seq != next {
                         ready = None;
                     }
+                    self.confirmed = now.made;
                     progress = Progress { cursor, ..now };
                     most = (most * 2).min(PUBLISH_MESSAGES_MAX);
                 }

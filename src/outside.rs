@@ -57,7 +57,7 @@ impl<H: Handle> Work for H {
 pub trait Make: Send + 'static {
     fn make<'a>(&'a mut self, next: Next, draft: &'a mut Draft) -> Pin<Box<dyn Future<Output = Made> + Send + 'a>>;
     fn elected(&mut self, election: &Election);
-    fn deposed(&mut self);
+    fn deposed(&mut self, confirmed: u64);
 }
 
 impl<G: Generate> Make for G {
@@ -69,8 +69,8 @@ impl<G: Generate> Make for G {
         Generate::elected(self, election);
     }
 
-    fn deposed(&mut self) {
-        Generate::deposed(self);
+    fn deposed(&mut self, confirmed: u64) {
+        Generate::deposed(self, confirmed);
     }
 }
 

@@ -43,18 +43,30 @@ pub const KEEP: Duration = Duration::from_hours(1);
 /// # }
 /// ```
 pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, items: &[Item]) -> Result<Vec<Receipt>> {
+    let mut receipts = Vec::with_capacity(items.len());
+    push_with(engine, settings, keep, items, |given| receipts.extend_from_slice(given)).await?;
+    Ok(receipts)
+}
+
+/// The same, and tells of each step what was put in: also when a later one fails.
+pub async fn push_with<E: Engine>(
+    engine: &E,
+    settings: &Settings,
+    keep: Duration,
+    items: &[Item],
+    mut told: impl FnMut(&[Receipt]),
+) -> Result<()> {
     for item in items {
         check(item)?;
     }
-    let mut receipts = Vec::with_capacity(items.len());
-    while receipts.len() < items.len() {
-        let rest = &items[receipts.len()..];
+    let (mut rest, mut most) = (items, PUSH_ITEMS_MAX);
+    while !rest.is_empty() {
         let mut bytes = 0;
         let fits = |item: &&Item| {
             bytes += item.payload.len();
             bytes <= CALL_BYTES_MAX
         };
-        let count = rest.iter().take(PUSH_ITEMS_MAX).take_while(fits).count().max(1);
+        let count = rest.iter().take(most).take_while(fits).count().max(1);
         let call = Push {
             call: new_id(),
             keep_ms: ms(keep).min(DELAY_MS_MAX),
@@ -64,7 +76,12 @@ pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, it
             items: rest[..count].to_vec(),
         };
         match send(engine, settings, &call).await? {
-            Pushed::Ok(given) => receipts.extend(given),
+            Pushed::Ok(given) => {
+                told(&given);
+                rest = &rest[count..];
+            }
+            // There may be room for some of them.
+            Pushed::Full if count > 1 => most = count / 2,
             Pushed::Full => {
                 return Err(Error::Full {
                     queue: settings.queue.clone(),
@@ -73,7 +90,7 @@ pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, it
             }
         }
     }
-    Ok(receipts)
+    Ok(())
 }
 
 /// Says what is wrong with a message.

@@ -102,6 +102,11 @@ fn stop(error: &clap::Error) -> Stop {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Stop::Show(error.to_string());
     }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // The only command that is several.
+        let line = "errors needs one of list, show, requeue, delete, export and count; see queenright errors --help";
+        return Stop::Usage(Usage::new(line));
+    }
     let rendered = error.to_string();
     let line = rendered.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
@@ -163,6 +168,11 @@ mod tests {
     fn the_definitions_are_sound() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn errors_alone_says_what_it_needs() {
+        assert!(mistake("errors").contains("list, show, requeue"));
     }
 
     #[test]

@@ -10,18 +10,35 @@ use super::get_errors::{json_line, text_line, utc};
 use super::{FAILED, Failure, WRONG_USAGE};
 use crate::cli::{Change, Errors, Select};
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine, Failed};
+use crate::error::Error;
 use crate::errors::{Filter, scan};
 use crate::event::escape;
 use crate::json;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(), Failure> {
     engine.check().await?;
+    if let Errors::Requeue(change) | Errors::Delete(change) = asked
+        && !change.dry_run
+    {
+        // A queue of a newer layout, or with other names, is refused before anything is changed.
+        match engine.status().await {
+            Err(Error::NoQueue { .. }) => {}
+            status => _ = status?,
+        }
+    }
     match asked {
         Errors::List(list) => print_all(&*engine, &list.select, list.json).await,
         Errors::Export(select) => print_all(&*engine, select, true).await,
         Errors::Count(select) => {
+            if *select == Select::default() {
+                let count = match engine.status().await {
+                    Err(Error::NoQueue { .. }) => 0,
+                    status => status?.errors,
+                };
+                return print(&format!("{count}\n"));
+            }
             let mut count = 0;
-            scan(&*engine, &filter(select), select.limit, |failed| {
+            scan(&*engine, &filter(select)?, select.limit, |failed| {
                 count += failed.len() as u64;
             })
             .await?;
@@ -45,21 +62,29 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
     }
 }
 
-fn filter(select: &Select) -> Filter {
+fn filter(select: &Select) -> Result<Filter, Failure> {
+    if let (Some(from), Some(to)) = (select.from, select.to)
+        && from > to
+    {
+        return Err(Failure {
+            line: format!("--from {from} is above --to {to}: nothing lies between"),
+            code: WRONG_USAGE,
+        });
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ago = |time: std::time::Duration| u64::try_from(now.saturating_sub(time).as_millis()).unwrap_or(u64::MAX);
-    Filter {
+    Ok(Filter {
         from: select.from.unwrap_or(0),
         to: select.to.unwrap_or(u64::MAX),
         text: select.text.clone(),
         before_ms: select.older.map(ago),
         since_ms: select.newer.map(ago),
-    }
+    })
 }
 
 async fn print_all<E: Engine>(engine: &E, select: &Select, json: bool) -> Result<(), Failure> {
     let mut written = Ok(());
-    scan(engine, &filter(select), select.limit, |batch| {
+    scan(engine, &filter(select)?, select.limit, |batch| {
         let mut out = String::new();
         for failed in batch {
             if json {
@@ -93,13 +118,36 @@ async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<
         numbers.dedup();
     } else {
         // First all are chosen, then they are changed: what fails anew meanwhile is not.
-        scan(engine, &filter(&change.select), change.select.limit, |batch| {
+        scan(engine, &filter(&change.select)?, change.select.limit, |batch| {
             numbers.extend(batch.iter().map(|failed| failed.number));
         })
         .await?;
     }
     let mut changed = Vec::new();
-    let mut rest = &numbers[..];
+    let ended = if change.dry_run && !named {
+        changed.clone_from(&numbers);
+        Ok(())
+    } else {
+        apply(engine, change, requeue, &numbers, &mut changed).await
+    };
+    // Also what was done before something went wrong.
+    tell(change, requeue, &changed)?;
+    ended?;
+    let changed: BTreeSet<u64> = changed.into_iter().collect();
+    numbers.retain(|number| !changed.contains(number));
+    if named && !numbers.is_empty() {
+        return Err(missing(&numbers));
+    }
+    Ok(())
+}
+
+async fn apply<E: Engine>(
+    engine: &E,
+    change: &Change,
+    requeue: bool,
+    mut rest: &[u64],
+    changed: &mut Vec<u64>,
+) -> Result<(), Error> {
     while !rest.is_empty() {
         let step = &rest[..rest.len().min(ERRORS_PER_CALL_MAX)];
         let mut looked = step.len();
@@ -116,12 +164,6 @@ async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<
             changed.extend(engine.discard(step).await?);
         }
         rest = &rest[looked.max(1)..];
-    }
-    tell(change, requeue, &changed)?;
-    let changed: BTreeSet<u64> = changed.into_iter().collect();
-    numbers.retain(|number| !changed.contains(number));
-    if named && !numbers.is_empty() {
-        return Err(missing(&numbers));
     }
     Ok(())
 }

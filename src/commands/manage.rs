@@ -11,7 +11,6 @@ use super::errors::print;
 use super::{FAILED, Failure, WRONG_USAGE};
 use crate::cli::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Which};
 use crate::engine::{Engine, Handover, Purged, Status};
-use crate::error::Error;
 use crate::event::escape;
 use crate::sources::Resolved;
 
@@ -28,6 +27,8 @@ fn failed(line: impl Into<String>) -> Failure {
 /// Pauses, or resumes.
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
     engine.check().await?;
+    // A queue of a newer layout is refused.
+    engine.status().await?;
     let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
     let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
     if which.json {
@@ -45,6 +46,12 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
 }
 
 pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -> Result<(), Failure> {
+    if flags.node.as_deref() == Some("") {
+        return Err(Failure {
+            line: "name a node, as queenright nodes does; or none, for any other".into(),
+            code: WRONG_USAGE,
+        });
+    }
     engine.check().await?;
     let before = engine.status().await?;
     let asked = engine.handover(flags.node.as_deref()).await?;
@@ -59,6 +66,7 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
         let status = engine.status().await?;
         if status.epoch > before.epoch
             && let Some(generator) = &status.generator
+            && (node.is_empty() || generator == node)
         {
             return print(&format!(
                 "{} generates now, epoch {}\n",
@@ -68,9 +76,13 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
         }
         if Instant::now() >= give_up {
             engine.handover(Some("")).await?;
-            let who = if node.is_empty() { "no other node" } else { node };
-            let line = format!("{who} has not taken the crown: is it one that may generate (--prefer), and alive?");
-            return Err(failed(line));
+            let (who, it) = match node {
+                "" => ("no other node has".into(), "is there one"),
+                node => (format!("{node} has not"), "is it one"),
+            };
+            return Err(failed(format!(
+                "{who} taken the crown: {it} that may generate (--prefer), and alive?"
+            )));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -90,13 +102,15 @@ pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<()
 pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<(), Failure> {
     engine.check().await?;
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
+    let mut told = false;
     loop {
-        let status = match engine.status().await {
-            Err(Error::NoQueue { .. }) => return Ok(()),
-            status => status?,
-        };
+        let status = engine.status().await?;
         if left(&status) == 0 {
             return Ok(());
+        }
+        if status.paused.handlers && !told {
+            eprintln!("queenright: handlers are paused, so nothing is drained before queenright resume handlers");
+            told = true;
         }
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
             let mut line = String::from("not empty yet:");
@@ -148,6 +162,7 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
     }
     match engine.purge(flags.force).await? {
         Purged::Gone => print(&format!("removed {}\n", escape(queue.as_bytes()))),
+        Purged::Alive(1) => Err(failed("a node works on this queue: stop it first, or use --force")),
         Purged::Alive(count) => Err(failed(format!(
             "{count} nodes work on this queue: stop them first, or use --force"
         ))),

@@ -12,7 +12,7 @@ use crate::cli::Push as Flags;
 use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
 use crate::json;
 use crate::message::PAYLOAD_BYTES_MAX;
-use crate::push::{check, push};
+use crate::push::{check, push_with};
 use crate::sources::{Resolved, duration};
 
 /// A line may be longer than a payload: JSON escapes, and base64.
@@ -40,7 +40,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
         for line in batch.drain(..) {
             number += 1;
-            match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
+            match line.and_then(|line| item(&line, flags.json, flags)) {
                 Ok(item) => items.push(item),
                 Err(why) => {
                     bad = Some(wrong(&format!("message {number}: {why}")));
@@ -49,8 +49,14 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             }
         }
         // What comes before a bad line is pushed, and said so.
-        let receipts = push(&*engine, &settings, flags.keep, &items).await?;
-        print(&receipts, flags.json)?;
+        let mut printed = Ok(());
+        let pushed = push_with(&*engine, &settings, flags.keep, &items, |receipts| {
+            if printed.is_ok() {
+                printed = print(receipts, flags.json);
+            }
+        });
+        pushed.await?;
+        printed?;
         if let Some(bad) = bad {
             return Err(bad);
         }

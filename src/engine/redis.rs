@@ -138,7 +138,10 @@ impl RedisEngine {
             cmd.arg(all.len())
                 .arg(&all)
                 .arg(&[members.len(), dead.len(), readers.len()])
-                .arg(u8::from(force));
+                .arg(u8::from(force))
+                .arg(&members)
+                .arg(&dead)
+                .arg(&readers);
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {

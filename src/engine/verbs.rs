@@ -87,7 +87,9 @@ pub trait Verbs: Store {
             meta.generator.clone_from(&beat.node);
             meta.epoch += 1;
             meta.chosen = String::new();
-            meta.rank = beat.rank.into();
+            // Who was chosen takes the place of the one before, also against those who would rather reign.
+            let before = if called { meta.rank } else { 0 };
+            meta.rank = before.max(beat.rank.into());
         }
         if generator && !beat.eligible {
             generator = false;

@@ -10,6 +10,7 @@ use crate::json;
 use crate::message::Effect;
 use crate::sources::duration;
 
+/// What is not known here is refused: a typing error must not cost an effect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answer {

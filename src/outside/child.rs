@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::group::{Group, ended};
+use super::group::{Group, LAST_WORDS, ended};
 use super::said::{self, Last};
 use super::{Program, Tell, answer};
 use crate::event::escape;
@@ -31,8 +31,6 @@ const OUT_BYTES_MAX: usize = 256 * 1024;
 const LINES_PER_TURN: usize = 1024;
 /// The longest wait before another child is started.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// What a child that has ended wrote before is read for so long; who else holds its output open is not waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 /// When the node stops, its child sees the end of stdin, and after this time a SIGTERM, and then a SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -91,7 +89,7 @@ struct Keeper {
 enum End {
     /// Nobody needs it any more.
     Unneeded,
-    /// It ended, or closed its output.
+    /// It ended, or closed its input or output.
     Gone,
     TimedOut(Duration),
     /// It broke the rules.
@@ -145,7 +143,7 @@ impl Keeper {
                 let status = tokio::time::timeout(LAST_WORDS, life.group.wait()).await;
                 life.group.kill();
                 let _ = tokio::time::timeout(LAST_WORDS, &mut life.saying).await;
-                status.map_or_else(|_| "closed its output".into(), |status| ended(&status))
+                status.map_or_else(|_| "closed its input or output".into(), |status| ended(&status))
             }
             End::TimedOut(after) => format!("did not answer within {after:?} (--timeout) and was killed"),
             End::Wrong(why) => format!("was killed: {why}"),
@@ -236,6 +234,9 @@ impl Life {
             {
                 self.send(call);
             }
+            if self.is_deaf(keeper) {
+                return End::Gone;
+            }
             let deadline = keeper.timeout.filter(|_| self.is_asked()).map(|time| self.since + time);
             let (stdin, stdout) = (self.stdin.as_mut(), &mut self.stdout);
             let lines = &self.out[self.out_at..];
@@ -266,6 +267,13 @@ impl Life {
     /// Whether the child has a message that it is to answer.
     fn is_asked(&self) -> bool {
         self.in_hand.front().is_some_and(|sent| sent.start < self.gone)
+    }
+
+    /// It does not read any more, and cannot answer what comes next.
+    fn is_deaf(&self, keeper: &Keeper) -> bool {
+        let end_of_first = self.in_hand.get(1).map_or(self.made, |second| second.start);
+        let wanted = !self.in_hand.is_empty() || !keeper.waiting.is_empty();
+        self.stdin.is_none() && wanted && (self.in_hand.is_empty() || end_of_first > self.gone)
     }
 
     /// Puts a message into its line, unless nobody waits for it any more.

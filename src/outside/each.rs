@@ -2,7 +2,6 @@
 //!
 //! Exit code 0 is done, 75 (`EX_TEMPFAIL`) asks for another try later, everything else is a failure.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -14,8 +13,6 @@ use crate::handle::{Failure, Handle, Handled};
 use crate::message::Message;
 
 const RETRY_LATER: i32 = 75;
-/// What it said before it ended is read for so long; who else holds its stderr open is not waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Starts a process for each message.
 pub struct Each {
@@ -41,37 +38,18 @@ impl Handle for Each {
         })?;
         let last = Last::default();
         let (mut stdin, stderr) = (group.stdin(), group.stderr());
-        let mut talking = pin!(async {
+        let talking = async {
             let feeding = async {
                 // Whoever does not read the payload does not need it.
                 let _ = stdin.write_all(&message.payload).await;
                 drop(stdin);
             };
             tokio::join!(feeding, said::listen(stderr, last.clone(), self.tell.clone()));
-        });
-        let mut talks = true;
-        let ending = async {
-            loop {
-                tokio::select! {
-                    biased;
-                    () = &mut talking, if talks => talks = false,
-                    status = group.wait() => break status,
-                }
-            }
         };
-        let status = match self.timeout {
-            None => ending.await,
-            Some(time) => match tokio::time::timeout(time, ending).await {
-                Ok(status) => status,
-                // Dropping the group kills it.
-                Err(_) => return Err(format!("{} was killed after {time:?} (--timeout)", self.program).into()),
-            },
+        let Some(status) = group.talk(self.timeout, talking).await else {
+            let time = self.timeout.unwrap_or_default();
+            return Err(format!("{} was killed after {time:?} (--timeout)", self.program).into());
         };
-        if talks {
-            // What it started would hold its stderr open.
-            group.kill();
-            let _ = tokio::time::timeout(LAST_WORDS, talking).await;
-        }
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }

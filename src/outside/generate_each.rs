@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::group::{Group, ended};
+use super::lines::Item;
 use super::said::{self, Last};
 use super::{Program, Tell, item, lines};
-use crate::generate::{Draft, Generate, Made, Next};
+use crate::generate::{Draft, Election, Generate, Kept, Made, Next};
 use crate::message::PAYLOAD_BYTES_MAX;
 
 /// JSON may need several bytes for one.
@@ -16,27 +17,34 @@ const OUTPUT_BYTES_MAX: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
 
 /// Runs a process for each message.
 pub struct GenerateEach {
-    pub program: Program,
-    pub queue: String,
-    pub json: bool,
-    pub timeout: Option<Duration>,
-    pub tell: Tell,
+    program: Program,
+    queue: String,
+    json: bool,
+    timeout: Option<Duration>,
+    tell: Tell,
+    kept: Kept<Item>,
 }
 
 impl Generate for GenerateEach {
+    fn elected(&mut self, election: &Election) {
+        self.kept.elected(election);
+    }
+
+    fn deposed(&mut self, _: u64) {
+        self.kept.clear();
+    }
+
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        // Others pushed before it was published: it is not made twice for that.
+        if let Some(item) = self.kept.again(&next) {
+            item.fill(draft);
+            return Made::Message;
+        }
         // What it takes may be long: the messages before this one are not kept waiting.
         if next.others_wait {
             return Made::Nothing;
         }
-        let running = self.run(&next, &draft.cursor);
-        let printed = match self.timeout {
-            None => running.await,
-            Some(time) => match tokio::time::timeout(time, running).await {
-                Ok(printed) => printed,
-                Err(_) => Err(format!("{} was killed after {time:?} (--timeout)", self.program)),
-            },
-        };
+        let printed = self.run(&next, &draft.cursor).await;
         let item = printed.and_then(|output| match output.as_slice() {
             [] => Ok(None),
             _ => item::read(output, self.json).map(Some),
@@ -44,6 +52,7 @@ impl Generate for GenerateEach {
         match item {
             Ok(Some(item)) => {
                 item.fill(draft);
+                self.kept.push(item);
                 Made::Message
             }
             Ok(None) => Made::Nothing,
@@ -56,6 +65,18 @@ impl Generate for GenerateEach {
 }
 
 impl GenerateEach {
+    #[must_use]
+    pub fn new(program: Program, queue: &str, json: bool, timeout: Option<Duration>, tell: Tell) -> Self {
+        Self {
+            program,
+            queue: queue.into(),
+            json,
+            timeout,
+            tell,
+            kept: Kept::default(),
+        }
+    }
+
     async fn run(&self, next: &Next, cursor: &[u8]) -> Result<Vec<u8>, String> {
         let mut command = self.program.command();
         lines::about(&mut command, &self.queue, next, cursor);
@@ -64,20 +85,15 @@ impl GenerateEach {
         let last = Last::default();
         let saying = said::listen(group.stderr(), last.clone(), self.tell.clone());
         let mut stdout = group.stdout().take(OUTPUT_BYTES_MAX + 1);
-        let reading = async move {
-            let mut output = Vec::new();
-            // Whoever prints more than can be read finds the pipe closed.
-            let read = stdout.read_to_end(&mut output).await;
-            read.map(|_| output)
+        let mut output = Vec::new();
+        let talking = async {
+            // Whoever prints more than can be read finds the pipe closed. What cannot be read was not printed.
+            let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
         };
-        let waiting = async {
-            let status = group.wait().await;
-            // What it started would hold its output open.
-            group.kill();
-            status
-        };
-        let (status, output, ()) = tokio::join!(waiting, reading, saying);
-        let output = output.map_err(|error| format!("cannot read from {}: {error}", self.program))?;
+        let status = group.talk(self.timeout, talking).await.ok_or_else(|| {
+            let time = self.timeout.unwrap_or_default();
+            format!("{} was killed after {time:?} (--timeout)", self.program)
+        })?;
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));
         }

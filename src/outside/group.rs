@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::io;
+use std::pin::pin;
 use std::process::ExitStatus;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// What a process wrote before it ended is read for so long, if others hold its pipes open.
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The groups of this process, for an end that cannot wait for destructors.
 static ALIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -73,6 +77,35 @@ impl Group {
     /// Until the leader has ended. May be dropped and asked again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
+    }
+
+    /// Waits until the leader has ended, and talks with it meanwhile. What it said before is read to its end; who else holds
+    /// its pipes open is not waited for. None: the time was over, and the group is to be dropped.
+    pub(super) async fn talk(
+        &mut self,
+        timeout: Option<Duration>,
+        talking: impl Future<Output = ()>,
+    ) -> Option<io::Result<ExitStatus>> {
+        let (mut talking, mut talks) = (pin!(talking), true);
+        let ending = async {
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut talking, if talks => talks = false,
+                    status = self.child.wait() => break status,
+                }
+            }
+        };
+        let status = match timeout {
+            None => ending.await,
+            Some(time) => tokio::time::timeout(time, ending).await.ok()?,
+        };
+        if talks {
+            // What it started would hold its pipes open.
+            self.kill();
+            let _ = tokio::time::timeout(LAST_WORDS, talking).await;
+        }
+        Some(status)
     }
 
     /// Lets it end by itself for a while, then asks it to, then makes it.

@@ -16,6 +16,9 @@ struct Object {
     cursor: Option<Value>,
 }
 
+/// The largest cursor of a command: `--cron` puts its own mark before it.
+pub(super) const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
+
 const FORM: &str = r#"with --generate-json a message is {"payload":…} or {"payload":…,"cursor":…}"#;
 
 /// A line, its end still on it.
@@ -39,12 +42,12 @@ pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
     if item.payload.len() > PAYLOAD_BYTES_MAX {
         return Err(format!("a message has more than {PAYLOAD_BYTES_MAX} bytes"));
     }
-    if item
-        .cursor
-        .as_ref()
-        .is_some_and(|cursor| cursor.len() > CURSOR_BYTES_MAX)
-    {
-        return Err(format!("a cursor has more than {CURSOR_BYTES_MAX} bytes"));
+    let cursor = item.cursor.as_deref().unwrap_or_default();
+    if cursor.len() > CURSOR_BYTES {
+        return Err(format!("a cursor has more than {CURSOR_BYTES} bytes"));
+    }
+    if cursor.contains(&0) {
+        return Err("a cursor with a zero byte fits into no variable".into());
     }
     Ok(item)
 }
@@ -74,8 +77,9 @@ mod tests {
                 (payload.as_bytes(), Some(payload.as_bytes()))
             );
         }
-        let long = item(&"x".repeat(CURSOR_BYTES_MAX + 1), false);
-        assert_eq!(long.cursor, None, "too long to be one");
+        for line in [&"x".repeat(CURSOR_BYTES + 1), "a\0b"] {
+            assert_eq!(item(line, false).cursor, None, "it fits into no variable");
+        }
     }
 
     #[test]
@@ -100,8 +104,9 @@ mod tests {
         ] {
             assert!(read(wrong.into(), true).is_err(), "{wrong}");
         }
-        let long = format!(r#"{{"payload":"a","cursor":"{}"}}"#, "x".repeat(CURSOR_BYTES_MAX + 1));
+        let long = format!(r#"{{"payload":"a","cursor":"{}"}}"#, "x".repeat(CURSOR_BYTES + 1));
         assert!(read(long.into(), true).is_err());
+        assert!(read(br#"{"payload":"a","cursor":"\u0000"}"#.to_vec(), true).is_err());
         assert!(read(vec![b'x'; PAYLOAD_BYTES_MAX + 1], false).is_err());
     }
 }

@@ -3,7 +3,6 @@
 //! A command is started with the first message of a reign, told where the last reign ended, and stopped with the reign.
 //! A line is kept until the store has confirmed its message, since a message may be asked for again.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -14,11 +13,11 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::group::{Group, ended};
+use super::group::{Group, LAST_WORDS, ended};
+use super::item::CURSOR_BYTES;
 use super::said::{self, Last};
 use super::{Program, Tell, item};
-use crate::engine::CURSOR_BYTES_MAX;
-use crate::generate::{Draft, Election, Generate, Made, Next};
+use crate::generate::{Draft, Election, Generate, Kept, Made, Next};
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::retry::Retry;
 
@@ -30,8 +29,6 @@ const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// How long the last words of a child that has ended are waited for.
-const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Where lines come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +45,10 @@ pub(super) struct Item {
 }
 
 impl Item {
-    /// A line as it is. The next generator is told the last message.
+    /// A line as it is. The next generator is told the last message that fits into a variable.
     pub(super) fn plain(payload: Vec<u8>) -> Self {
-        let cursor = (payload.len() <= CURSOR_BYTES_MAX).then(|| payload.clone());
+        let fits = payload.len() <= CURSOR_BYTES && !payload.contains(&0);
+        let cursor = fits.then(|| payload.clone());
         Self { payload, cursor }
     }
 
@@ -80,9 +78,7 @@ pub struct Lines {
     reading: Option<mpsc::Receiver<Read>>,
     /// No more lines will come: in this reign, or ever.
     over: bool,
-    /// Lines that were made into messages, and not confirmed yet; the first is the `kept_from`th message made.
-    kept: VecDeque<Item>,
-    kept_from: u64,
+    kept: Kept<Item>,
     /// The last child failed: the next one is not started at once.
     failed: bool,
     backoff: Retry,
@@ -98,8 +94,7 @@ impl Lines {
             tell,
             reading: None,
             over: false,
-            kept: VecDeque::new(),
-            kept_from: 0,
+            kept: Kept::default(),
             failed: false,
             backoff: Retry::up_to(BACKOFF_MAX),
         }
@@ -124,27 +119,16 @@ impl Lines {
         }
         Ok(receiver)
     }
-
-    /// Drops what the store has, and hands out again what it has not.
-    fn again(&mut self, next: &Next) -> Option<&Item> {
-        while self.kept_from < next.confirmed && self.kept.pop_front().is_some() {
-            self.kept_from += 1;
-        }
-        if self.kept.is_empty() {
-            self.kept_from = next.made;
-        }
-        let place = usize::try_from(next.made.checked_sub(self.kept_from)?).ok()?;
-        self.kept.get(place)
-    }
 }
 
 impl Generate for Lines {
     fn elected(&mut self, election: &Election) {
         // Lines of stdin that were not confirmed come again: nobody else has them. A child is started anew.
-        self.kept_from = election.made;
+        self.kept.elected(election);
     }
 
-    fn deposed(&mut self) {
+    fn deposed(&mut self, confirmed: u64) {
+        self.kept.confirm(confirmed);
         if matches!(self.source, Source::Program(_)) {
             self.kept.clear();
             self.over = false;
@@ -156,7 +140,7 @@ impl Generate for Lines {
     }
 
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        if let Some(item) = self.again(&next) {
+        if let Some(item) = self.kept.again(&next) {
             item.fill(draft);
             return Made::Message;
         }
@@ -195,7 +179,7 @@ impl Generate for Lines {
                 Some(Read::Item(item)) => {
                     self.backoff.reset();
                     item.fill(draft);
-                    self.kept.push_back(item);
+                    self.kept.push(item);
                     return Made::Message;
                 }
                 Some(Read::End { failed: false }) => self.over = true,
@@ -215,7 +199,7 @@ pub(super) fn about(command: &mut Command, queue: &str, next: &Next, cursor: &[u
         .env("QUEENRIGHT_NUMBER", next.number.to_string())
         .env("QUEENRIGHT_EPOCH", next.epoch.to_string())
         .env("QUEENRIGHT_DUE", super::time_text(next.due_ms));
-    // Nothing in the environment can hold a zero.
+    // Nothing in the environment can hold a zero; a library's generator may have left one.
     let cursor = if cursor.contains(&0) { &[] } else { cursor };
     command.env("QUEENRIGHT_CURSOR", OsStr::from_bytes(cursor));
 }
@@ -225,16 +209,17 @@ async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, progra
     let last = Last::default();
     let saying = tokio::spawn(said::listen(group.stderr(), last.clone(), tell.clone()));
     let mut stdout = BufReader::with_capacity(64 * 1024, group.stdout());
+    let mut rest = Vec::new();
     let wrong = tokio::select! {
         biased;
         () = sender.closed() => return group.stop(Duration::ZERO, GOODBYE).await,
-        read = read_lines(&mut stdout, &sender, json) => match read {
+        read = read_lines(&mut stdout, &sender, json, &mut rest) => match read {
             Ok(false) => return group.stop(Duration::ZERO, GOODBYE).await,
             Ok(true) => None,
             Err(wrong) => Some(wrong),
         },
     };
-    let text = if let Some(wrong) = wrong {
+    let mut text = if let Some(wrong) = wrong {
         group.kill();
         Some(format!("{program} was killed: {wrong}"))
     } else {
@@ -247,6 +232,13 @@ async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, progra
         failed.then(|| format!("{program} {}", ended(&status)))
     };
     drop(group);
+    // A last line without an end is one if its command ended well; otherwise it may be half of one.
+    if text.is_none() && !rest.is_empty() {
+        match item::read(rest, json) {
+            Ok(item) => _ = sender.send(Read::Item(item)).await,
+            Err(wrong) => text = Some(format!("the last line of {program} is dropped: {wrong}")),
+        }
+    }
     let _ = tokio::time::timeout(LAST_WORDS, saying).await;
     if let Some(text) = &text {
         let said = last.text();
@@ -260,13 +252,13 @@ async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, progra
     let _ = sender.send(Read::End { failed: text.is_some() }).await;
 }
 
-/// True: that was all. False: nobody wants more.
+/// True: that was all but for `line`, which has no end. False: nobody wants more.
 async fn read_lines(
     from: &mut (impl AsyncBufReadExt + AsyncRead + Unpin),
     sender: &mpsc::Sender<Read>,
     json: bool,
+    line: &mut Vec<u8>,
 ) -> Result<bool, String> {
-    let mut line = Vec::new();
     loop {
         let chunk = from.fill_buf().await.map_err(|error| error.to_string())?;
         let (found, used) = match chunk.iter().position(|byte| *byte == b'\n') {
@@ -279,8 +271,8 @@ async fn read_lines(
         if line.len() > LINE_BYTES_MAX {
             return Err(too_long());
         }
-        if found || (is_end && !line.is_empty()) {
-            let item = item::read(std::mem::take(&mut line), json)?;
+        if found {
+            let item = item::read(std::mem::take(line), json)?;
             if sender.send(Read::Item(item)).await.is_err() {
                 return Ok(false);
             }

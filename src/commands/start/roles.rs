@@ -28,13 +28,8 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
         }
         Generating::Each(program) => {
             find("--generate-each", program)?;
-            Box::new(GenerateEach {
-                program: program.clone(),
-                queue: queue.clone(),
-                json,
-                timeout: resolved.settings.timeout,
-                tell: tell(log),
-            })
+            let timeout = resolved.settings.timeout;
+            Box::new(GenerateEach::new(program.clone(), queue, json, timeout, tell(log)))
         }
     };
     let outside = Generator::Outside(make);
@@ -115,9 +110,9 @@ impl Generate for Generator {
         }
     }
 
-    fn deposed(&mut self) {
+    fn deposed(&mut self, confirmed: u64) {
         if let Self::Outside(make) = self {
-            make.deposed();
+            make.deposed(confirmed);
         }
     }
 }

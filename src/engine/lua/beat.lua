@@ -25,10 +25,14 @@ end
 redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
 local mine, chosen, reigning, rank = generator == node, m[15] or '', tonumber(m[16] or 0), tonumber(ARGV[4])
 local may = crown <= clock
-may = may or chosen == node or chosen == '*' -- guard: chosen
+local called = false
+called = chosen == node or chosen == '*' -- guard: chosen
+may = may or called
 may = may or rank > reigning -- guard: rank
 if not mine and rank > 0 and may then
-  mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', rank
+  -- Who was chosen takes the place of the one before, also against those who would rather reign.
+  if not called then reigning = rank end
+  mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0

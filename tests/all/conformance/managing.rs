@@ -149,7 +149,13 @@ async fn a_node_that_would_rather_generate_takes_the_crown<B: Bench>(hive: &Hive
         !ranked(hive, "a", 3).await.generator,
         "two that are keen do not quarrel"
     );
-    assert_eq!(ranked(hive, "c", 3).await.epoch, 3);
+    hive.engine().handover(Some("b")).await.expect("handover");
+    assert!(ranked(hive, "b", 2).await.generator, "who is chosen takes it");
+    assert!(!ranked(hive, "c", 3).await.generator, "and keeps it");
+    hive.engine().handover(Some("c")).await.expect("handover");
+    assert!(ranked(hive, "c", 3).await.generator);
+    assert!(!ranked(hive, "b", 2).await.generator);
+    assert_eq!(ranked(hive, "c", 3).await.epoch, 5);
     hive.engine().leave(&"c".into()).await.expect("leave");
     assert!(ranked(hive, "b", 1).await.generator);
 }

@@ -33,6 +33,7 @@ redis_checks![
     forgotten_scripts_are_sent_again,
     a_foreign_key_is_refused,
     an_effect_on_a_foreign_type_is_refused,
+    an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued,
     a_right_that_effects_lack_shows_before_anything_is_written,
     a_replica_is_away,
     wrong_credentials_are_refused_without_telling_them,
@@ -255,6 +256,20 @@ async fn an_effect_on_a_foreign_type_is_refused(hive: &Redis) {
     assert_eq!(
         refused,
         [(0, "effect refused: key test:zset holds a zset, not a list".to_string())]
+    );
+}
+
+async fn an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    let keys = Keys::new(QUEUE, &Names::default());
+    hive.bench.command(&["HSET", &keys.records, "1", "rubbish"]).await;
+    assert!(hive.engine().requeue(&[0, 1, 2]).await.is_err());
+    let status = hive.status().await;
+    assert_eq!((status.errors, status.requeued), (3, 0), "nothing was written");
+    assert_eq!(
+        hive.engine().requeue(&[0, 2, 0]).await.expect("requeue").numbers,
+        [0, 2]
     );
 }
 

@@ -46,6 +46,7 @@ impl Workshop {
 
 /// Waits until a process has ended.
 fn wait_gone(pid: &str) {
+    assert!(!pid.is_empty(), "nobody said its process id");
     let gone = within(PATIENCE, || {
         let alive = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
         // A process that has ended and was not asked after yet is a zombie.

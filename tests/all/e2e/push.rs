@@ -150,3 +150,31 @@ fn a_bad_line_is_named_and_what_comes_before_it_is_pushed() {
     );
     assert_eq!(fleet.status().published, 1);
 }
+
+#[test]
+fn of_more_than_fits_what_fits_is_pushed_and_said() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server).copies(0).start();
+    let lines = "a line\n".repeat(500);
+    let output = feed(&fleet, &["push", "--max-backlog", "100"], &lines);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let printed: Vec<u64> = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| line.parse().expect("a number"))
+        .collect();
+    assert_eq!(printed, (0..100).collect::<Vec<_>>());
+    assert_eq!(fleet.status().queued, 100);
+}
+
+#[test]
+fn json_may_stand_among_the_arguments() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server).copies(0).start();
+    let item = r#"{"payload":"x","key":"k"}"#;
+    for repeated in [false, true] {
+        let told = good(&feed(&fleet, &["push", "--json", item], ""));
+        assert_eq!(told, format!("{{\"number\":0,\"repeated\":{repeated}}}\n"));
+    }
+    let output = feed(&fleet, &["push", "--json", "x"], "");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}

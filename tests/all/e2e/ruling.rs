@@ -73,7 +73,7 @@ fn the_crown_is_moved_to_a_node_and_to_any_other_without_a_gap_in_the_numbers() 
     let server = RedisServer::start();
     let fleet = Fleet::on(&server)
         .copies(3)
-        .args("--interval 10ms --work 0 --error-rate 0 --lease 5s")
+        .args("--interval 10ms --work 0 --error-rate 0 --lease 30s")
         .start_led();
     fleet.wait_for_more("published", 5);
     let listed = json_lines(run(&fleet, "nodes --json").as_bytes());
@@ -104,7 +104,7 @@ fn the_crown_is_moved_to_a_node_and_to_any_other_without_a_gap_in_the_numbers() 
 #[test]
 fn a_node_alone_keeps_the_crown_and_so_does_one_whose_others_never_generate() {
     let server = RedisServer::start();
-    let mut fleet = Fleet::on(&server).args("--interval 10ms --lease 5s").start_led();
+    let mut fleet = Fleet::on(&server).args("--interval 10ms --lease 30s").start_led();
     fleet.add("--prefer never");
     fleet.wait_for("both have joined", |lines| {
         lines.iter().filter(|line| line.is("joined")).count() == 2
@@ -117,7 +117,7 @@ fn a_node_alone_keeps_the_crown_and_so_does_one_whose_others_never_generate() {
 fn a_copy_that_prefers_to_generate_takes_the_crown_and_one_that_prefers_not_gives_it_up() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
-        .args("--interval 10ms --work 0 --lease 5s --prefer handler")
+        .args("--interval 10ms --work 0 --lease 30s --prefer handler")
         .start_led();
     let plain = fleet.add("--prefer either");
     fleet.wait_status("one that does not mind generates", |status| {
@@ -183,7 +183,7 @@ fn a_queue_is_purged_when_nobody_works_on_it_or_by_force() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(2)
-        .args("--interval 10ms --work 0 --error-rate 0.5")
+        .args("--interval 10ms --work 0 --error-rate 0.5 --lease 30s")
         .start();
     fleet.wait_for_more("done", 5);
     fails(&fleet, "purge", 2, "--yes");
@@ -201,7 +201,7 @@ fn a_queue_is_purged_when_nobody_works_on_it_or_by_force() {
         .expect("keys");
     assert_eq!(keys, redis::Value::Array(Vec::new()), "all of it");
     assert_eq!(other.status().queued, 1, "and nothing else");
-    run(&fleet, "drain");
+    fails(&fleet, "drain", 1, "no queue");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn the_same_commands_work_on_a_file() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut fleet = Fleet::in_file(&directory.path().join("queue.db"))
         .copies(2)
-        .args("--interval 10ms --work 0 --error-rate 0 --lease 5s")
+        .args("--interval 10ms --work 0 --error-rate 0 --lease 30s")
         .start_led();
     fleet.wait_for_more("done", 5);
     let heir = fleet.node(1);

@@ -211,3 +211,20 @@ fn a_command_that_cannot_be_started_puts_messages_off_until_it_can() {
     put("#!/bin/sh\nwhile read -r line; do echo '{\"ok\":true}'; done\n");
     assert_eq!(fleet.wait_through(2).failed, 0);
 }
+
+#[test]
+fn a_child_that_reads_no_more_is_replaced() {
+    let workshop = Workshop::new();
+    let script = r#"
+read -r line
+exec <&-
+echo '{"ok":true}'
+exec sleep 1000
+"#;
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 3 --handle")
+        .arg(&workshop.script("child.sh", script))
+        .start_joined();
+    assert_eq!(fleet.wait_through(3).done, 3);
+}

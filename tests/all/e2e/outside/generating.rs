@@ -75,26 +75,27 @@ fn a_command_is_stopped_with_its_reign() {
     let mut fleet = Fleet::in_file(&workshop.path("queue.db"))
         .copies(2)
         .args(QUICK)
-        .args("--lease 1s --generate")
+        .args("--lease 6s --generate")
         .arg(&workshop.script("generator.sh", &stubborn))
         .start_led();
     fleet.wait_for_more("done", 3);
-    let pid = |place: usize| {
+    let last_pid = || {
         let starts = workshop.read("starts");
-        let line = starts.lines().nth(place).unwrap_or_default().to_string();
+        let line = starts.lines().last().unwrap_or_default();
         line.split(' ').next().unwrap_or_default().to_string()
     };
+    let first = last_pid();
     // Frozen, replaced, and woken up: it is deposed, and so is what it started.
     fleet.stop(0);
     fleet.wait_for("another is elected", |lines| {
         lines.iter().any(|line| line.is("elected") && line.copy == 1)
     });
     fleet.cont(0);
-    wait_gone(&pid(0));
+    wait_gone(&first);
     fleet.wait_for_more("published", 3);
     fleet.term(1);
     assert!(fleet.wait_exit(1).success());
-    wait_gone(&pid(1));
+    wait_gone(&last_pid());
 }
 
 #[test]
@@ -269,7 +270,7 @@ fn a_process_a_beat_that_fails_makes_nothing_and_is_told() {
 #[test]
 fn stdin_is_a_generator_too() {
     let workshop = Workshop::new();
-    let fleet = workshop
+    let mut fleet = workshop
         .fleet()
         .copies(1)
         .args(QUICK)
@@ -284,10 +285,80 @@ fn stdin_is_a_generator_too() {
     let mut stdin = feeder.stdin.take().expect("piped");
     stdin.write_all(b"one\ntwo\n").expect("written");
     wait_payload(&fleet, "two");
+    // While the next line is waited for, the crown goes and comes back: what was published is not published again.
+    let silent = fleet.add("--prefer handler --generate-each true");
+    fleet.wait_for("it has joined", |lines| {
+        lines.iter().any(|line| line.copy == silent && line.is("joined"))
+    });
+    let nodes = fleet.status().nodes;
+    let node_of = |pid: u32| {
+        let node = nodes.iter().find(|node| node.pid == u64::from(pid));
+        node.expect("a member").node.clone()
+    };
+    for heir in [node_of(fleet.pid(silent)), node_of(feeder.id())] {
+        let output = fleet.command(&["handover", &heir]).output().expect("it starts");
+        assert!(output.status.success(), "{}", said(&output));
+    }
     stdin.write_all(b"three").expect("written");
     drop(stdin);
     wait_payload(&fleet, "three");
     assert_eq!(fleet.wait_through(3).done, 3);
     let _ = feeder.kill();
     let _ = feeder.wait();
+}
+
+#[test]
+fn half_a_line_of_a_command_that_was_killed_is_no_message() {
+    let workshop = Workshop::new();
+    let script = r"
+if mkdir $HERE/begun 2>/dev/null; then printf 'one\nhal'; kill -9 $$; fi
+printf 'two'
+";
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --quiet --generate")
+        .arg(&workshop.script("generator.sh", script))
+        .start_joined();
+    fleet.wait_through(2);
+    let payloads: Vec<_> = fleet.errors().iter().map(|error| error["payload"].clone()).collect();
+    assert_eq!(payloads, ["one", "two"]);
+}
+
+#[test]
+fn a_process_a_beat_is_not_waited_for_longer_than_it_lives() {
+    let workshop = Workshop::new();
+    // What it leaves behind has its pipes, in a group of its own.
+    let script = "setsid sleep 100 &\necho $! >> $HERE/pids\necho here\n";
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 1 --generate-each")
+        .arg(&workshop.script("each.sh", script))
+        .start_joined();
+    fleet.wait_through(1);
+    drop(fleet);
+    for pid in workshop.read("pids").lines() {
+        crate::fleet::signal(pid.parse().expect("a pid"), "KILL");
+    }
+}
+
+#[test]
+fn a_message_of_a_process_a_beat_is_made_once_however_often_others_push_first() {
+    let workshop = Workshop::new();
+    let script = "echo run >> $HERE/runs\nsleep 0.1\necho made\n";
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --quiet --generate-each")
+        .arg(&workshop.script("each.sh", script))
+        .start_joined();
+    let (mut pushed, mut status) = (0, fleet.status());
+    while status.published < pushed + 3 {
+        let output = fleet.command(&["push", "x"]).output().expect("it starts");
+        assert!(output.status.success(), "{}", said(&output));
+        pushed += 1;
+        status = fleet.status();
+    }
+    let runs = workshop.read("runs").lines().count() as u64;
+    // One may have been published since, and one may be on its way.
+    let made = fleet.status().published - pushed;
+    assert!(runs <= made + 1, "{runs} runs for {made} messages");
 }
