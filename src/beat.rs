@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::engine::{Beat, Engine, Join, NodeId, Paused, Pulse, Reap, Seen, TRIM_MAX, Vitals, Wake};
 use crate::error::Result;
 use crate::event::{Event, Observer};
+use crate::meter::Meter;
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::watch;
@@ -114,6 +115,7 @@ pub(crate) struct Heart<E> {
     pub settings: Arc<Settings>,
     pub observer: Arc<dyn Observer>,
     pub asks: Arc<Asks>,
+    pub meter: Arc<Meter>,
     pub standing: watch::Sender<Standing>,
     pub host: String,
     pub retry: Retry,
@@ -277,6 +279,7 @@ impl<E: Engine> Heart<E> {
     /// Takes note of what the store said, and tells of changes.
     fn stand(&self, node: &NodeId, vitals: &Vitals) {
         let now = Instant::now();
+        self.meter.hears(vitals.wall_ms);
         let mut events = Vec::new();
         if vitals.rewound {
             events.push(Event::Rewound {
@@ -332,6 +335,7 @@ impl<E: Engine> Heart<E> {
                     wall_ms: vitals.wall_ms,
                     told: now,
                 });
+                self.meter.elections.fetch_add(1, Ordering::Relaxed);
                 events.push(Event::Elected {
                     epoch: vitals.epoch,
                     next_number: vitals.seq,

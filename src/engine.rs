@@ -9,6 +9,7 @@
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
 //! before it writes anything.
 
+pub mod history;
 #[doc(hidden)]
 pub mod keys;
 mod record;
@@ -27,6 +28,8 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
+
+pub use history::{Figures, Gauges, History, Kept, Live, Range, Report, Reported};
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
 pub const LAYOUT: u64 = 2;
@@ -467,6 +470,8 @@ pub struct Failed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub birth: String,
+    /// The store's time of day.
+    pub time_ms: u64,
     pub generator: Option<NodeId>,
     pub epoch: u64,
     /// Numbers given out.
@@ -502,6 +507,10 @@ pub struct NodeStatus {
     pub in_hand: u64,
     pub done: u64,
     pub failed: u64,
+    /// Until its lease ends, unless it beats.
+    pub lease_in_ms: u64,
+    /// What it last told of itself.
+    pub report: Option<Kept>,
 }
 
 /// A store that speaks the protocol.
@@ -545,6 +554,10 @@ pub trait Engine: Send + Sync + 'static {
     fn handover(&self, to: Option<&str>) -> impl Future<Output = Result<Handover>> + Send;
     /// Removes the queue with all that is in it; unless forced, only if no node is alive. What effects wrote stays.
     fn purge(&self, force: bool) -> impl Future<Output = Result<Purged>> + Send;
+    /// Keeps what a member tells of itself, and adds it to what is known of all. Nobody joins or lives longer by it.
+    fn report(&self, report: &Report) -> impl Future<Output = Result<Reported>> + Send;
+    /// What was: sums over time, and the last reigns.
+    fn history(&self, range: Range) -> impl Future<Output = Result<History>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
     /// Every message without an outcome, as runs of numbers (first, count). Walks over everything: to check a queue that

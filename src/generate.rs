@@ -16,6 +16,7 @@ use crate::engine::{CURSOR_BYTES_MAX, Engine, PUBLISH_PACKS_MAX, Publish, Publis
 use crate::error::{Error, Result};
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::meter::Meter;
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
@@ -112,6 +113,7 @@ pub(crate) struct Generator<E, G> {
     pub settings: Arc<Settings>,
     pub observer: Arc<dyn Observer>,
     pub asks: Arc<Asks>,
+    pub meter: Arc<Meter>,
     pub standing: watch::Receiver<Standing>,
     pub shutdown: Shutdown,
     pub generate: G,
@@ -455,6 +457,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             engine: self.engine.clone(),
             observer: self.observer.clone(),
             asks: self.asks.clone(),
+            meter: self.meter.clone(),
             standing: self.standing.clone(),
             shutdown: self.shutdown.clone(),
             retry: Retry::new(&self.settings),
@@ -481,6 +484,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 }) => {
                     link.observer.confirms(&publish.node, &[entry]);
                     link.tell(&publish);
+                    link.meter.add(|figures| figures.published += entry.count);
                     if guard("saw-publish") {
                         link.asks.saw(seq);
                     }
@@ -534,6 +538,7 @@ struct Link<E> {
     engine: Arc<E>,
     observer: Arc<dyn Observer>,
     asks: Arc<Asks>,
+    meter: Arc<Meter>,
     standing: watch::Receiver<Standing>,
     shutdown: Shutdown,
     retry: Retry,

@@ -23,6 +23,7 @@ use crate::engine::{DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, TAKE_BYTE
 use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
+use crate::meter::Meter;
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
@@ -126,6 +127,7 @@ pub(crate) struct Handler<E, H> {
     pub settings: Arc<Settings>,
     pub observer: Arc<dyn Observer>,
     pub asks: Arc<Asks>,
+    pub meter: Arc<Meter>,
     pub standing: watch::Receiver<Standing>,
     pub shutdown: Shutdown,
     pub handle: Arc<H>,
@@ -153,7 +155,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         let mut listener = JoinSet::new();
         listener.spawn(listen(self.engine.clone(), self.settings.clone(), bell.clone()));
         let mut node = String::new();
-        let (mut pool, mut slots) = (Arc::new(Pool::new(&self.settings)), JoinSet::new());
+        let mut pool = Arc::new(Pool::new(&self.settings, &self.meter));
+        let mut slots = JoinSet::new();
         loop {
             let mut shutdown = self.shutdown.clone();
             tokio::select! {
@@ -169,7 +172,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             // Given up: what was in hand is someone else's now, and the slots end here.
             if guard("new-pool") {
-                (pool, slots) = (Arc::new(Pool::new(&self.settings)), JoinSet::new());
+                pool = Arc::new(Pool::new(&self.settings, &self.meter));
+                slots = JoinSet::new();
             }
             if guard("abandon") {
                 self.asks.abandon(&node);
@@ -184,6 +188,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             call: 0,
             held: Held::default(),
         };
+        self.meter.in_hand.store(0, Ordering::Relaxed);
         let mut retry = Retry::new(&self.settings);
         let mut dry = false;
         let mut spoke = Instant::now();
@@ -240,6 +245,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 return Ok(true);
             };
             self.note_confirmed(node, &finished, &refused, &packs);
+            self.count(pool, &finished, refused.len() as u64, &packs);
             self.tell(&lane, finished, &refused);
             lane.held.release(&exchange.settles);
             dry = is_dry(want, &packs);
@@ -344,6 +350,34 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 self.observer.confirms(node, &entries);
             }
         }
+    }
+
+    /// Counts what the store has confirmed.
+    fn count(&self, pool: &Pool, finished: &[pool::Finished], refused: u64, packs: &[Pack]) {
+        let (mut done, mut failed, mut retried, mut settled) = (0, refused, 0, 0);
+        for run in finished {
+            let count = u64::from(run.count);
+            settled += count;
+            match run.outcome {
+                Outcome::Done(_) => done += count,
+                Outcome::Error(_) => failed += count,
+                Outcome::Retry { .. } => retried += count,
+                Outcome::Return => {}
+            }
+        }
+        let taken: u64 = packs.iter().map(|pack| pack.count() as u64).sum();
+        let again = packs.iter().filter(|pack| pack.attempt() > 1);
+        let again: u64 = again.map(|pack| pack.count() as u64).sum();
+        let meter = &self.meter;
+        meter.in_hand.fetch_add(taken, Ordering::Relaxed);
+        meter.in_hand.fetch_sub(settled, Ordering::Relaxed);
+        meter.redelivered.fetch_add(again, Ordering::Relaxed);
+        meter.add(|figures| {
+            figures.done += u64::saturating_sub(done, refused);
+            figures.failed += failed;
+            figures.retried += retried;
+            pool.measured(figures);
+        });
     }
 
     /// Tells what the store has confirmed.

@@ -65,10 +65,12 @@ pub mod event;
 pub mod generate;
 pub mod handle;
 pub mod message;
+mod meter;
 #[doc(hidden)]
 pub mod mutants;
 pub mod node;
 pub mod push;
+mod report;
 mod retry;
 pub mod shutdown;
 #[cfg(feature = "serde")]
@@ -96,6 +98,8 @@ pub mod outside;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod proxy;
+#[cfg(feature = "cli")]
+mod serve;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod sources;

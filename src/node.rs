@@ -16,13 +16,18 @@ use crate::event::{Observer, Silent};
 use crate::generate::{Generate, Generator};
 use crate::handle::{Handle, Handler};
 use crate::message::PackBuilder;
+use crate::meter::Meter;
 use crate::mutants::guard;
+use crate::report::Reporter;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 use crate::watch;
 
 /// How long a publish that is on its way may take to be answered when the node stops.
 const LAST_PUBLISH: Duration = Duration::from_secs(1);
+
+/// How long the last report may take.
+const LAST_REPORT: Duration = Duration::from_millis(250);
 
 /// One copy of the program: a generator whenever it is elected, a handler otherwise.
 pub struct Node<E, G, H> {
@@ -31,6 +36,7 @@ pub struct Node<E, G, H> {
     generate: G,
     handle: H,
     observer: Arc<dyn Observer>,
+    meter: Arc<Meter>,
     beats_here: bool,
 }
 
@@ -43,6 +49,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             generate,
             handle,
             observer: Arc::new(Silent),
+            meter: Arc::default(),
             beats_here: false,
         }
     }
@@ -52,6 +59,12 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
+    }
+
+    /// What it counts of itself.
+    #[cfg(feature = "cli")]
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        self.meter.clone()
     }
 
     /// Beats on the caller's runtime instead of a thread of its own, so that a simulator has all of the node in its hands.
@@ -74,6 +87,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             settings: settings.clone(),
             observer: self.observer.clone(),
             asks: asks.clone(),
+            meter: self.meter.clone(),
             standing: sender,
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             retry: Retry::new(&settings),
@@ -96,11 +110,15 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             asks.clone(),
             standing.clone(),
         ));
+        let reporter = Reporter::new(self.engine.clone(), self.meter.clone(), standing.clone());
+        let reporter = Arc::new(tokio::sync::Mutex::new(reporter));
+        tasks.spawn(Reporter::run(reporter.clone()));
         let generator = Generator {
             engine: self.engine.clone(),
             settings: settings.clone(),
             observer: self.observer.clone(),
             asks: asks.clone(),
+            meter: self.meter.clone(),
             standing: standing.clone(),
             shutdown: shutdown.clone(),
             generate: self.generate,
@@ -113,6 +131,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             settings: settings.clone(),
             observer: self.observer,
             asks: asks.clone(),
+            meter: self.meter,
             standing,
             shutdown: shutdown.clone(),
             handle: Arc::new(self.handle),
@@ -134,6 +153,8 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
         }
         drop((generating, handling));
+        // Copies that live for less than a second are part of the history, too.
+        let _ = tokio::time::timeout(LAST_REPORT, async { reporter.lock().await.tell().await }).await;
         asks.leave();
         let left = heart.await.unwrap_or_else(|_| Err(crashed("beat")));
         ended.unwrap_or(Ok(())).and(left)

@@ -29,7 +29,9 @@ impl Names {
 
     /// No two keys of a queue may be one.
     pub fn check(&self) -> Result<()> {
-        const TAKEN: [&str; 8] = ["meta", "queue", "again", "later", "nodes", "dead", "readers", "once"];
+        const TAKEN: [&str; 10] = [
+            "meta", "queue", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
+        ];
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
             let reason = if name.is_empty() {
@@ -69,6 +71,8 @@ pub struct Keys {
     pub readers: String,
     pub once: String,
     pub once_values: String,
+    pub history: String,
+    pub reigns: String,
     pub bell: String,
     pub crown: String,
 }
@@ -92,6 +96,8 @@ impl Keys {
             readers: key("readers"),
             once: key("once"),
             once_values: key("once:values"),
+            history: key("history"),
+            reigns: key("reigns"),
             bell: key(&names.bell),
             crown: key(&names.crown),
             prefix,

@@ -3,6 +3,7 @@
 use rmp::decode::{self, Bytes as Reader};
 use rmp::encode;
 
+use crate::engine::history::{Bucket, Crowned, Figures, Gauges, Live};
 use crate::engine::store::Lane;
 use crate::engine::{DELAY_MS_MAX, Failed, Join, Receipt, Settle};
 use crate::error::{Error, Result};
@@ -106,6 +107,102 @@ pub(super) fn about(join: &Join) -> Vec<u8> {
     text(&mut out, join.version.as_bytes());
     uint(&mut out, join.concurrency.into());
     out
+}
+
+/// A node as it sees itself.
+pub(super) fn live(live: &Live) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 8);
+    for number in [
+        live.generates.into(),
+        live.started_ms,
+        live.in_hand,
+        live.rate_milli,
+        live.published,
+        live.done,
+        live.failed,
+        live.retried,
+    ] {
+        uint(&mut out, number);
+    }
+    out
+}
+
+pub(super) fn decode_live(bytes: &[u8]) -> Result<Live> {
+    let mut fields = Fields::of(bytes, 8)?;
+    Ok(Live {
+        generates: fields.uint()? == 1,
+        started_ms: fields.uint()?,
+        in_hand: fields.uint()?,
+        rate_milli: fields.uint()?,
+        published: fields.uint()?,
+        done: fields.uint()?,
+        failed: fields.uint()?,
+        retried: fields.uint()?,
+    })
+}
+
+pub(super) fn figures(figures: &Figures) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, Figures::LEN);
+    figures.numbers().for_each(|number| uint(&mut out, number));
+    out
+}
+
+pub(super) fn gauges(gauges: &Gauges) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 4);
+    for number in [gauges.queued, gauges.in_hand, gauges.later, gauges.errors] {
+        uint(&mut out, number);
+    }
+    out
+}
+
+/// As the scripts write it: the index, the figures, and the gauges if there are any.
+#[cfg(feature = "sqlite")]
+pub(super) fn encode_bucket(bucket: &Bucket) -> Vec<u8> {
+    let mut out = Vec::new();
+    array(&mut out, 1 + Figures::LEN + if bucket.gauges.is_some() { 4 } else { 0 });
+    uint(&mut out, bucket.index);
+    bucket.figures.numbers().for_each(|number| uint(&mut out, number));
+    if let Some(told) = &bucket.gauges {
+        // Without the head of its own array.
+        out.extend_from_slice(&gauges(told)[1..]);
+    }
+    out
+}
+
+pub(super) fn decode_bucket(bytes: &[u8]) -> Result<Bucket> {
+    let (found, mut fields) = Fields::open(bytes)?;
+    let found = found as usize;
+    if found != 1 + Figures::LEN && found != 5 + Figures::LEN {
+        return Err(broken(format!("{found} numbers in a step of history")));
+    }
+    Ok(Bucket {
+        index: fields.uint()?,
+        figures: Figures::of(|| fields.uint())?,
+        gauges: if found == 5 + Figures::LEN {
+            Some(Gauges {
+                queued: fields.uint()?,
+                in_hand: fields.uint()?,
+                later: fields.uint()?,
+                errors: fields.uint()?,
+            })
+        } else {
+            None
+        },
+    })
+}
+
+/// epoch, node, when it began, last beat of the reign before
+pub(super) fn decode_crowned(bytes: &[u8]) -> Result<Crowned> {
+    let mut fields = Fields::of(bytes, 4)?;
+    Ok(Crowned {
+        epoch: fields.uint()?,
+        node: fields.string()?,
+        time_ms: fields.uint()?,
+        before_ms: fields.uint()?,
+    })
 }
 
 /// Reads what the scripts wrote; anything else is an error, never a panic.

@@ -12,6 +12,7 @@ use redis::Cmd;
 
 use crate::config::Settings;
 use crate::engine::Requeued;
+use crate::engine::history::{History, Kept, LOOK_NODES_MAX, REIGNS_MAX, Range, Report, Reported};
 use crate::engine::keys::Keys;
 use crate::engine::{
     Beat, CALL_MS, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
@@ -129,6 +130,8 @@ impl RedisEngine {
             &keys.records,
             &keys.once,
             &keys.once_values,
+            &keys.history,
+            &keys.reigns,
             &keys.bell,
             &keys.crown,
         ] {
@@ -281,12 +284,15 @@ impl RedisEngine {
                 in_hand: node.uint()?,
                 done: node.uint()?,
                 failed: node.uint()?,
+                lease_in_ms: node.uint()?,
+                report: kept(&mut node)?,
             });
         }
         let orphaned = reply.uint()?;
         let sum = |of: fn(&NodeStatus) -> u64| nodes.iter().map(of).sum::<u64>();
         let mut status = Status {
             birth: meta.text()?,
+            time_ms: reply.uint()?,
             generator: meta.name()?,
             epoch: meta.uint()?,
             published: meta.uint()?,
@@ -348,6 +354,8 @@ impl Engine for RedisEngine {
             (&keys.readers, "zset"),
             (&keys.once, "zset"),
             (&keys.once_values, "hash"),
+            (&keys.history, "hash"),
+            (&keys.reigns, "list"),
             (&keys.bell, "list"),
             (&keys.crown, "list"),
         ];
@@ -386,7 +394,7 @@ impl Engine for RedisEngine {
     async fn beat(&self, beat: &Beat) -> Result<Pulse> {
         let keys = &self.keys;
         let run = self.control.run(&self.scripts.beat, |cmd| {
-            cmd.arg(8)
+            cmd.arg(9)
                 .arg(&[
                     &keys.meta,
                     &keys.nodes,
@@ -396,6 +404,7 @@ impl Engine for RedisEngine {
                     &keys.bell,
                     &keys.crown,
                     &keys.later,
+                    &keys.reigns,
                 ])
                 .arg(&beat.node)
                 .arg(beat.lease_ms)
@@ -404,7 +413,8 @@ impl Engine for RedisEngine {
                 .arg(beat.seen.seq)
                 .arg(beat.seen.epoch)
                 .arg(HEIRS_MAX)
-                .arg(DUE_MAX);
+                .arg(DUE_MAX)
+                .arg(REIGNS_MAX);
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {
@@ -712,6 +722,57 @@ impl Engine for RedisEngine {
         Err(self.restless())
     }
 
+    async fn report(&self, report: &Report) -> Result<Reported> {
+        let keys = &self.keys;
+        let (live, figures) = (record::live(&report.live), record::figures(&report.figures));
+        let gauges = report.gauges.as_ref().map(record::gauges).unwrap_or_default();
+        let run = self.aside.run(&self.scripts.report, |cmd| {
+            cmd.arg(3)
+                .arg(&[&keys.nodes, &keys.taken(&report.node), &keys.history])
+                .arg(&report.node)
+                .arg(report.number)
+                .arg(&live)
+                .arg(&figures)
+                .arg(&gauges)
+                .arg(LOOK_NODES_MAX);
+            for range in Range::ALL {
+                cmd.arg(range.step_ms()).arg(range.steps());
+            }
+        });
+        match run.await? {
+            redis::Value::Int(-1) => Ok(Reported::Stranger),
+            redis::Value::Int(look) => Ok(Reported::Kept { look: look == 1 }),
+            other => Err(unknown(&format!("{other:?}"))),
+        }
+    }
+
+    async fn history(&self, range: Range) -> Result<History> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.history, |cmd| {
+            cmd.arg(3)
+                .arg(&[&keys.meta, &keys.history, &keys.reigns])
+                .arg(range.ring())
+                .arg(range.steps());
+        });
+        let mut reply = Reply::of(run.await?)?;
+        if reply.text()? != "ok" {
+            return Err(self.no_queue());
+        }
+        let (now_ms, ruled_ms) = (reply.uint()?, reply.uint()?);
+        let reigns = reply.list()?.rest()?;
+        let reigns = reigns.iter().map(|bytes| record::decode_crowned(bytes));
+        let reigns = reigns.collect::<Result<Vec<_>>>()?;
+        let slots = reply.list()?.rest()?;
+        let slots = slots.iter().map(|bytes| record::decode_bucket(bytes));
+        Ok(History::of(
+            now_ms,
+            range,
+            slots.collect::<Result<_>>()?,
+            &reigns,
+            ruled_ms,
+        ))
+    }
+
     async fn status(&self) -> Result<Status> {
         for _ in 0..STATUS_TRIES {
             if let Some(status) = self.look().await? {
@@ -720,6 +781,16 @@ impl Engine for RedisEngine {
         }
         Err(self.restless())
     }
+}
+
+/// What is kept of a report; none, if its text is empty.
+fn kept(node: &mut Reply) -> Result<Option<Kept>> {
+    let (number, time_ms, live) = (node.uint()?, node.uint()?, node.bytes()?);
+    if live.is_empty() {
+        return Ok(None);
+    }
+    let live = record::decode_live(&live)?;
+    Ok(Some(Kept { number, time_ms, live }))
 }
 
 fn decode_all(reply: Reply) -> Result<Vec<Failed>> {

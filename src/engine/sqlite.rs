@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::history::{History, Range, Report, Reported};
 use super::keys::Names;
 use super::verbs::Verbs;
 use super::{
@@ -302,6 +303,18 @@ impl Engine for SqliteEngine {
 
     async fn purge(&self, force: bool) -> Result<Purged> {
         let step = self.step(&self.control, move |tables, now| tables.remove(now, force));
+        step.await?.ok_or_else(|| self.no_queue())
+    }
+
+    /// Not on the beat's connection: a report that waits for the lock must not keep a beat.
+    async fn report(&self, report: &Report) -> Result<Reported> {
+        let report = report.clone();
+        self.step(&self.crown, move |tables, now| tables.take_report(now, &report))
+            .await
+    }
+
+    async fn history(&self, range: Range) -> Result<History> {
+        let step = self.step(&self.control, move |tables, now| Verbs::history(tables, now, range));
         step.await?.ok_or_else(|| self.no_queue())
     }
 

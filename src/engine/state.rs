@@ -7,6 +7,7 @@ mod local;
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::history::{Bucket, Crowned, History, Kept, REIGNS_MAX, Range, Report, Reported};
 use super::keys::Names;
 use super::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use super::verbs::Verbs;
@@ -45,6 +46,10 @@ pub struct State {
     pub readers: BTreeMap<String, u64>,
     /// What each reader is printing, and the call that gave it that.
     pub reading: BTreeMap<String, (u64, Vec<Failed>)>,
+    /// What was, by ring and slot.
+    pub history: BTreeMap<(u64, u64), Bucket>,
+    /// The last reigns, the newest first.
+    pub reigns: VecDeque<Crowned>,
     pub bell: bool,
     pub crown_bell: bool,
     /// What effects have written.
@@ -60,6 +65,8 @@ pub struct Taken {
     pub about: About,
     pub lanes: BTreeMap<u32, Lane>,
     pub pieces: BTreeMap<u64, Pack>,
+    /// What it last told of itself.
+    pub report: Option<Kept>,
 }
 
 /// What an effect has written under a key.
@@ -91,6 +98,8 @@ impl State {
             errors: BTreeMap::new(),
             readers: BTreeMap::new(),
             reading: BTreeMap::new(),
+            history: BTreeMap::new(),
+            reigns: VecDeque::new(),
             bell: false,
             crown_bell: false,
             stored: BTreeMap::new(),
@@ -162,6 +171,14 @@ impl State {
 
     pub fn remove(&mut self, wall_ms: u64, force: bool) -> Option<Purged> {
         Verbs::remove(self, wall_ms, force).expect(IN_MEMORY)
+    }
+
+    pub fn report(&mut self, wall_ms: u64, report: &Report) -> Reported {
+        Verbs::take_report(self, wall_ms, report).expect(IN_MEMORY)
+    }
+
+    pub fn history(&mut self, wall_ms: u64, range: Range) -> Option<History> {
+        Verbs::history(self, wall_ms, range).expect(IN_MEMORY)
     }
 
     pub fn failed(&mut self, from: u64, limit: u32) -> Vec<Failed> {
@@ -445,6 +462,39 @@ impl Store for State {
             empty.without = self.without.take();
         }
         *self = empty;
+        Ok(())
+    }
+
+    fn report(&mut self, node: &str) -> Result<Option<Kept>> {
+        Ok(self.taken.get(node).and_then(|taken| taken.report.clone()))
+    }
+
+    fn set_report(&mut self, node: &str, report: &Kept) -> Result<()> {
+        self.taken(node).report = Some(report.clone());
+        Ok(())
+    }
+
+    fn drop_report(&mut self, node: &str) -> Result<()> {
+        self.taken(node).report = None;
+        Ok(())
+    }
+
+    fn slot(&mut self, range: Range, slot: u64) -> Result<Option<Bucket>> {
+        Ok(self.history.get(&(range.ring(), slot)).cloned())
+    }
+
+    fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()> {
+        self.history.insert((range.ring(), slot), bucket.clone());
+        Ok(())
+    }
+
+    fn reigns(&mut self) -> Result<Vec<Crowned>> {
+        Ok(self.reigns.iter().cloned().collect())
+    }
+
+    fn add_reign(&mut self, reign: &Crowned) -> Result<()> {
+        self.reigns.push_front(reign.clone());
+        self.reigns.truncate(REIGNS_MAX);
         Ok(())
     }
 

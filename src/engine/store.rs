@@ -1,5 +1,6 @@
 //! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
 
+use super::history::{Bucket, Crowned, Kept, Range};
 use super::keys::Names;
 use super::{Failed, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
@@ -33,6 +34,8 @@ pub struct Meta {
     pub requeued: u64,
     pub rewinds: u64,
     pub paused: Paused,
+    /// When a generator last beat, by the time of day.
+    pub ruled: u64,
     /// Who is to be crowned next: a node, `*` for any other than the generator, or nobody.
     pub chosen: String,
     /// How much the generator likes to be one.
@@ -174,6 +177,18 @@ pub trait Store {
 
     /// Removes everything of the queue but what effects wrote.
     fn purge(&mut self) -> Result<()>;
+
+    /// A node's last report.
+    fn report(&mut self, node: &str) -> Result<Option<Kept>>;
+    fn set_report(&mut self, node: &str, report: &Kept) -> Result<()>;
+    fn drop_report(&mut self, node: &str) -> Result<()>;
+    /// What is in a slot of a ring.
+    fn slot(&mut self, range: Range, slot: u64) -> Result<Option<Bucket>>;
+    fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()>;
+    /// The last reigns, the newest first.
+    fn reigns(&mut self) -> Result<Vec<Crowned>>;
+    /// One more, in the place of the oldest if there are [`REIGNS_MAX`](super::history::REIGNS_MAX).
+    fn add_reign(&mut self, reign: &Crowned) -> Result<()>;
 
     fn ring(&mut self, wake: Wake) -> Result<()>;
 

@@ -4,9 +4,11 @@ mod errors;
 mod exchange;
 mod manage;
 mod push;
+mod report;
 
 pub(crate) use exchange::counter;
 
+use super::history::{Crowned, History, Range, Report, Reported};
 use super::store::{About, Lane, Lessee, Line, Meta, Store};
 use super::{
     Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
@@ -90,6 +92,13 @@ pub trait Verbs: Store {
             // Who was chosen takes the place of the one before, also against those who would rather reign.
             let before = if called { meta.rank } else { 0 };
             meta.rank = before.max(beat.rank.into());
+            let reign = Crowned {
+                epoch: meta.epoch,
+                node: beat.node.clone(),
+                time_ms: self.time_ms(wall_ms),
+                before_ms: meta.ruled,
+            };
+            self.add_reign(&reign)?;
         }
         if generator && !beat.eligible {
             generator = false;
@@ -99,6 +108,7 @@ pub trait Verbs: Store {
         }
         if generator {
             meta.crown = meta.clock + beat.crown_ms;
+            meta.ruled = self.time_ms(wall_ms);
         }
         let mut heir = meta.heirs.contains(&beat.node);
         if heir && (generator || !beat.eligible) {
@@ -253,6 +263,15 @@ pub trait Verbs: Store {
         manage::remove(self, wall_ms, force)
     }
 
+    fn take_report(&mut self, wall_ms: u64, report: &Report) -> Result<Reported> {
+        report::report(self, wall_ms, report)
+    }
+
+    /// None: there is no queue.
+    fn history(&mut self, wall_ms: u64, range: Range) -> Result<Option<History>> {
+        report::history(self, wall_ms, range)
+    }
+
     fn reap(&mut self, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
         let mut reaped = Reaped {
             redelivered: 0,
@@ -334,6 +353,7 @@ pub trait Verbs: Store {
         let clock = hive(self, &meta, wall_ms, meta.step);
         let mut status = Status {
             birth: meta.birth,
+            time_ms: self.time_ms(wall_ms),
             generator: Some(meta.generator).filter(|_| meta.crown > clock),
             epoch: meta.epoch,
             published: meta.seq,
@@ -350,7 +370,8 @@ pub trait Verbs: Store {
             grain: meta.grain,
             nodes: Vec::new(),
         };
-        for (node, _) in self.leases(Lessee::Node)? {
+        for (node, until) in self.leases(Lessee::Node)? {
+            let report = self.report(&node)?;
             let about = self.about(&node)?.unwrap_or_default();
             let lanes = self.lanes(&node)?;
             let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
@@ -365,6 +386,8 @@ pub trait Verbs: Store {
                 in_hand: u64::try_from(held).unwrap_or(0),
                 done: sum(|lane| lane.done),
                 failed: sum(|lane| lane.failed),
+                lease_in_ms: until.saturating_sub(clock),
+                report,
             };
             status.in_hand += entry.in_hand;
             status.done += entry.done;
@@ -413,6 +436,7 @@ fn new_meta(store: &(impl Store + ?Sized), wall_ms: u64, birth: &str, step: u64)
         requeued: 0,
         rewinds: 0,
         paused: Paused::default(),
+        ruled: 0,
         chosen: String::new(),
         rank: 0,
         skipped: 0,
@@ -451,6 +475,7 @@ fn depose(store: &mut (impl Store + ?Sized), node: &str) -> Result<(u64, bool)> 
     }
     about.held = Some(held);
     store.set_about(node, &about)?;
+    store.drop_report(node)?;
     store.end_lease(Lessee::Node, node)?;
     store.add_dead(node)?;
     meta.heirs.retain(|other| other != node);

@@ -1,7 +1,7 @@
 //! Between the lane and the slots: what is ready to be started, what has finished, and how much to ask for.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,7 +9,9 @@ use tokio::time::Instant;
 
 use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
+use crate::engine::history::{Figures, Times, class};
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
+use crate::meter::Meter;
 use crate::mutants::guard;
 
 /// Work is fetched ahead for so long, at the measured speed: nothing waits longer behind other messages here.
@@ -22,6 +24,10 @@ const SETTLED_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
+
+/// The wait of a message is good for those that are started from the same pack within this time: it is exact to a
+/// millisecond anyway.
+const SAME_WAIT: Duration = Duration::from_millis(1);
 
 /// A run of messages that ended alike.
 #[derive(Debug, Clone)]
@@ -37,6 +43,7 @@ pub(super) struct Finished {
 pub(super) struct Pool {
     concurrency: usize,
     batch: Option<u32>,
+    meter: Arc<Meter>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -55,11 +62,28 @@ struct Inner {
     last_start: Instant,
     /// What one message takes, in a moving average; none before the first.
     message_time: Option<Duration>,
+    /// What handling took since it was last asked for, in nanoseconds.
+    handle: Times,
+    /// And waiting for it.
+    wait: Times,
+    waiting: Waiting,
+}
+
+/// How long the messages at the head have waited.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    us: u64,
+    class: usize,
+    /// 0: it is not to be counted.
+    counts: u64,
+    until: Instant,
 }
 
 impl Pool {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &Settings, meter: &Arc<Meter>) -> Self {
+        let now = Instant::now();
         Self {
+            meter: meter.clone(),
             concurrency: settings.concurrency as usize,
             batch: settings.batch,
             changed: Notify::new(),
@@ -70,8 +94,16 @@ impl Pool {
                 finished: Vec::new(),
                 finished_count: 0,
                 finished_at: None,
-                last_start: Instant::now(),
+                last_start: now,
                 message_time: None,
+                handle: Times::default(),
+                wait: Times::default(),
+                waiting: Waiting {
+                    us: 0,
+                    class: 0,
+                    counts: 0,
+                    until: now,
+                },
             }),
         }
     }
@@ -201,19 +233,56 @@ impl Pool {
             return None;
         };
         let message = pack.message(*next);
+        let fresh = *next == 0;
         *next += 1;
         if *next == pack.count() {
             inner.ready.pop_front();
         }
+        if fresh || now >= inner.waiting.until {
+            inner.waiting = self.waiting(&message, now);
+        }
+        let waiting = inner.waiting;
+        inner.wait.counts[waiting.class] += waiting.counts;
+        inner.wait.sum_us += waiting.us;
         inner.ready_count -= 1;
         inner.last_start = now;
         Some(message)
+    }
+
+    /// What was tried before has waited for something else than a slot.
+    fn waiting(&self, message: &Message, now: Instant) -> Waiting {
+        let first = message.attempt == 1 && message.failures == 0;
+        let since = self.meter.since(message.published_ms, now).filter(|_| first);
+        // Less than a millisecond cannot be told from one.
+        let us = since.map_or(0, |since| since.as_millis().max(1) * 1000);
+        let us = u64::try_from(us).unwrap_or(u64::MAX);
+        Waiting {
+            us,
+            class: class(us),
+            counts: since.is_some().into(),
+            until: now + SAME_WAIT,
+        }
+    }
+
+    /// Adds what was measured since the last time.
+    pub(super) fn measured(&self, figures: &mut Figures) {
+        let mut inner = self.lock();
+        let (mut handle, wait) = (std::mem::take(&mut inner.handle), std::mem::take(&mut inner.wait));
+        // What is less than a microsecond is kept for the next time.
+        inner.handle.sum_us = handle.sum_us % 1000;
+        drop(inner);
+        handle.sum_us /= 1000;
+        figures.handle.add(&handle);
+        figures.wait.add(&wait);
     }
 
     pub(super) fn finish(&self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
         let mut inner = self.lock();
         let average = inner.message_time.unwrap_or(took);
         inner.message_time = Some((average * 7 + took) / 8);
+        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        inner.handle.counts[class(nanos / 1000)] += 1;
+        inner.handle.sum_us = inner.handle.sum_us.wrapping_add(nanos);
         inner.finished_count += 1;
         inner.finished_at.get_or_insert(now);
         let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());

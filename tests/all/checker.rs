@@ -74,8 +74,8 @@ pub fn differences(ours: &State, theirs: &State) -> String {
         };
     }
     compare!(
-        queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading, bell,
-        crown_bell, stored
+        queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading,
+        history, reigns, bell, crown_bell, stored
     );
     out
 }

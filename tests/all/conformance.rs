@@ -14,6 +14,7 @@ mod managing;
 mod publish;
 mod push;
 mod redis_only;
+mod reports;
 mod retries;
 
 use std::cell::RefCell;
@@ -56,6 +57,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(effects::checks());
     all.extend(errors::checks());
     all.extend(managing::checks());
+    all.extend(reports::checks());
     all
 }
 

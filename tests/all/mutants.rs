@@ -67,6 +67,8 @@ const CATCHES: &[(&str, &str)] = &[
     ("rank", "a_node_that_would_rather_generate_takes_the_crown"),
     ("reader-lease", "what_a_live_reader_holds_stays"),
     ("reap-expired", "a_live_node_is_not_reaped"),
+    ("report-member", "a_report_of_a_stranger_is_ignored"),
+    ("report-once", "a_report_that_comes_twice_counts_once"),
     ("requeue-withdraws", "a_requeued_error_is_a_new_life_of_its_message"),
     ("resume-bell", "while_handling_is_paused_nothing_is_taken"),
     ("rewind-beat", "a_beat_raises_a_store_that_went_back"),
@@ -100,6 +102,7 @@ pub fn guards_of_the_verbs() -> Vec<&'static str> {
         include_str!("../../src/engine/verbs/exchange.rs"),
         include_str!("../../src/engine/verbs/manage.rs"),
         include_str!("../../src/engine/verbs/push.rs"),
+        include_str!("../../src/engine/verbs/report.rs"),
     ]);
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards

@@ -1,7 +1,7 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
---       8 most messages that are due
+--       8 most messages that are due 9 most reigns
 -- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
@@ -9,7 +9,7 @@ redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
-  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank')
+  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled')
 if not m[1] then return {'deposed'} end
 local clock, wall = hive(m[1], m[2], m[3])
 local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
@@ -33,6 +33,8 @@ if not mine and rank > 0 and may then
   -- Who was chosen takes the place of the one before, also against those who would rather reign.
   if not called then reigning = rank end
   mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
+  redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17] or 0)}))
+  redis.call('LTRIM', KEYS[9], 0, ARGV[9] - 1)
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
@@ -48,7 +50,7 @@ elseif not heir and not mine and rank > 0 then
   if count < tonumber(ARGV[7]) then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
 end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
-  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning))
+  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17] or '0')
 
 -- While there is no generator, whoever beats keeps house.
 local keeps, victim, more = mine, '', 0

@@ -64,11 +64,11 @@ end
 -- Ends a membership: from `nodes` to `dead`, lanes closed, counts kept. Returns how many messages it still holds.
 local function depose(meta, nodes, dead, taken, node)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
-  local done, failed, held, lanes = m[3], m[4], 0, {'worn'}
+  local done, failed, held, lanes = m[3], m[4], 0, {'worn', 'told', 'told-at', 'report'}
   for _, field in ipairs(redis.call('HKEYS', taken)) do
     if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
   end
-  for i = 2, #lanes do
+  for i = 5, #lanes do
     local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
     done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
   end

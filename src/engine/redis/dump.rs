@@ -7,6 +7,7 @@ use redis::Value;
 
 use super::RedisEngine;
 use super::reply::Reply;
+use crate::engine::history::{Kept, Range};
 use crate::engine::state::{State, Stored, Taken};
 use crate::engine::store::Meta;
 use crate::engine::{Paused, Receipt, record};
@@ -29,6 +30,20 @@ impl RedisEngine {
         state.nodes = self.leases(&keys.nodes).await?;
         state.dead = self.names("LRANGE", &keys.dead).await?.into();
         state.readers = self.leases(&keys.readers).await?;
+        for bytes in self.list(&keys.reigns).await? {
+            state.reigns.push_back(record::decode_crowned(&bytes)?);
+        }
+        for (field, bytes) in self.hash(&keys.history).await? {
+            let (ring, slot) = field.split_once(':').ok_or_else(|| broken(field.clone()))?;
+            let (ring, slot) = (parse(ring)?, parse(slot)?);
+            let range = Range::ALL.into_iter().find(|range| range.ring() == ring);
+            let range = range
+                .filter(|range| slot < range.steps())
+                .ok_or_else(|| broken(field.clone()))?;
+            state
+                .history
+                .insert((range.ring(), slot), record::decode_bucket(&bytes)?);
+        }
         state.bell = !self.names("LRANGE", &keys.bell).await?.is_empty();
         state.crown_bell = !self.names("LRANGE", &keys.crown).await?.is_empty();
         for (number, bytes) in self.hash(&keys.records).await? {
@@ -209,9 +224,14 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
             .get("chosen")
             .map_or(String::new(), |_| text("chosen").unwrap_or_default()),
         rank: absent("rank")?,
+        ruled: absent("ruled")?,
         skipped: uint("skipped")?,
         trimmed: absent("trimmed")?,
     }))
+}
+
+fn report(taken: &mut Taken) -> &mut Kept {
+    taken.report.get_or_insert_default()
 }
 
 fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
@@ -228,6 +248,12 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
             taken.about.joined = parse(&text())?;
         } else if field == "held" {
             taken.about.held = Some(parse(&text())?);
+        } else if field == "told" {
+            report(&mut taken).number = parse(&text())?;
+        } else if field == "told-at" {
+            report(&mut taken).time_ms = parse(&text())?;
+        } else if field == "report" {
+            report(&mut taken).live = record::decode_live(value)?;
         } else if field == "worn" {
             let text = text();
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;

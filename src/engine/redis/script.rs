@@ -49,7 +49,7 @@ macro_rules! scripts {
 
 scripts!(
     pause, handover, purge, join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, requeue,
-    discard, trim, status
+    discard, trim, status, report, history
 );
 
 impl Scripts {

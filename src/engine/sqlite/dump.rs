@@ -4,6 +4,7 @@ use rusqlite::params;
 
 use super::tables::{Tables, line_number, rings, small, uint};
 use crate::engine::Wake;
+use crate::engine::history::Range;
 use crate::engine::record;
 use crate::engine::state::{State, Stored, Taken};
 use crate::engine::store::{Lessee, Line, Store};
@@ -27,6 +28,14 @@ impl Tables<'_> {
             }
         }
         self.dump_apart(&mut state)?;
+        state.reigns = self.reigns()?.into();
+        for range in Range::ALL {
+            for slot in 0..range.steps() {
+                if let Some(bucket) = self.slot(range, slot)? {
+                    state.history.insert((range.ring(), slot), bucket);
+                }
+            }
+        }
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
         state.dead = self.dead()?.into();
@@ -55,6 +64,7 @@ impl Tables<'_> {
                 let pack = Pack::decode(bytes.into())?;
                 taken.pieces.insert(pack.first(), pack);
             }
+            taken.report = self.report(&node)?;
             state.taken.insert(node, taken);
         }
         state.errors = self

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tables::{SCHEMA, SCHEMA_2};
+use super::tables::{RULED, SCHEMA, SCHEMA_2, SCHEMA_ASIDE};
 use crate::error::{Error, Result};
 
 /// "qrgt", so that other programs' files are recognised as such.
@@ -82,6 +82,12 @@ impl Database {
         }
         if layout < LAYOUT {
             batch(&format!("{SCHEMA_2} PRAGMA user_version = {LAYOUT};"))?;
+        }
+        batch(SCHEMA_ASIDE)?;
+        let sql = "SELECT count(*) FROM pragma_table_info('meta') WHERE name = 'ruled'";
+        let known = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+        if known.map_err(|error| refuse(self, &error))? == 0 {
+            batch(RULED)?;
         }
         batch("COMMIT")
     }

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params};
 
 use super::file::{Database, refuse};
+use crate::engine::history::{Bucket, Crowned, Kept, REIGNS_MAX, Range};
 use crate::engine::keys::Names;
 use crate::engine::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
 use crate::engine::verbs::counter;
@@ -49,9 +50,21 @@ CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 ";
 
+/// What nodes tell of themselves. Programs that do not know of it do no harm to it, nor it to them: the layout is the same.
+pub(super) const SCHEMA_ASIDE: &str = "
+CREATE TABLE IF NOT EXISTS reports (queue TEXT, node TEXT, number INT, time INT, live BLOB,
+  PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS history (queue TEXT, ring INT, slot INT, bucket BLOB,
+  PRIMARY KEY (queue, ring, slot)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS reigns (queue TEXT, position INT, epoch INT, node TEXT, time INT, before INT,
+  PRIMARY KEY (queue, position)) WITHOUT ROWID;
+";
+/// The column of `meta` that came with it.
+pub(super) const RULED: &str = "ALTER TABLE meta ADD COLUMN ruled INT DEFAULT 0;";
+
 const META: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                     again, head, done, failed, requeued, rewinds, skipped, paused, chosen, rank, \
-                    trimmed";
+                    trimmed, ruled";
 
 /// A queue inside one transaction.
 pub(super) struct Tables<'a> {
@@ -239,6 +252,7 @@ impl Store for Tables<'_> {
                 chosen: row.get(22)?,
                 rank: uint(row, 23)?,
                 trimmed: uint(row, 24)?,
+                ruled: uint(row, 25)?,
             })
         })
     }
@@ -246,7 +260,7 @@ impl Store for Tables<'_> {
     fn set_meta(&mut self, meta: &Meta) -> Result<()> {
         let sql = format!(
             "INSERT OR REPLACE INTO meta (queue, {META}) VALUES (?{})",
-            ", ?".repeat(25)
+            ", ?".repeat(26)
         );
         self.write(
             &sql,
@@ -277,6 +291,7 @@ impl Store for Tables<'_> {
                 meta.chosen,
                 int(meta.rank),
                 int(meta.trimmed),
+                int(meta.ruled),
             ],
         )?;
         Ok(())
@@ -641,10 +656,91 @@ impl Store for Tables<'_> {
     fn purge(&mut self) -> Result<()> {
         for table in [
             "meta", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "cursors",
-            "errors", "readers", "reading",
+            "errors", "readers", "reading", "reports", "history", "reigns",
         ] {
             self.write(&format!("DELETE FROM {table} WHERE queue = ?"), params![self.queue])?;
         }
+        Ok(())
+    }
+
+    fn report(&mut self, node: &str) -> Result<Option<Kept>> {
+        let found = self.one(
+            "SELECT number, time, live FROM reports WHERE queue = ? AND node = ?",
+            params![self.queue, node],
+            |row| Ok((uint(row, 0)?, uint(row, 1)?, row.get::<_, Vec<u8>>(2)?)),
+        )?;
+        let kept = |(number, time_ms, live): (u64, u64, Vec<u8>)| {
+            let live = record::decode_live(&live)?;
+            Ok(Kept { number, time_ms, live })
+        };
+        found.map(kept).transpose()
+    }
+
+    fn set_report(&mut self, node: &str, report: &Kept) -> Result<()> {
+        let live = record::live(&report.live);
+        self.write(
+            "INSERT OR REPLACE INTO reports (queue, node, number, time, live) VALUES (?, ?, ?, ?, ?)",
+            params![self.queue, node, int(report.number), int(report.time_ms), live],
+        )?;
+        Ok(())
+    }
+
+    fn drop_report(&mut self, node: &str) -> Result<()> {
+        let sql = "DELETE FROM reports WHERE queue = ? AND node = ?";
+        self.write(sql, params![self.queue, node])?;
+        Ok(())
+    }
+
+    fn slot(&mut self, range: Range, slot: u64) -> Result<Option<Bucket>> {
+        let found = self.one(
+            "SELECT bucket FROM history WHERE queue = ? AND ring = ? AND slot = ?",
+            params![self.queue, int(range.ring()), int(slot)],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
+        found.map(|bytes| record::decode_bucket(&bytes)).transpose()
+    }
+
+    fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()> {
+        let bytes = record::encode_bucket(bucket);
+        self.write(
+            "INSERT OR REPLACE INTO history (queue, ring, slot, bucket) VALUES (?, ?, ?, ?)",
+            params![self.queue, int(range.ring()), int(slot), bytes],
+        )?;
+        Ok(())
+    }
+
+    fn reigns(&mut self) -> Result<Vec<Crowned>> {
+        self.all(
+            "SELECT epoch, node, time, before FROM reigns WHERE queue = ? ORDER BY position DESC",
+            params![self.queue],
+            |row| {
+                Ok(Crowned {
+                    epoch: uint(row, 0)?,
+                    node: row.get(1)?,
+                    time_ms: uint(row, 2)?,
+                    before_ms: uint(row, 3)?,
+                })
+            },
+        )
+    }
+
+    fn add_reign(&mut self, reign: &Crowned) -> Result<()> {
+        self.write(
+            "INSERT INTO reigns (queue, position, epoch, node, time, before)
+             SELECT ?1, coalesce(max(position), 0) + 1, ?2, ?3, ?4, ?5 FROM reigns WHERE queue = ?1",
+            params![
+                self.queue,
+                int(reign.epoch),
+                reign.node,
+                int(reign.time_ms),
+                int(reign.before_ms)
+            ],
+        )?;
+        self.write(
+            "DELETE FROM reigns WHERE queue = ?1 AND position <=
+             (SELECT max(position) FROM reigns WHERE queue = ?1) - ?2",
+            params![self.queue, int(REIGNS_MAX as u64)],
+        )?;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::State;
 use crate::engine::Requeued;
+use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::keys::Names;
 use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
@@ -208,6 +209,15 @@ impl Engine for Local {
     async fn purge(&self, force: bool) -> Result<Purged> {
         let purged = self.call(|state, now| state.remove(now, force));
         purged.ok_or_else(|| self.no_queue())
+    }
+
+    async fn report(&self, report: &Report) -> Result<Reported> {
+        Ok(self.call(|state, now| state.report(now, report)))
+    }
+
+    async fn history(&self, range: Range) -> Result<History> {
+        let history = self.call(|state, now| state.history(now, range));
+        history.ok_or_else(|| self.no_queue())
     }
 
     async fn status(&self) -> Result<Status> {

@@ -5,7 +5,7 @@
 
 use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::RedisEngine;
-use queenright::engine::{Beat, Drain, Engine, Exchange, Reap};
+use queenright::engine::{Beat, Drain, Engine, Exchange, Figures, Live, Reap, Report};
 use queenright::message::{Effect, Outcome};
 use queenright::proxy::{Direction, Proxy};
 use redis::aio::MultiplexedConnection;
@@ -158,6 +158,25 @@ async fn failed() {
     cut(async |hive| {
         one_reads(hive).await;
         Call::Failed(1, 9)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn report() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        let figures = Figures {
+            done: 3,
+            ..Figures::default()
+        };
+        Call::Report(Box::new(Report {
+            node: "b".into(),
+            number: 1,
+            live: Live::default(),
+            figures,
+            gauges: None,
+        }))
     })
     .await;
 }

@@ -55,6 +55,7 @@ const JOINING: &str = "what is found at the first join is of one kind here";
 const LATER: &str = "nothing is put off here: what fails is an error; the oracle and the checks try it";
 const PUSHING: &str = "nobody pushes here; the oracle and the checks do";
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
+const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
 
 /// The guards that the model does not have, and why.
@@ -98,6 +99,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-repeat", PUSHING),
     ("push-types", JOINING),
     ("rank", CROWNING),
+    ("report-member", REPORTING),
+    ("report-once", REPORTING),
     ("requeue-withdraws", "errors stay errors here; the oracle requeues them"),
     ("trimmed", "errors stay errors here; the oracle removes them"),
     ("resume-bell", PAUSING),

@@ -10,6 +10,7 @@ use queenright::engine::{
     Beat, Drain, Drained, Exchange, Exchanged, Item, Join, Publish, Published, Pulse, Push, Reap, Run, Seen, Settle,
     Vitals,
 };
+use queenright::engine::{Gauges, Range, Report};
 use queenright::message::{Outcome, Pack};
 
 use super::ledger::{COUNTER, Ledger};
@@ -120,7 +121,12 @@ impl<B: Bench> History<B> {
             87..92 => self.read().await,
             92 => self.manage().await,
             93 => self.rule().await,
-            94..98 => self.late_copy().await,
+            94..96 => self.late_copy().await,
+            96 => self.report(node).await,
+            97 => {
+                let range = self.range();
+                self.call(Call::History(range)).await;
+            }
             98 => {
                 self.call(Call::Status).await;
                 self.twin.hush().await;
@@ -327,6 +333,41 @@ impl<B: Bench> History<B> {
             Call::Handover([None, Some(anyone), Some(String::new())][self.rng.usize(..3)].clone())
         };
         self.call(call).await;
+    }
+
+    fn range(&mut self) -> Range {
+        Range::ALL[self.rng.usize(..3)]
+    }
+
+    /// A node tells of itself, or someone who was one does.
+    async fn report(&mut self, index: usize) {
+        self.named += 1;
+        let mut report = Report {
+            node: self.nodes[index].id.clone(),
+            number: self.named,
+            live: queenright::engine::Live {
+                generates: self.rng.bool(),
+                in_hand: self.rng.u64(..1 << 40),
+                ..Default::default()
+            },
+            figures: queenright::engine::Figures::default(),
+            gauges: self.rng.bool().then(|| Gauges {
+                queued: self.rng.u64(..1 << 40),
+                errors: self.rng.u64(..100),
+                ..Gauges::default()
+            }),
+        };
+        report.figures.done = self.rng.u64(..1000);
+        report.figures.handle.sum_us = self.rng.u64(..1 << 40);
+        for _ in 0..self.rng.u32(..4) {
+            let class = self.rng.usize(..report.figures.wait.counts.len());
+            report.figures.wait.counts[class] = self.rng.u64(..1 << 30);
+            report.figures.handle.counts[class] = self.rng.u64(..3);
+        }
+        if self.chance(8) {
+            report.node = format!("n{}", self.rng.u64(..=self.named));
+        }
+        self.call(Call::Report(Box::new(report))).await;
     }
 
     async fn release(&mut self, reader: String, expired: bool) {

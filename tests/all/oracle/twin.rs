@@ -13,7 +13,7 @@ use queenright::error::{Error, Result};
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
 use queenright::engine::Requeued;
-use queenright::engine::{Handover, Paused};
+use queenright::engine::{Handover, History, Paused, Range, Report, Reported};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -33,6 +33,8 @@ pub enum Call {
     Trim(u64),
     Pause(Option<bool>, Option<bool>),
     Handover(Option<String>),
+    Report(Box<Report>),
+    History(Range),
     Status,
 }
 
@@ -51,6 +53,8 @@ pub enum Answer {
     Discarded(Vec<u64>),
     Paused(Paused),
     Handover(Handover),
+    Reported(Reported),
+    History(Option<Box<History>>),
     Status(Option<Box<Status>>),
     Nothing,
     /// Only the kind: the texts may differ.
@@ -171,6 +175,8 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
         Call::Trim(keep) => Answer::Discarded(state.trim(*keep)),
         Call::Pause(generator, handlers) => Answer::Paused(state.pause(*generator, *handlers).expect("a queue")),
         Call::Handover(to) => Answer::Handover(state.handover(now, to.as_deref()).expect("a queue")),
+        Call::Report(report) => Answer::Reported(state.report(now, report)),
+        Call::History(range) => Answer::History(state.history(now, *range).map(Box::new)),
         Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
     }
 }
@@ -198,6 +204,11 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Trim(keep) => engine.trim(*keep).await.map(Answer::Discarded),
         Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
         Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
+        Call::Report(report) => engine.report(report).await.map(Answer::Reported),
+        Call::History(range) => match engine.history(*range).await {
+            Err(Error::NoQueue { .. }) => Ok(Answer::History(None)),
+            history => history.map(|history| Answer::History(Some(Box::new(history)))),
+        },
         Call::Status => engine
             .status()
             .await

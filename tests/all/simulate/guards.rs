@@ -106,6 +106,10 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     ("no generator leaves a cursor", &["cursor"]),
     (
+        "reports arrive once or not at all, and nothing but history comes of them",
+        &["report-member", "report-once"],
+    ),
+    (
         "errors stay errors, and the queue stays",
         &["purge-alive", "requeue-withdraws", "trimmed"],
     ),

@@ -8,6 +8,7 @@ use queenright::engine::{
     Reaped, Status, Wake,
 };
 use queenright::engine::{Handover, Paused, Purged, Push, Pushed, Requeued};
+use queenright::engine::{History, Range, Report, Reported};
 use queenright::error::{Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -241,6 +242,8 @@ fn verb(call: &Call) -> &'static str {
         Call::Trim(_) => "trim",
         Call::Pause(..) => "pause",
         Call::Handover(_) => "handover",
+        Call::Report(_) => "report",
+        Call::History(_) => "history",
         Call::Status => "status",
     }
 }
@@ -389,6 +392,27 @@ impl Engine for Wire {
 
     async fn purge(&self, _: bool) -> Result<Purged> {
         unreachable!("nobody removes a queue here")
+    }
+
+    /// Arrives at once or not at all, and draws no lot: what a seed shows hangs on the calls that matter. Nobody looks, for
+    /// the same reason.
+    async fn report(&self, report: &Report) -> Result<Reported> {
+        let (world, process) = (&self.world, self.process);
+        world.gate(process).await;
+        let call = Call::Report(Box::new(report.clone()));
+        let era = world.lock().era;
+        match world.with(|inner| inner.arrive(process, era, &call)) {
+            Arrival::Answer(answer) => match (*answer)? {
+                Answer::Reported(Reported::Kept { .. }) => Ok(Reported::Kept { look: false }),
+                Answer::Reported(stranger) => Ok(stranger),
+                other => panic!("{other:?}"),
+            },
+            Arrival::Refused | Arrival::Frozen(_) => Err(away("refused")),
+        }
+    }
+
+    async fn history(&self, _: Range) -> Result<History> {
+        unreachable!("nobody asks for history here")
     }
 
     async fn status(&self) -> Result<Status> {

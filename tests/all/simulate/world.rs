@@ -255,6 +255,8 @@ impl Inner {
             Call::Pause(..) => 15,
             Call::Handover(_) => 0,
             Call::Trim(_) => 16,
+            Call::Report(_) => 17,
+            Call::History(_) => 18,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use queenright::commands::get_errors::{json_line, text_line};
 use queenright::engine::redis::{RedisEngine, Server};
-use queenright::engine::{Drain, Drained, Engine, Exchange, Exchanged, Failed, Reap, Wake};
+use queenright::engine::{Drain, Drained, Engine, Exchange, Exchanged, Failed, Range, Reap, Wake};
 use queenright::error::{Error, Result};
 use redis::IntoConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -165,6 +165,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
         b'h' => engine.hold("n", 1).await.map(|held| format!("{held}"))?,
         b'i' => engine.release("n", false).await.map(|()| "released".to_string())?,
         b'j' => printed(&engine.failed(0, 1).await?),
+        b'l' => format!("{} reigns", engine.history(Range::Hour).await?.reigns.len()),
         b'k' | b'm' => format!("{} nodes", engine.status().await?.nodes.len()),
         b'n' => engine.check().await.map(|()| "sound".to_string())?,
         b'o' => format!("{} unsettled", engine.unsettled().await?.len()),

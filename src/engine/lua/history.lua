@@ -1,0 +1,13 @@
+-- history: what was. Writes nothing.
+-- KEYS  1 meta 2 history 3 reigns
+-- ARGV  1 ring 2 number of its steps
+-- Returns  ok wall last-beat-of-a-generator reigns slots | none
+local m = redis.call('HMGET', KEYS[1], 'birth', 'ruled')
+if not m[1] then return {'none'} end
+local _, wall = hive(0, 0, 0)
+local fields, slots = {}, {}
+for slot = 0, ARGV[2] - 1 do fields[slot + 1] = ARGV[1] .. ':' .. num(slot) end
+for _, slot in ipairs(redis.call('HMGET', KEYS[2], unpack(fields))) do
+  if slot then slots[#slots + 1] = slot end
+end
+return {'ok', wall, tonumber(m[2] or 0), redis.call('LRANGE', KEYS[3], 0, -1), slots}
