@@ -280,6 +280,7 @@ impl<E: Engine> Heart<E> {
     fn stand(&self, node: &NodeId, vitals: &Vitals) {
         let now = Instant::now();
         self.meter.hears(vitals.wall_ms);
+        self.meter.generates.store(vitals.generator, Ordering::Relaxed);
         let mut events = Vec::new();
         if vitals.rewound {
             events.push(Event::Rewound {

@@ -366,6 +366,10 @@ pub struct StartFlags {
     /// After a signal, how long to finish what is in hand [env: QUEENRIGHT_GRACE] [default: 8s]
     #[arg(long, value_name = "DURATION", help_heading = "Running")]
     pub grace: Option<String>,
+    /// Serve /metrics for Prometheus, and /healthz and /readyz, at HOST:PORT (127.0.0.1:9464, 0.0.0.0:9464); figures only,
+    /// no payloads [env: QUEENRIGHT_METRICS] [default: nowhere]
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Running")]
+    pub metrics: Option<String>,
     /// Exit with 69 if there is no Redis at the start, instead of waiting for it [env: QUEENRIGHT_NO_WAIT]
     #[arg(long, help_heading = "Running")]
     pub no_wait: bool,
@@ -429,6 +433,7 @@ impl StartFlags {
             ("max-backlog", self.max_backlog.as_deref()),
             ("lease", self.lease.as_deref()),
             ("grace", self.grace.as_deref()),
+            ("metrics", self.metrics.as_deref()),
             ("no-wait", self.no_wait.then_some("true")),
         ]
     }
@@ -461,6 +466,7 @@ impl StartFlags {
             max_backlog: self.max_backlog.or(before.max_backlog),
             lease: self.lease.or(before.lease),
             grace: self.grace.or(before.grace),
+            metrics: self.metrics.or(before.metrics),
             no_wait: self.no_wait || before.no_wait,
             ledger: self.ledger.or(before.ledger),
             effects: self.effects.or(before.effects),

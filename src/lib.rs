@@ -93,6 +93,8 @@ pub mod ledger;
 #[doc(hidden)]
 pub mod log;
 #[cfg(feature = "cli")]
+mod metrics;
+#[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod outside;
 #[cfg(feature = "cli")]

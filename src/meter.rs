@@ -1,7 +1,7 @@
 //! What a node counts of itself. Nothing here is touched per message: the pool counts under the lock that it holds anyway,
 //! and what it counted is added up with each call to the store.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,6 +25,7 @@ pub(crate) struct Meter {
     clock: AtomicI64,
     /// When the store last answered a beat, in milliseconds after birth; 0: never.
     heard: AtomicU64,
+    pub generates: AtomicBool,
     pub elections: AtomicU64,
     pub redelivered: AtomicU64,
 }
@@ -39,6 +40,7 @@ impl Default for Meter {
             in_hand: AtomicU64::new(0),
             clock: AtomicI64::new(UNKNOWN),
             heard: AtomicU64::new(0),
+            generates: AtomicBool::new(false),
             elections: AtomicU64::new(0),
             redelivered: AtomicU64::new(0),
         }

@@ -55,6 +55,8 @@ pub struct Resolved {
     pub verbose: u8,
     pub quiet: bool,
     pub no_wait: bool,
+    /// Where to serve metrics.
+    pub metrics: Option<String>,
     /// Warnings to print at the start.
     pub notes: Vec<String>,
 }
@@ -127,6 +129,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
         verbose: inputs.asked.shared.verbose,
         quiet: stack.parse("quiet", value::yes)?.unwrap_or(false),
         no_wait: stack.parse("no-wait", value::yes)?.unwrap_or(false),
+        metrics: stack.parse("metrics", value::place)?,
         notes,
     })
 }

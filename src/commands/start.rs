@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::{FAILED, Failure};
@@ -15,9 +16,12 @@ use crate::error::Error;
 use crate::event::{Entry, Event, Observer};
 use crate::ledger::Recorder;
 use crate::log::Log;
+use crate::meter::Meter;
+use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::outside;
-use crate::shutdown::{self, Stopper};
+use crate::serve;
+use crate::shutdown::{self, Shutdown, Stopper};
 use crate::sources::Resolved;
 
 /// How long children may take to end after the node has: longer than each of them is given.
@@ -42,23 +46,56 @@ pub(super) async fn run<E: Engine>(
     }
     let generator = roles::generator(resolved, &log)?;
     let handler = roles::handler(resolved, flags, &log)?;
-    tokio::select! {
-        found = find_store(&*engine, resolved, &log) => found?,
-        () = shutdown.stopping() => return Ok(()),
-    }
     let mut settings = resolved.settings.clone();
     if handler.outside.is_some() {
         // They keep the time themselves, since they have more to end than a future.
         settings.timeout = None;
     }
+    let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
+    let served = serve(resolved, &engine, node.meter(), &shutdown, &log).await?;
+    tokio::select! {
+        found = find_store(&*engine, resolved, &log) => found?,
+        () = shutdown.stopping() => return Ok(()),
+    }
     let ticking = tick(log.clone());
-    let node = Node::new(engine, settings, generator, handler).observer(observer);
     let ended = tokio::select! {
         ended = node.run(shutdown) => ended.map_err(Failure::from),
         () = ticking => unreachable!("ticks without end"),
     };
     outside::stop_all(CHILDREN_GRACE).await;
+    if let Some((stopper, serving)) = served {
+        stopper.stop();
+        let _ = serving.await;
+    }
     ended
+}
+
+/// Serves metrics, if asked to, until told to stop: also while there is no store yet.
+async fn serve<E: Engine>(
+    resolved: &Resolved,
+    engine: &Arc<E>,
+    meter: Arc<Meter>,
+    shutdown: &Shutdown,
+    log: &Log,
+) -> Result<Option<(Stopper, JoinHandle<()>)>, Failure> {
+    let Some(place) = &resolved.metrics else {
+        return Ok(None);
+    };
+    let (listener, bound) = serve::bind(place).await.map_err(|why| Failure {
+        line: format!("--metrics: {why}"),
+        code: FAILED,
+    })?;
+    log.say(false, "metrics", &[("at", &format!("http://{bound}/metrics"))]);
+    let handler = Metrics {
+        engine: engine.clone(),
+        meter,
+        settings: resolved.settings.clone(),
+        shutdown: shutdown.clone(),
+        looked: tokio::sync::Mutex::new(None),
+    };
+    let (stopper, stopping) = shutdown::channel();
+    let serving = tokio::spawn(serve::serve(listener, Arc::new(handler), stopping));
+    Ok(Some((stopper, serving)))
 }
 
 /// The log, and the book if one is to be kept.

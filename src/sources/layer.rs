@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 35] = [
+pub const OPTIONS: [&str; 36] = [
     "url",
     "host",
     "port",
@@ -42,6 +42,7 @@ pub const OPTIONS: [&str; 35] = [
     "log",
     "quiet",
     "no-wait",
+    "metrics",
 ];
 const CONNECTION: [&str; 6] = ["url", "host", "port", "user", "pass", "db"];
 

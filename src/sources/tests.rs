@@ -106,7 +106,7 @@ fn without_any_source_the_defaults_hold() {
     assert!((resolved.error_rate - 0.15).abs() < f64::EPSILON);
     assert_eq!(resolved.generate, Generating::Builtin(Builtin::Counter));
     assert_eq!(resolved.log, LogFormat::Text);
-    assert!(!resolved.quiet && !resolved.no_wait && resolved.notes.is_empty());
+    assert!(!resolved.quiet && !resolved.no_wait && resolved.notes.is_empty() && resolved.metrics.is_none());
 }
 
 #[test]
@@ -163,6 +163,7 @@ fn every_option_can_come_from_the_environment() {
         .env("QUEENRIGHT_LOG", "json")
         .env("QUEENRIGHT_QUIET", "1")
         .env("QUEENRIGHT_NO_WAIT", "yes")
+        .env("QUEENRIGHT_METRICS", "127.0.0.1:9464")
         .env("QUEENRIGHT_HANDLE", "python3 'my handler.py'")
         .env("QUEENRIGHT_TIMEOUT", "5s")
         .good();
@@ -186,6 +187,7 @@ fn every_option_can_come_from_the_environment() {
     assert_eq!(resolved.generate, Generating::Builtin(Builtin::Text));
     assert_eq!(resolved.log, LogFormat::Json);
     assert!(resolved.work.is_zero() && resolved.quiet && resolved.no_wait);
+    assert_eq!(resolved.metrics.as_deref(), Some("127.0.0.1:9464"));
     let program = Program::parse("python3 'my handler.py'").unwrap();
     assert_eq!(resolved.handle, Handling::Child(program));
     assert_eq!(settings.timeout, Some(Duration::from_secs(5)));

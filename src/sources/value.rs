@@ -125,6 +125,16 @@ pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text} is too large"))
 }
 
+/// Where to listen: a host or an address, and a port. Port 0 is any that is free.
+pub fn place(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_string()),
+        _ => Err(format!(
+            "'{text}' is no place to listen at: write 127.0.0.1:9464 or [::1]:9464"
+        )),
+    }
+}
+
 /// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` where a service is called redis.
 pub fn port(text: &str) -> Result<u16, String> {
     let service = text.strip_prefix("tcp://").and_then(|place| place.rsplit(':').next());

@@ -104,7 +104,8 @@ impl Fleet {
             let mut args = Vec::new();
             for (name, value) in values {
                 match (name, value) {
-                    (_, None) | ("log" | "quiet", _) => {}
+                    // One address cannot be served by several copies.
+                    (_, None) | ("log" | "quiet" | "metrics", _) => {}
                     ("also-handle" | "burst" | "generate-json" | "no-wait", Some(_)) => {
                         args.push(format!("--{name}").into());
                     }
