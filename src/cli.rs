@@ -46,6 +46,7 @@ Examples:
   queenright push hello                put a message into the queue
   queenright errors requeue --all      give all failed messages another life
   queenright status --watch
+  queenright doctor                    is everything as it must be?
   queenright demo                      watch it work: needs no Redis
   queenright verify                    prove it: a million, each accounted for";
 
@@ -84,6 +85,9 @@ enum Word {
     GetErrors(GetErrors),
     /// Look once: generator, epoch, nodes, queued, in hand, done, errors, rate
     Status(Status),
+    /// Examine the Redis or the file: each thing that matters as ok, warning or wrong, and what to do about it
+    #[command(after_help = DOCTOR)]
+    Doctor(Doctor),
     /// Watch it: a fleet of real processes, its generator killed every 5 s, every message accounted for
     #[command(after_help = DEMO)]
     Demo(Box<Demo>),
@@ -92,6 +96,26 @@ enum Word {
     Verify(Box<Verify>),
     #[command(flatten)]
     Manage(Manage),
+}
+
+const DOCTOR: &str = "\
+Looks at the connection, the version, eviction, persistence, replication, the
+clocks, the round trip, the rights of the user, the layout of the queue and its
+nodes. Rights are tried on a key of the queue that nobody else uses; if some are
+missing, the exact ACL line that grants them is printed.
+
+Exit codes: 0 fine (also with warnings), 1 something is wrong, 69 no Redis.
+
+Examples:
+  queenright doctor -h db1 -q jobs
+  queenright doctor --json | jq -r '.checks[] | select(.verdict != \"ok\")'";
+
+/// Examines what a queue lives on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 const DEMO: &str = "\

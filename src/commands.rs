@@ -2,6 +2,7 @@
 
 mod copy;
 mod demo;
+mod doctor;
 mod errors;
 pub mod get_errors;
 mod manage;
@@ -74,6 +75,9 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
     if let Command::Verify(flags) = &asked.command {
         return verify::run(asked, resolved, flags);
     }
+    if let Command::Doctor(flags) = &asked.command {
+        return doctor::run(&resolved, flags);
+    }
     let stage = demo::Stage::set_for(asked)?;
     let (asked, resolved) = match &stage {
         Some(stage) => (&stage.asked, stage.resolved.clone()),
@@ -121,7 +125,7 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::GetErrors(flags) => get_errors::run(engine, flags).await,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
-        Command::Verify(_) => unreachable!("it makes its own engine"),
+        Command::Verify(_) | Command::Doctor(_) => unreachable!("they make their own engine"),
         Command::Manage(manage) => match manage {
             Manage::Push(flags) => push::run(engine, resolved, flags).await,
             Manage::Errors(asked) => errors::run(engine, asked).await,

@@ -6,7 +6,7 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, Demo, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
+use super::{Cli, Demo, Doctor, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
 use crate::event::escape;
 
 /// What was asked for.
@@ -23,6 +23,7 @@ pub enum Command {
     Start,
     GetErrors(GetErrors),
     Status(Status),
+    Doctor(Doctor),
     Demo(Box<Demo>),
     Verify(Box<Verify>),
     Manage(Manage),
@@ -79,6 +80,7 @@ where
         }
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
+        Some(Word::Doctor(flags)) => (Command::Doctor(flags), Some("doctor")),
         Some(Word::Manage(manage)) => {
             let word = manage.word();
             (Command::Manage(manage), Some(word))

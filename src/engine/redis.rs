@@ -85,6 +85,12 @@ impl RedisEngine {
         &self.keys
     }
 
+    /// One plain command, for whoever examines the server.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn ask(&self, cmd: &Cmd) -> Result<redis::Value> {
+        self.aside.query(cmd).await
+    }
+
     async fn names(&self, command: &str, key: &str) -> Result<Vec<String>> {
         let mut cmd = redis::cmd(command);
         cmd.arg(key).arg(0).arg(-1);

@@ -11,6 +11,7 @@ mod failover;
 mod files;
 mod handling;
 mod managing;
+mod metrics;
 mod network;
 mod outages;
 mod outside;

@@ -29,6 +29,12 @@ macro_rules! scripts {
                 Self { $($name: script(include_str!(concat!("../lua/", stringify!($name), ".lua")))),+ }
             }
 
+            /// The text of each.
+            #[cfg(test)]
+            pub(crate) fn texts(&self) -> Vec<&str> {
+                vec![$(&self.$name.text),+]
+            }
+
             /// The names of all guards, from the marks in the scripts.
             #[must_use]
             pub fn guards() -> Vec<String> {

@@ -5,7 +5,7 @@
 
 use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::RedisEngine;
-use queenright::engine::{Beat, Drain, Engine, Exchange, Figures, Live, Reap, Report};
+use queenright::engine::{Beat, Drain, Engine, Exchange, Figures, Gauges, Live, Reap, Report};
 use queenright::message::{Effect, Outcome};
 use queenright::proxy::{Direction, Proxy};
 use redis::aio::MultiplexedConnection;
@@ -175,7 +175,8 @@ async fn report() {
             number: 1,
             live: Live::default(),
             figures,
-            gauges: None,
+            // Who has looked is not asked to; a repeated report never is.
+            gauges: Some(Gauges::default()),
         }))
     })
     .await;
