@@ -5,11 +5,13 @@ mod demo;
 mod doctor;
 mod errors;
 pub mod get_errors;
+mod keys;
 mod manage;
 mod push;
 mod start;
 mod status;
 mod verify;
+mod view;
 
 use std::process::ExitCode;
 use std::sync::Arc;

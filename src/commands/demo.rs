@@ -3,7 +3,6 @@
 mod audit;
 mod ending;
 mod fleet;
-mod keys;
 mod lines;
 mod scene;
 mod screen;
@@ -17,12 +16,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{FAILED, Failure};
 use crate::cli::{Demo, Invocation};
+use crate::commands::keys::{Key, Keys};
+use crate::commands::view::Screen;
 use crate::engine::Engine;
 use crate::ledger::Ledger;
 use crate::sources::Resolved;
 use audit::Audit;
 use fleet::Fleet;
-use keys::{Key, Keys};
 use scene::Scene;
 pub(super) use stage::Stage;
 
@@ -192,14 +192,14 @@ impl Killing {
 
 /// Where it is shown.
 enum Show {
-    Screen(Box<screen::Screen>),
+    Screen(Box<Screen>),
     Lines,
 }
 
 impl Show {
     fn open(watched: bool) -> std::io::Result<Self> {
         Ok(if watched {
-            Self::Screen(Box::new(screen::Screen::open()?))
+            Self::Screen(Box::new(Screen::open()?))
         } else {
             Self::Lines
         })
@@ -211,7 +211,7 @@ impl Show {
 
     fn draw(&mut self, scene: &mut Scene, fleet: &Fleet, ledger: &Ledger) -> std::io::Result<()> {
         match self {
-            Self::Screen(screen) => screen.draw(scene, fleet, ledger),
+            Self::Screen(screen) => screen::draw(screen, scene, fleet, ledger),
             Self::Lines => lines::print(scene),
         }
     }

@@ -1,5 +1,7 @@
 //! `status`: one look at everything.
 
+mod watch;
+
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::sync::Arc;
@@ -7,7 +9,8 @@ use std::time::Duration;
 
 use super::{FAILED, Failure};
 use crate::cli::Status as Flags;
-use crate::engine::{Engine, NodeStatus, Status};
+use crate::engine::{Engine, NodeStatus, Paused, Status};
+use crate::error::Error;
 use crate::event::escape;
 use crate::json;
 use crate::sources::Resolved;
@@ -19,13 +22,20 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
     engine.check().await?;
     let mut before = engine.status().await?;
+    if flags.watch && !flags.json && io::stdin().is_terminal() && io::stdout().is_terminal() {
+        return watch::run(engine, resolved, before).await;
+    }
     let mut pause = RATE_OVER;
     loop {
         let text = if flags.json && !flags.watch {
             as_json(&before)
         } else {
             tokio::time::sleep(pause).await;
-            let now = engine.status().await?;
+            let now = if flags.watch {
+                patiently(&*engine).await?
+            } else {
+                engine.status().await?
+            };
             let settled = now.settled().saturating_sub(before.settled());
             let rate = u128::from(settled) * 1000 / pause.as_millis().max(1);
             before = now;
@@ -35,12 +45,9 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
                 as_text(&before, &resolved.settings.queue, rate)
             }
         };
-        let clear = flags.watch && !flags.json && io::stdout().is_terminal();
         let mut out = io::stdout().lock();
-        let written = out
-            .write_all(if clear { b"\x1b[H\x1b[2J" } else { b"" })
-            .and_then(|()| out.write_all(text.as_bytes()))
-            .and_then(|()| out.flush());
+        let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        drop(out);
         match written {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             Err(error) => {
@@ -51,6 +58,32 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             }
             Ok(()) if !flags.watch => return Ok(()),
             Ok(()) => pause = WATCH_EVERY,
+        }
+    }
+}
+
+/// Whether whoever watches waits for this to pass: a store that is away, or a queue that was removed.
+fn passes(error: &Error) -> bool {
+    error.is_away() || matches!(error, Error::NoQueue { .. })
+}
+
+/// A look, as soon as there is one: says once why there is none.
+async fn patiently<E: Engine>(engine: &E) -> Result<Status, Failure> {
+    let mut said = false;
+    loop {
+        match engine.status().await {
+            Err(error) if passes(&error) => {
+                if !said {
+                    said = true;
+                    let _ = writeln!(
+                        io::stderr(),
+                        "queenright: {}; waiting for it",
+                        escape(error.to_string().as_bytes())
+                    );
+                }
+                tokio::time::sleep(WATCH_EVERY).await;
+            }
+            looked => return Ok(looked?),
         }
     }
 }
@@ -66,6 +99,15 @@ impl Status {
         } else {
             "handler"
         }
+    }
+}
+
+fn paused(paused: Paused) -> &'static str {
+    match (paused.generator, paused.handlers) {
+        (true, true) => "generator and handlers",
+        (true, false) => "generator",
+        (false, true) => "handlers",
+        (false, false) => "",
     }
 }
 
@@ -106,12 +148,7 @@ fn as_text(status: &Status, queue: &str, rate: u128) -> String {
             status.rewinds
         );
     }
-    let paused = match (status.paused.generator, status.paused.handlers) {
-        (true, true) => "generator and handlers",
-        (true, false) => "generator",
-        (false, true) => "handlers",
-        (false, false) => "",
-    };
+    let paused = paused(status.paused);
     if !paused.is_empty() {
         let _ = writeln!(out, "paused     {paused}  (queenright resume)");
     }

@@ -7,18 +7,15 @@ use tokio::time::Instant;
 
 use super::fleet::short;
 use crate::cli::Demo;
+use crate::commands::view::{EVENTS_MAX, Event as Line, push};
 use crate::event::{Entry, What};
 use crate::ledger::{Ledger, Record, Totals};
 use crate::sources::Resolved;
 
-/// Events that are kept for the screen.
-const EVENTS_MAX: usize = 100;
 /// More of one kind than this between two looks are told as a number.
 const SINGLE_MAX: usize = 3;
 /// Between two points of a graph.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// As wide as the widest screen.
-const SAMPLES_MAX: usize = 300;
 /// The rate is that of so many samples: a message every half second is otherwise too uneven to read.
 const RATE_SAMPLES: usize = 6;
 
@@ -45,14 +42,6 @@ pub(super) struct Scene {
     pub(super) throughput: VecDeque<u64>,
     pub(super) queue: VecDeque<u64>,
     sampled: (Instant, u64),
-}
-
-/// One event.
-#[derive(Debug, Clone)]
-pub(super) struct Line {
-    pub(super) at: Duration,
-    pub(super) word: &'static str,
-    pub(super) text: String,
 }
 
 impl Scene {
@@ -246,13 +235,6 @@ impl Scene {
         let rate = settled as f64 / (SAMPLE.as_secs_f64() * samples as f64);
         rate
     }
-}
-
-fn push(samples: &mut VecDeque<u64>, sample: u64) {
-    if samples.len() >= SAMPLES_MAX {
-        samples.pop_front();
-    }
-    samples.push_back(sample);
 }
 
 /// Milliseconds as people read them.
