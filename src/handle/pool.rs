@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
-use crate::engine::history::{Figures, Times, class};
+use crate::engine::history::{BOUNDS_US, Figures, Times, class};
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
 use crate::meter::Meter;
 use crate::mutants::guard;
@@ -25,6 +25,8 @@ const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
 
+/// The bound of the first class.
+const FAST: Duration = Duration::from_micros(BOUNDS_US[0]);
 /// The wait of a message is good for those that are started from the same pack within this time: it is exact to a
 /// millisecond anyway.
 const SAME_WAIT: Duration = Duration::from_millis(1);
@@ -62,21 +64,51 @@ struct Inner {
     last_start: Instant,
     /// What one message takes, in a moving average; none before the first.
     message_time: Option<Duration>,
-    /// What handling took since it was last asked for, in nanoseconds.
-    handle: Times,
-    /// And waiting for it.
-    wait: Times,
-    waiting: Waiting,
+    measured: Measured,
 }
 
-/// How long the messages at the head have waited.
-#[derive(Debug, Clone, Copy)]
-struct Waiting {
-    us: u64,
-    class: usize,
-    /// 0: it is not to be counted.
-    counts: u64,
-    until: Instant,
+/// What was measured since it was last asked for.
+#[derive(Debug)]
+struct Measured {
+    /// What handling took. Its sum is kept beside it, in nanoseconds.
+    handle: Times,
+    handle_ns: u64,
+    wait: Times,
+    /// How long the messages that are being started have waited, in microseconds, until when that is good, and how many it
+    /// is good for by now.
+    waited: (Option<u64>, Instant, u64),
+}
+
+impl Measured {
+    fn new(now: Instant) -> Self {
+        Self {
+            handle: Times::default(),
+            handle_ns: 0,
+            wait: Times::default(),
+            waited: (None, now, 0),
+        }
+    }
+
+    /// Most handlers that are called a million times a second are done within the first class.
+    fn handled(&mut self, took: Duration) {
+        if took <= FAST {
+            self.handle.counts[0] += 1;
+        } else {
+            self.handle.counts[class(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))] += 1;
+        }
+        let ns = took.as_secs().wrapping_mul(1_000_000_000) + u64::from(took.subsec_nanos());
+        self.handle_ns = self.handle_ns.wrapping_add(ns);
+    }
+
+    /// Counts those that waited alike.
+    fn close_wait(&mut self) {
+        let (us, _, count) = self.waited;
+        if let Some(us) = us {
+            self.wait.counts[class(us)] += count;
+            self.wait.sum_us += us * count;
+        }
+        self.waited.2 = 0;
+    }
 }
 
 impl Pool {
@@ -96,14 +128,7 @@ impl Pool {
                 finished_at: None,
                 last_start: now,
                 message_time: None,
-                handle: Times::default(),
-                wait: Times::default(),
-                waiting: Waiting {
-                    us: 0,
-                    class: 0,
-                    counts: 0,
-                    until: now,
-                },
+                measured: Measured::new(now),
             }),
         }
     }
@@ -238,40 +263,35 @@ impl Pool {
         if *next == pack.count() {
             inner.ready.pop_front();
         }
-        if fresh || now >= inner.waiting.until {
-            inner.waiting = self.waiting(&message, now);
+        if fresh || now >= inner.measured.waited.1 {
+            self.look_at_wait(&mut inner.measured, &message, now);
         }
-        let waiting = inner.waiting;
-        inner.wait.counts[waiting.class] += waiting.counts;
-        inner.wait.sum_us += waiting.us;
+        inner.measured.waited.2 += 1;
         inner.ready_count -= 1;
         inner.last_start = now;
         Some(message)
     }
 
     /// What was tried before has waited for something else than a slot.
-    fn waiting(&self, message: &Message, now: Instant) -> Waiting {
+    #[cold]
+    fn look_at_wait(&self, measured: &mut Measured, message: &Message, now: Instant) {
+        measured.close_wait();
         let first = message.attempt == 1 && message.failures == 0;
         let since = self.meter.since(message.published_ms, now).filter(|_| first);
         // Less than a millisecond cannot be told from one.
-        let us = since.map_or(0, |since| since.as_millis().max(1) * 1000);
-        let us = u64::try_from(us).unwrap_or(u64::MAX);
-        Waiting {
-            us,
-            class: class(us),
-            counts: since.is_some().into(),
-            until: now + SAME_WAIT,
-        }
+        let us = since.map(|since| u64::try_from(since.as_millis().max(1) * 1000).unwrap_or(u64::MAX));
+        measured.waited = (us, now + SAME_WAIT, 0);
     }
 
     /// Adds what was measured since the last time.
     pub(super) fn measured(&self, figures: &mut Figures) {
-        let mut inner = self.lock();
-        let (mut handle, wait) = (std::mem::take(&mut inner.handle), std::mem::take(&mut inner.wait));
-        // What is less than a microsecond is kept for the next time.
-        inner.handle.sum_us = handle.sum_us % 1000;
-        drop(inner);
-        handle.sum_us /= 1000;
+        let (handle, wait) = {
+            let measured = &mut self.lock().measured;
+            measured.close_wait();
+            measured.handle.sum_us = measured.handle_ns / 1000;
+            measured.handle_ns %= 1000;
+            (std::mem::take(&mut measured.handle), std::mem::take(&mut measured.wait))
+        };
         figures.handle.add(&handle);
         figures.wait.add(&wait);
     }
@@ -280,9 +300,7 @@ impl Pool {
         let mut inner = self.lock();
         let average = inner.message_time.unwrap_or(took);
         inner.message_time = Some((average * 7 + took) / 8);
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        inner.handle.counts[class(nanos / 1000)] += 1;
-        inner.handle.sum_us = inner.handle.sum_us.wrapping_add(nanos);
+        inner.measured.handled(took);
         inner.finished_count += 1;
         inner.finished_at.get_or_insert(now);
         let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());

@@ -54,7 +54,8 @@ pub(super) fn is_about_rights(error: &Error) -> bool {
 /// True: nothing is missing.
 pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Findings) -> bool {
     let key = format!("{}doctor", engine.keys().prefix);
-    let (mut commands, mut keys) = (Vec::new(), false);
+    // Who may not use a command is not told about its key.
+    let (mut commands, mut keys, mut reached) = (Vec::new(), false, false);
     for tried in TRIED {
         let mut words = tried.split(' ');
         let name = words.next().unwrap_or_default();
@@ -81,9 +82,10 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
                     return false;
                 }
             }
-            _ => {}
+            _ => reached |= tried.contains(" K"),
         }
     }
+    keys |= !reached;
     if commands.is_empty() && !keys {
         findings.ok(
             "rights",

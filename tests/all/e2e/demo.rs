@@ -14,9 +14,9 @@ use crate::server::RedisServer;
 /// for ever.
 const GONE_MAX: Duration = Duration::from_secs(20);
 
-/// The demo in a terminal of its own.
-struct Terminal {
-    child: Box<dyn Child + Send + Sync>,
+/// The program in a terminal of its own.
+pub struct Terminal {
+    pub child: Box<dyn Child + Send + Sync>,
     master: Box<dyn MasterPty + Send>,
     writer: Box<dyn Write + Send>,
     parser: Arc<Mutex<vt100::Parser>>,
@@ -25,6 +25,10 @@ struct Terminal {
 
 impl Terminal {
     fn demo(args: &str, no_color: bool) -> Self {
+        Self::run(&format!("demo {args}"), no_color)
+    }
+
+    pub fn run(args: &str, no_color: bool) -> Self {
         let size = PtySize {
             rows: 24,
             cols: 80,
@@ -33,7 +37,6 @@ impl Terminal {
         let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
         let temporary = tempfile::tempdir().expect("a directory");
         let mut command = CommandBuilder::new(PROGRAM);
-        command.arg("demo");
         command.args(args.split_whitespace());
         command.env("TMPDIR", temporary.path());
         command.env("TERM", "xterm-256color");
@@ -68,7 +71,7 @@ impl Terminal {
         parser.screen().contents()
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.writer.write_all(keys.as_bytes()).expect("the demo reads keys");
         self.writer.flush().expect("the demo reads keys");
     }
@@ -86,12 +89,12 @@ impl Terminal {
     }
 
     /// Waits until the screen is as described.
-    fn wait(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn wait(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         let found = within(PATIENCE, || Some(self.text()).filter(|text| holds(text)));
         found.unwrap_or_else(|| panic!("waited in vain until {what}; the screen shows\n{}", self.text()))
     }
 
-    fn wait_for(&self, text: &str) -> String {
+    pub fn wait_for(&self, text: &str) -> String {
         self.wait(&format!("there is {text:?}"), |screen| screen.contains(text))
     }
 

@@ -211,10 +211,8 @@ fn a_node_that_waits_for_its_store_is_healthy_and_not_ready() {
 fn an_address_that_cannot_be_listened_at_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let place = taken.local_addr().expect("bound").to_string();
-    let url = format!(
-        "sqlite:{}",
-        tempfile::tempdir().expect("a directory").path().join("q.db").display()
-    );
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = format!("sqlite:{}", directory.path().join("q.db").display());
     for (place, code, part) in [
         (place.as_str(), 1, "cannot listen at"),
         ("9464", 2, "127.0.0.1:9464"),

@@ -1,0 +1,233 @@
+//! `doctor`, on servers in each state that it warns of.
+
+use serde_json::Value;
+
+use crate::fleet::{Fleet, program, said};
+use crate::server::RedisServer;
+
+/// What it found, and the exit code.
+struct Visit {
+    code: i32,
+    verdict: String,
+    checks: Vec<Value>,
+}
+
+impl Visit {
+    /// The verdict on one thing, what was found, and what to do.
+    fn of(&self, check: &str) -> (&str, &str, &str) {
+        let found = self.checks.iter().find(|found| found["check"] == check);
+        let found = found.unwrap_or_else(|| panic!("no {check}: {:#?}", self.checks));
+        let text = |name: &str| found[name].as_str().unwrap_or_default();
+        (text("verdict"), text("found"), text("fix"))
+    }
+
+    fn is(&self, check: &str, verdict: &str, found: &str, fix: &str) {
+        let (got, says, advises) = self.of(check);
+        assert_eq!(got, verdict, "{check}: {says} {advises}");
+        assert!(
+            says.contains(found) && advises.contains(fix),
+            "{check}: {says:?} {advises:?}"
+        );
+    }
+}
+
+fn visit(args: &str) -> Visit {
+    let output = program()
+        .args(["doctor", "--json"])
+        .args(args.split_whitespace())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    Visit {
+        code: output.status.code().expect("it ends by itself"),
+        verdict: value["verdict"].as_str().expect("a verdict").into(),
+        checks: value["checks"].as_array().expect("checks").clone(),
+    }
+}
+
+fn at(server: &RedisServer) -> Visit {
+    visit(&format!("--url {}", server.url()))
+}
+
+#[test]
+fn a_server_as_it_should_be_is_fine() {
+    let server = RedisServer::durable();
+    let fleet = Fleet::on(&server)
+        .queue("queenright")
+        .args("--work 0 --lease 20s")
+        .start_led();
+    let found = at(&server);
+    for check in [
+        "connection",
+        "server",
+        "eviction",
+        "persistence",
+        "replication",
+        "clock",
+        "rights",
+        "layout",
+        "nodes",
+    ] {
+        assert_eq!(found.of(check).0, "ok", "{check}: {:?}", found.of(check));
+    }
+    found.is("persistence", "ok", "fsync always", "");
+    found.is("nodes", "ok", "1 alive", "");
+    assert!(found.of("latency").1.contains("p99"), "{:?}", found.of("latency"));
+    assert_eq!(found.code, 0);
+    let left = server
+        .command(&["EXISTS", "{qr:queenright}:doctor"])
+        .expect("an answer");
+    assert_eq!(left, redis::Value::Int(0), "nothing is left behind");
+    drop(fleet);
+    // For people: a line each, with the verdict first.
+    let output = program()
+        .args(["doctor", "--url", &server.url()])
+        .output()
+        .expect("starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    assert!(text.lines().any(|line| line.starts_with("ok       rights")), "{text}");
+}
+
+#[test]
+fn a_server_that_evicts_or_keeps_nothing_is_told_of() {
+    let server = RedisServer::with_args(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let found = at(&server);
+    found.is("eviction", "wrong", "allkeys-lru", "maxmemory-policy noeviction");
+    found.is("persistence", "warning", "a restart loses the queue", "appendonly yes");
+    found.is("layout", "ok", "no queue queenright yet", "");
+    assert_eq!((found.code, found.verdict.as_str()), (1, "wrong"));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).expect("set");
+    let found = at(&server);
+    found.is("eviction", "warning", "harmless", "noeviction");
+    assert_eq!(
+        (found.code, found.verdict.as_str()),
+        (0, "warning"),
+        "warnings are no failure"
+    );
+    server.command(&["CONFIG", "SET", "save", "60 1000"]).expect("set");
+    at(&server).is("persistence", "warning", "snapshots only", "appendonly yes");
+}
+
+#[test]
+fn a_replica_is_no_place_for_a_queue() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::start();
+    let port = primary.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]).expect("set");
+    let found = at(&replica);
+    found.is(
+        "replication",
+        "wrong",
+        "takes no writes",
+        &format!("redis://127.0.0.1:{port}"),
+    );
+    assert_eq!(found.code, 1);
+}
+
+#[test]
+fn what_a_user_lacks_is_told_as_the_line_that_grants_it() {
+    let server = RedisServer::durable();
+    let rights = "ACL SETUSER bee on >honey ~other:* +@all -hset -evalsha -ltrim";
+    server.command(&rights.split(' ').collect::<Vec<_>>()).expect("set");
+    let url = format!("--url redis://bee:honey@127.0.0.1:{} -q jobs", server.port());
+    let found = visit(&url);
+    let (verdict, says, line) = found.of("rights");
+    assert_eq!((verdict, found.code), ("wrong", 1), "{says}");
+    assert!(says.contains("bee") && !says.contains("honey"), "{says}");
+    for grant in ["~{qr:jobs}:*", "+hset", "+evalsha", "+ltrim"] {
+        assert!(line.split(' ').any(|word| word == grant), "no {grant}: {line}");
+    }
+    assert!(!line.contains("+zadd"), "only what is missing: {line}");
+    // The very line, as it stands there.
+    server.command(&line.split(' ').collect::<Vec<_>>()).expect("granted");
+    let found = visit(&url);
+    assert_eq!(
+        (found.of("rights").0, found.code),
+        ("ok", 0),
+        "{:?}",
+        found.of("rights")
+    );
+}
+
+#[test]
+fn a_user_with_the_granted_rights_alone_can_run_a_node() {
+    let server = RedisServer::durable();
+    server.command(&["ACL", "SETUSER", "bee", "on", ">honey"]).expect("set");
+    let found = visit(&format!("--url redis://bee:honey@127.0.0.1:{} -q jobs", server.port()));
+    let line = found.of("rights").2.to_string();
+    server.command(&line.split(' ').collect::<Vec<_>>()).expect("granted");
+    let fleet = Fleet::on(&server)
+        .queue("jobs")
+        .copies(2)
+        .args("--interval 10ms --messages 20 --work 0 --error-rate 0.3 --retries 1 --backoff 1ms --lease 20s")
+        .args(&format!("--url redis://bee:honey@127.0.0.1:{}", server.port()))
+        .start_joined();
+    fleet.wait_through(20);
+    assert!(!fleet.errors().is_empty() || fleet.status().failed == 0);
+}
+
+#[test]
+fn a_wrong_password_and_no_password_are_told_apart_from_no_server() {
+    let server = RedisServer::with_args(&["--requirepass", "secret"]);
+    let found = visit(&format!("--url redis://:wrong@127.0.0.1:{}", server.port()));
+    found.is("connection", "wrong", "", "password");
+    assert_eq!(found.code, 1);
+    assert!(!format!("{:?}", found.checks).contains("secret"));
+    let found = visit(&format!("--url redis://127.0.0.1:{}", server.port()));
+    found.is("connection", "wrong", "", "REDIS_PASS");
+    assert_eq!(found.code, 1);
+    let found = visit("--url redis://127.0.0.1:1");
+    found.is("connection", "wrong", "", "--url");
+    assert_eq!(found.code, 69);
+}
+
+#[test]
+fn a_queue_of_a_newer_layout_or_with_other_names_is_told_of() {
+    let server = RedisServer::durable();
+    let meta = "{qr:queenright}:meta";
+    let set = |layout: &str, names: &str| {
+        let args = ["HSET", meta, "birth", "b", "layout", layout, "names", names];
+        server.command(&args).expect("set");
+    };
+    set("99", "errors=errors bell=bell crown=crown");
+    at(&server).is("layout", "wrong", "layout 99", "upgrade");
+    set("1", "errors=failures bell=bell crown=crown");
+    at(&server).is("layout", "wrong", "failures", "keys");
+    server.command(&["DEL", meta]).expect("removed");
+    server.command(&["SET", meta, "mine"]).expect("set");
+    let found = at(&server);
+    found.is("layout", "wrong", "WRONGTYPE", "queue");
+    assert_eq!(found.code, 1);
+}
+
+#[test]
+fn a_file_is_examined_and_never_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("q.db");
+    let url = format!("--url sqlite:{}", path.display());
+    let found = visit(&url);
+    found.is("file", "ok", "creates it", "");
+    assert!(!path.exists());
+    let nowhere = visit(&format!("--url sqlite:{}/none/q.db", directory.path().display()));
+    nowhere.is("file", "wrong", "not there", "create it");
+    assert_eq!(nowhere.code, 1);
+    let fleet = Fleet::in_file(&path)
+        .queue("queenright")
+        .args("--work 0 --lease 20s")
+        .start_led();
+    let found = visit(&url);
+    found.is("nodes", "ok", "1 alive", "");
+    found.is("persistence", "ok", "power cut", "");
+    assert_eq!(found.code, 0);
+    drop(fleet);
+    let other = directory.path().join("other");
+    std::fs::write(
+        &other,
+        "no database at all, but long enough to be looked at as one".repeat(100),
+    )
+    .expect("written");
+    let found = visit(&format!("--url sqlite:{}", other.display()));
+    assert_eq!((found.of("file").0, found.code), ("wrong", 1));
+}
