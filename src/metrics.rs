@@ -187,6 +187,11 @@ impl Text {
                 status.requeued,
             ),
             (
+                "queenright_queue_trimmed_total",
+                "Errors that were removed because there were too many.",
+                status.trimmed,
+            ),
+            (
                 "queenright_queue_rewinds_total",
                 "How often the store was found to have lost acknowledged writes.",
                 status.rewinds,

@@ -38,6 +38,7 @@ pub(super) const TRIED: &[&str] = &[
     "ZADD K 1 a",
     "ZCARD K",
     "ZCOUNT K 0 1",
+    "ZPOPMIN K 1",
     "ZRANGE K 0 0",
     "ZRANGEBYSCORE K 0 1",
     "ZREM K a",
