@@ -78,7 +78,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
         return verify::run(asked, resolved, flags);
     }
     if let Command::Doctor(flags) = &asked.command {
-        return doctor::run(&resolved, flags);
+        return doctor::run(&resolved, *flags);
     }
     let stage = demo::Stage::set_for(asked)?;
     let (asked, resolved) = match &stage {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::config::ms;
 use crate::engine::history::Figures;
 
-/// The clock of the store is not known yet.
-const UNKNOWN: i64 = i64::MIN;
+/// Longer waits are not told apart. A clock that is wrong by years must not spoil the sums.
+const WAIT_MAX: Duration = Duration::from_hours(7 * 24);
 
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -21,7 +21,7 @@ pub(crate) struct Meter {
     totals: Mutex<Figures>,
     /// Messages that were taken and are not settled.
     pub in_hand: AtomicU64,
-    /// The store's time of day when this node was born, in milliseconds.
+    /// The store's time of day when this node was born, in milliseconds; this machine's, until the store has told its own.
     clock: AtomicI64,
     /// When the store last answered a beat, in milliseconds after birth; 0: never.
     heard: AtomicU64,
@@ -38,7 +38,7 @@ impl Default for Meter {
             born: Instant::now(),
             totals: Mutex::default(),
             in_hand: AtomicU64::new(0),
-            clock: AtomicI64::new(UNKNOWN),
+            clock: AtomicI64::new(ms(started).cast_signed()),
             heard: AtomicU64::new(0),
             generates: AtomicBool::new(false),
             elections: AtomicU64::new(0),
@@ -77,13 +77,10 @@ impl Meter {
     }
 
     /// How long before `now` this was, by the store's time of day.
-    pub fn since(&self, wall_ms: u64, now: Instant) -> Option<Duration> {
+    pub fn since(&self, wall_ms: u64, now: Instant) -> Duration {
         let clock = self.clock.load(Ordering::Relaxed);
-        if clock == UNKNOWN {
-            return None;
-        }
-        let now_ms = clock + ms(now.saturating_duration_since(self.born)).cast_signed();
-        let since = now_ms - wall_ms.cast_signed();
-        Some(Duration::from_millis(u64::try_from(since).unwrap_or(0)))
+        let now_ms = clock.saturating_add(ms(now.saturating_duration_since(self.born)).cast_signed());
+        let since = now_ms.saturating_sub(wall_ms.cast_signed());
+        Duration::from_millis(u64::try_from(since).unwrap_or(0)).min(WAIT_MAX)
     }
 }

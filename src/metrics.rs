@@ -231,8 +231,7 @@ impl Text {
 
 /// A label's value as the format has it.
 fn label(text: &str) -> String {
-    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    text
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Microseconds as seconds, without the noise of a float.

@@ -201,7 +201,7 @@ fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
-pub(super) fn run(resolved: &Resolved, flags: &Doctor) -> Result<ExitCode, Failure> {
+pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -159,7 +159,9 @@ fn draw(frame: &mut Frame, colours: Colours, view: &View) {
 
 fn line(colours: Colours, spans: &[(String, Tone)]) -> Line<'static> {
     let spans = spans.iter();
-    Line::from_iter(spans.map(|(text, tone)| Span::styled(text.clone(), colours.tone(*tone))))
+    spans
+        .map(|(text, tone)| Span::styled(text.clone(), colours.tone(*tone)))
+        .collect()
 }
 
 fn draw_title(frame: &mut Frame, area: Rect, colours: Colours, view: &View) {

@@ -399,12 +399,14 @@ mod tests {
 
     #[test]
     fn what_was_added_since_is_told() {
-        let mut before = Figures::default();
-        before.done = 3;
+        let figures = |done| Figures {
+            done,
+            ..Figures::default()
+        };
+        let mut before = figures(3);
         before.handle.counts[2] = 3;
         let mut now = before.clone();
-        let mut more = Figures::default();
-        more.done = 2;
+        let mut more = figures(2);
         more.handle.counts[4] = 2;
         now.add(&more);
         assert_eq!(now.since(&before), more);

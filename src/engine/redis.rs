@@ -43,7 +43,7 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
-    /// Looks and readers of errors. The control connection must be made by the beat, where no handler can block it.
+    /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
     aside: Link,
 }
 

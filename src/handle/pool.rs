@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::config::Settings;
+use crate::config::{Settings, ms};
 use crate::engine::SETTLES_PER_CALL_MAX;
 use crate::engine::history::{BOUNDS_US, Figures, Times, class};
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
@@ -105,7 +105,7 @@ impl Measured {
         let (us, _, count) = self.waited;
         if let Some(us) = us {
             self.wait.counts[class(us)] += count;
-            self.wait.sum_us += us * count;
+            self.wait.sum_us = self.wait.sum_us.saturating_add(us.saturating_mul(count));
         }
         self.waited.2 = 0;
     }
@@ -277,10 +277,9 @@ impl Pool {
     fn look_at_wait(&self, measured: &mut Measured, message: &Message, now: Instant) {
         measured.close_wait();
         let first = message.attempt == 1 && message.failures == 0;
-        let since = self.meter.since(message.published_ms, now).filter(|_| first);
         // Less than a millisecond cannot be told from one.
-        let us = since.map(|since| u64::try_from(since.as_millis().max(1) * 1000).unwrap_or(u64::MAX));
-        measured.waited = (us, now + SAME_WAIT, 0);
+        let ms = ms(self.meter.since(message.published_ms, now)).max(1);
+        measured.waited = (first.then_some(1000 * ms), now + SAME_WAIT, 0);
     }
 
     /// Adds what was measured since the last time.

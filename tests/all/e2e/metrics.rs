@@ -187,22 +187,11 @@ fn a_node_is_ready_while_the_store_answers_and_healthy_all_along() {
 
 #[test]
 fn a_node_that_waits_for_its_store_is_healthy_and_not_ready() {
-    // Bound, and never accepted: a Redis that does not answer.
-    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let mut command = program();
-    let url = format!("redis://{}", silent.local_addr().expect("bound"));
-    let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let place = free.local_addr().expect("bound").to_string();
-    drop(free);
-    let mut child = command
-        .args(["--url", &url, "--metrics", &place])
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("starts");
-    let healthy = within(PATIENCE, || get(&place, "/healthz"));
-    let ready = get(&place, "/readyz");
-    let _ = child.kill();
-    let _ = child.wait();
+    let mut server = RedisServer::start();
+    server.kill();
+    let fleet = Fleet::on(&server).args("--metrics 127.0.0.1:0").start();
+    let address = address(&fleet, 0);
+    let (healthy, ready) = (get(&address, "/healthz"), get(&address, "/readyz"));
     assert_eq!(healthy, Some((200, "ok\n".into())));
     assert_eq!(ready.expect("it answers").0, 503);
 }
