@@ -68,6 +68,8 @@ pub const KEY_BYTES_MAX: usize = 256;
 /// How long the store remembers a push, so that a repeat after a lost reply is answered and not applied: a minute,
 /// several times what anyone waits for a store that is away.
 pub const CALL_MS: u64 = 60_000;
+/// So much of a payload in hand is told.
+pub const HELD_START_BYTES: usize = 200;
 /// A batch of errors stops growing once it has this many bytes.
 pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
 
@@ -466,6 +468,34 @@ pub struct Failed {
     pub payload: Vec<u8>,
 }
 
+/// A piece in a node's hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The number of its first message.
+    pub first: u64,
+    /// How many messages it has.
+    pub count: u64,
+    pub attempt: u16,
+    pub failures: u16,
+    pub published_ms: u64,
+    /// The beginning of the first payload.
+    pub start: Vec<u8>,
+}
+
+impl Held {
+    fn of(pack: &Pack) -> Self {
+        let payload = pack.payload(0);
+        Self {
+            first: pack.first(),
+            count: pack.count() as u64,
+            attempt: pack.attempt(),
+            failures: pack.failures(),
+            published_ms: pack.published_ms(),
+            start: payload[..payload.len().min(HELD_START_BYTES)].to_vec(),
+        }
+    }
+}
+
 /// A queue at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -541,6 +571,10 @@ pub trait Engine: Send + Sync + 'static {
     fn release(&self, reader: &str, expired: bool) -> impl Future<Output = Result<()>> + Send;
     /// Failed messages from `from` on, in the order of their numbers, without taking them.
     fn failed(&self, from: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
+    /// The same downwards: those below `below`, the largest number first.
+    fn latest(&self, below: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
+    /// What a node has in hand, the smallest numbers first. Costs as much as the node holds, never what is queued.
+    fn held(&self, node: &str, limit: u32) -> impl Future<Output = Result<Vec<Held>>> + Send;
     /// Withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
     fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
     /// Removes errors for good. Returns those that were there.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use redis::Cmd;
 
 use crate::config::Settings;
-use crate::engine::Requeued;
+use crate::engine::{HELD_START_BYTES, Held, Requeued};
 use crate::engine::history::{History, Kept, LOOK_NODES_MAX, REIGNS_MAX, Range, Report, Reported};
 use crate::engine::keys::Keys;
 use crate::engine::{
@@ -648,6 +648,37 @@ impl Engine for RedisEngine {
             cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(from).arg(limit);
         });
         decode_all(Reply::of(run.await?)?)
+    }
+
+    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
+        let keys = &self.keys;
+        let run = self.aside.run(&self.scripts.latest, |cmd| {
+            cmd.arg(2).arg(&[&keys.errors, &keys.records]).arg(below).arg(limit);
+        });
+        decode_all(Reply::of(run.await?)?)
+    }
+
+    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
+        let run = self.aside.run(&self.scripts.held, |cmd| {
+            cmd.arg(1)
+                .arg(self.keys.taken(node))
+                .arg(limit)
+                .arg(HELD_START_BYTES);
+        });
+        let mut reply = Reply::of(run.await?)?;
+        let mut held = Vec::with_capacity(reply.len());
+        while reply.len() > 0 {
+            let mut piece = reply.list()?;
+            held.push(Held {
+                first: piece.uint()?,
+                count: piece.uint()?,
+                attempt: piece.short()?,
+                failures: piece.short()?,
+                published_ms: piece.uint()?,
+                start: piece.bytes()?,
+            });
+        }
+        Ok(held)
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {

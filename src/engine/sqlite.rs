@@ -25,7 +25,7 @@ use super::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
     Pushed, Reap, Reaped, Status, Wake,
 };
-use crate::engine::Requeued;
+use crate::engine::{Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use file::refuse;
@@ -270,6 +270,17 @@ impl Engine for SqliteEngine {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         self.step(&self.control, move |tables, _| Verbs::failed(tables, from, limit))
+            .await
+    }
+
+    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
+        self.step(&self.control, move |tables, _| Verbs::latest(tables, below, limit))
+            .await
+    }
+
+    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
+        let node = node.to_string();
+        self.step(&self.control, move |tables, _| Verbs::held(tables, &node, limit))
             .await
     }
 

@@ -15,7 +15,7 @@ use super::{
     Beat, Drain, Drained, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push, Pushed,
     Reap, Reaped, Receipt, Status, Wake,
 };
-use crate::engine::Requeued;
+use crate::engine::{Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
@@ -185,6 +185,14 @@ impl State {
         Verbs::failed(self, from, limit).expect(IN_MEMORY)
     }
 
+    pub fn latest(&mut self, below: u64, limit: u32) -> Vec<Failed> {
+        Verbs::latest(self, below, limit).expect(IN_MEMORY)
+    }
+
+    pub fn held(&mut self, node: &str, limit: u32) -> Vec<Held> {
+        Verbs::held(self, node, limit).expect(IN_MEMORY)
+    }
+
     /// One consistent look; none if there is no queue.
     pub fn status(&mut self, wall_ms: u64) -> Result<Option<Status>> {
         Verbs::status(self, wall_ms)
@@ -351,6 +359,11 @@ impl Store for State {
         Ok(pieces.and_then(|pieces| pieces.values().next().cloned()))
     }
 
+    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>> {
+        let pieces = self.taken.get(node).map(|taken| &taken.pieces);
+        Ok(pieces.map_or_else(Vec::new, |pieces| pieces.values().take(limit).cloned().collect()))
+    }
+
     fn front(&mut self, line: Line) -> Result<Option<Pack>> {
         Ok(self.line(line).front().cloned())
     }
@@ -430,6 +443,11 @@ impl Store for State {
             .take(limit)
             .map(|(_, failed)| failed.clone())
             .collect())
+    }
+
+    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
+        let latest = self.errors.range(..below).rev().take(limit);
+        Ok(latest.map(|(_, failed)| failed.clone()).collect())
     }
 
     fn failed_count(&mut self) -> Result<u64> {

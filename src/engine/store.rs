@@ -144,6 +144,9 @@ pub trait Store {
     /// The oldest piece in a node's hand.
     fn first_piece(&mut self, node: &str) -> Result<Option<Pack>>;
 
+    /// What a node has in hand, the oldest first.
+    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>>;
+
     fn front(&mut self, line: Line) -> Result<Option<Pack>>;
     fn pop(&mut self, line: Line) -> Result<Option<Pack>>;
     fn push_front(&mut self, line: Line, pack: &Pack) -> Result<()>;
@@ -167,6 +170,8 @@ pub trait Store {
     fn remove_failed(&mut self, number: u64) -> Result<()>;
     /// By number, from `from` on and below `below`.
     fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>>;
+    /// By number, below `below`, the largest first.
+    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>>;
     fn failed_count(&mut self) -> Result<u64>;
 
     /// What a reader is printing, and the call that gave it that.

@@ -11,7 +11,7 @@ pub(crate) use exchange::counter;
 use super::history::{Crowned, History, Range, Report, Reported};
 use super::store::{About, Lane, Lessee, Line, Meta, Store};
 use super::{
-    Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
+    Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Held, Join, Joined,
     LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped,
     Seen, Status, Vitals, Wake, check_layout,
 };
@@ -237,6 +237,15 @@ pub trait Verbs: Store {
     /// Failed messages from `from` on, without taking them.
     fn failed(&mut self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         errors::batch(self, from, u64::MAX, limit as usize)
+    }
+
+    fn latest(&mut self, below: u64, limit: u32) -> Result<Vec<Failed>> {
+        errors::latest(self, below, limit as usize)
+    }
+
+    fn held(&mut self, node: &str, limit: u32) -> Result<Vec<Held>> {
+        let pieces = self.pieces(node, limit as usize)?;
+        Ok(pieces.iter().map(Held::of).collect())
     }
 
     fn requeue(&mut self, numbers: &[u64]) -> Result<Requeued> {

@@ -63,6 +63,10 @@ impl Reply {
         Ok(value)
     }
 
+    pub(super) fn short(&mut self) -> Result<u16> {
+        u16::try_from(self.uint()?).map_err(unexpected)
+    }
+
     pub(super) fn flag(&mut self) -> Result<bool> {
         Ok(self.uint()? == 1)
     }

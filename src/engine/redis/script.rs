@@ -54,8 +54,8 @@ macro_rules! scripts {
 }
 
 scripts!(
-    pause, handover, purge, join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, requeue,
-    discard, trim, status, report, history
+    pause, handover, purge, join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, latest,
+    held, requeue, discard, trim, status, report, history
 );
 
 impl Scripts {

@@ -483,6 +483,15 @@ impl Store for Tables<'_> {
         )?)
     }
 
+    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>> {
+        let packs = self.all(
+            "SELECT pack FROM pieces WHERE queue = ? AND node = ? ORDER BY first LIMIT ?",
+            params![self.queue, node, i64::try_from(limit).unwrap_or(i64::MAX)],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
+        packs.into_iter().map(|bytes| Pack::decode(bytes.into())).collect()
+    }
+
     fn front(&mut self, line: Line) -> Result<Option<Pack>> {
         Self::pack(self.one(
             "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
@@ -593,6 +602,15 @@ impl Store for Tables<'_> {
         let records = self.all(
             "SELECT record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
             params![self.queue, int(from), int(below), limit],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
+        records.iter().map(|bytes| record::decode_failed(bytes)).collect()
+    }
+
+    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
+        let records = self.all(
+            "SELECT record FROM errors WHERE queue = ? AND number < ? ORDER BY number DESC LIMIT ?",
+            params![self.queue, int(below), i64::try_from(limit).unwrap_or(i64::MAX)],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
         records.iter().map(|bytes| record::decode_failed(bytes)).collect()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::State;
-use crate::engine::Requeued;
+use crate::engine::{Held, Requeued};
 use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::keys::Names;
 use crate::engine::{
@@ -182,6 +182,14 @@ impl Engine for Local {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         Ok(self.call(|state, _| state.failed(from, limit)))
+    }
+
+    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
+        Ok(self.call(|state, _| state.latest(below, limit)))
+    }
+
+    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
+        Ok(self.call(|state, _| state.held(node, limit)))
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {

@@ -148,6 +148,20 @@ fn one<S: Store + ?Sized>(store: &mut S, number: u64) -> Result<Option<Failed>> 
     Ok(store.failed_between(number, number + 1, 1)?.pop())
 }
 
+/// The same from the other end, with the same limits.
+pub(super) fn latest<S: Store + ?Sized>(store: &mut S, below: u64, want: usize) -> Result<Vec<Failed>> {
+    let (mut batch, mut bytes, mut chunk, mut below) = (Vec::new(), 0, 1, below);
+    while batch.len() < want && bytes < DRAIN_BYTES_MAX {
+        let failed = store.failed_below(below, chunk.min(want - batch.len()))?;
+        let Some(last) = failed.last() else { break };
+        below = last.number;
+        bytes += failed.iter().map(|failed| record::encode(failed).len()).sum::<usize>();
+        batch.extend(failed);
+        chunk = (chunk * 2).min(500);
+    }
+    Ok(batch)
+}
+
 /// A batch of failed messages: chunks that double, until there are enough messages or bytes.
 pub(super) fn batch<S: Store + ?Sized>(store: &mut S, from: u64, below: u64, want: usize) -> Result<Vec<Failed>> {
     let (mut batch, mut bytes, mut chunk, mut from) = (Vec::new(), 0, 1, from);

@@ -8,6 +8,7 @@ use super::{Bench, Check, Hive, checks};
 checks![
     a_failed_message_keeps_all_that_is_known_of_it,
     failed_messages_can_be_seen_without_taking_them,
+    failed_messages_can_be_seen_from_the_other_end,
     two_readers_share_without_overlap,
     a_repeated_drain_gives_the_same_batch,
     a_late_drain_confirms_nothing,
@@ -55,6 +56,23 @@ async fn failed_messages_can_be_seen_without_taking_them<B: Bench>(hive: &Hive<B
     );
     assert_eq!(hive.engine().failed(10, 100).await.expect("failed").len(), 2);
     assert_eq!(hive.engine().failed(12, 100).await.expect("failed"), []);
+    assert_eq!(hive.state().await, before);
+}
+
+async fn failed_messages_can_be_seen_from_the_other_end<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 12).await;
+    let before = hive.state().await;
+    let numbers = async |below, limit| {
+        let seen = hive.engine().latest(below, limit).await.expect("latest");
+        seen.iter().map(|failed| failed.number).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(9, 4).await, [8, 7, 6, 5]);
+    assert_eq!(numbers(u64::MAX, 100).await, (0..12).rev().collect::<Vec<_>>());
+    assert_eq!(numbers(2, 100).await, [1, 0]);
+    assert!(numbers(0, 100).await.is_empty());
+    let upwards = hive.engine().failed(11, 1).await.expect("failed");
+    assert_eq!(hive.engine().latest(12, 1).await.expect("latest"), upwards);
     assert_eq!(hive.state().await, before);
 }
 

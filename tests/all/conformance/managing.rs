@@ -18,6 +18,7 @@ checks![
     a_node_that_would_rather_generate_takes_the_crown,
     a_queue_with_live_nodes_is_purged_only_by_force,
     what_is_no_queue_is_not_managed,
+    what_a_node_holds_is_told_and_stays_in_its_hand,
 ];
 
 async fn while_generating_is_paused_nothing_is_published<B: Bench>(hive: &Hive<B>) {
@@ -197,4 +198,23 @@ async fn what_is_no_queue_is_not_managed<B: Bench>(hive: &Hive<B>) {
     assert!(none(hive.engine().handover(None).await.map(drop)));
     assert!(none(hive.engine().purge(true).await.map(drop)));
     assert_eq!(hive.state().await.meta, None);
+}
+
+async fn what_a_node_holds_is_told_and_stays_in_its_hand<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let published_ms = hive.wall_ms();
+    hive.publish("a", &[3, 2]).await;
+    hive.publish("a", &[1]).await;
+    hive.take("b", 4).await;
+    let before = hive.state().await;
+    let held = hive.engine().held("b", 9).await.expect("held");
+    let pieces: Vec<_> = held.iter().map(|held| (held.first, held.count)).collect();
+    assert_eq!(pieces, [(0, 3), (3, 1)]);
+    let second = &held[1];
+    assert_eq!((second.attempt, second.failures), (1, 0));
+    assert_eq!((second.published_ms, &second.start[..]), (published_ms, &b"3"[..]));
+    assert_eq!(hive.engine().held("b", 1).await.expect("held"), held[..1]);
+    assert_eq!(hive.engine().held("a", 9).await.expect("held"), []);
+    assert_eq!(hive.engine().held("nobody", 9).await.expect("held"), []);
+    assert_eq!(hive.state().await, before);
 }

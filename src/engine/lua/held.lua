@@ -1,0 +1,18 @@
+-- held: what a node has in hand, the smallest numbers first. Writes nothing.
+-- KEYS  1 taken:NODE
+-- ARGV  1 most 2 how many bytes of each first payload
+-- Returns  {first, count, attempt, failures, published, start of the first payload} of each piece
+local firsts = {}
+for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local first = tonumber(field)
+  if first then firsts[#firsts + 1] = first end
+end
+table.sort(firsts)
+local held = {}
+for i = 1, math.min(#firsts, tonumber(ARGV[1])) do
+  local pack = redis.call('HGET', KEYS[1], num(firsts[i]))
+  local _, _, attempt, failures, _, first, _, published, count = head(pack)
+  local from, to = offset(pack, count, 0), offset(pack, count, 1) - 1
+  held[i] = {first, count, attempt, failures, published, string.sub(pack, from, math.min(to, from + ARGV[2] - 1))}
+end
+return held
