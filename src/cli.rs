@@ -6,6 +6,7 @@
 // The comments on fields are the help that people read, where backticks would only disturb.
 #![allow(clippy::doc_markdown)]
 
+mod dashboard;
 mod manage;
 mod parse;
 
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+pub use dashboard::{Dashboard, Serving, place};
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use parse::{Command, Invocation, Stop, Usage, parse};
 
@@ -47,6 +49,7 @@ Examples:
   queenright errors requeue --all      give all failed messages another life
   queenright status --watch
   queenright doctor                    is everything as it must be?
+  queenright dashboard                 look at it in a browser
   queenright demo                      watch it work: needs no Redis
   queenright verify                    prove it: a million, each accounted for";
 
@@ -94,6 +97,9 @@ enum Word {
     /// Check the promises: a million messages, with --chaos under every fault we know, every one accounted for
     #[command(after_help = VERIFY)]
     Verify(Box<Verify>),
+    /// Serve a page to watch and rule the fleet in a browser
+    #[command(after_help = dashboard::AFTER)]
+    Dashboard(Box<Dashboard>),
     #[command(flatten)]
     Manage(Manage),
 }
@@ -398,6 +404,19 @@ pub struct StartFlags {
     #[arg(long, help_heading = "Running")]
     pub no_wait: bool,
 
+    /// Serve the dashboard as well [env: QUEENRIGHT_DASHBOARD] [default where: 127.0.0.1:8077]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = crate::dashboard::LISTEN,
+        help_heading = "Dashboard"
+    )]
+    pub dashboard: Option<String>,
+    #[command(flatten)]
+    pub serving: Serving,
+
     /// Where this copy keeps its book: for `demo`, and whoever wants to check the queue from outside.
     #[arg(long, value_name = "FILE", hide = true)]
     pub ledger: Option<PathBuf>,
@@ -459,6 +478,7 @@ impl StartFlags {
             ("grace", self.grace.as_deref()),
             ("metrics", self.metrics.as_deref()),
             ("no-wait", self.no_wait.then_some("true")),
+            ("dashboard", self.dashboard.as_deref()),
         ]
     }
 
@@ -492,6 +512,8 @@ impl StartFlags {
             grace: self.grace.or(before.grace),
             metrics: self.metrics.or(before.metrics),
             no_wait: self.no_wait || before.no_wait,
+            dashboard: self.dashboard.or(before.dashboard),
+            serving: self.serving.over(before.serving),
             ledger: self.ledger.or(before.ledger),
             effects: self.effects.or(before.effects),
             until_stdin_closes: self.until_stdin_closes || before.until_stdin_closes,

@@ -1,6 +1,7 @@
 //! One file per command, and what they share: how it ends.
 
 mod copy;
+mod dashboard;
 mod demo;
 mod doctor;
 mod errors;
@@ -127,6 +128,7 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::GetErrors(flags) => get_errors::run(engine, flags).await,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
+        Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
         Command::Verify(_) | Command::Doctor(_) => unreachable!("they make their own engine"),
         Command::Manage(manage) => match manage {
             Manage::Push(flags) => push::run(engine, resolved, flags).await,

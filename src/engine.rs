@@ -9,6 +9,7 @@
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
 //! before it writes anything.
 
+mod facts;
 pub mod history;
 #[doc(hidden)]
 pub mod keys;
@@ -29,6 +30,7 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
 
+pub use facts::Facts;
 pub use history::{Figures, Gauges, History, Kept, Live, Range, Report, Reported};
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
@@ -547,6 +549,8 @@ pub struct NodeStatus {
 pub trait Engine: Send + Sync + 'static {
     /// Refuses a store that cannot be used, or on which the promises would not hold.
     fn check(&self) -> impl Future<Output = Result<()>> + Send;
+    /// What the store tells of itself, for people.
+    fn facts(&self) -> impl Future<Output = Result<Facts>> + Send;
     /// Becomes a member. The only way to become one.
     fn join(&self, join: &Join) -> impl Future<Output = Result<Joined>> + Send;
     /// "I am alive": renews the lease, and elects.

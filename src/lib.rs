@@ -85,6 +85,9 @@ pub mod cli;
 pub mod commands;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
+pub mod dashboard;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod json;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

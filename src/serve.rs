@@ -21,10 +21,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use crate::shutdown::Shutdown;
 
-pub(crate) type Body = BoxBody<Bytes, Infallible>;
+/// One that fails cuts the connection: nobody takes a part for the whole.
+pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
 /// At most so many connections at once; who comes after them waits to be let in.
 const CONNECTIONS_MAX: usize = 128;
@@ -53,7 +55,12 @@ pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr), Str
 }
 
 /// Answers until told to stop; then finishes what is on its way.
-pub(crate) async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, mut shutdown: Shutdown) {
+pub(crate) async fn serve<H: Handler>(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    handler: Arc<H>,
+    mut shutdown: Shutdown,
+) {
     let (places, mut connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), JoinSet::new());
     loop {
         while connections.try_join_next().is_some() {}
@@ -71,10 +78,15 @@ pub(crate) async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, mu
             continue;
         };
         let _ = stream.set_nodelay(true);
-        let (handler, shutdown) = (handler.clone(), shutdown.clone());
+        let (tls, handler, shutdown) = (tls.clone(), handler.clone(), shutdown.clone());
         connections.spawn(async move {
             let _place = place;
-            converse(stream, handler, shutdown).await;
+            let Some(tls) = tls else {
+                return converse(stream, handler, shutdown).await;
+            };
+            if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+                converse(stream, handler, shutdown).await;
+            }
         });
     }
     drop(listener);
@@ -83,7 +95,7 @@ pub(crate) async fn serve<H: Handler>(listener: TcpListener, handler: Arc<H>, mu
 }
 
 /// One connection, from its first request to its last.
-pub(crate) async fn converse<S, H>(stream: S, handler: Arc<H>, mut shutdown: Shutdown)
+async fn converse<S, H>(stream: S, handler: Arc<H>, mut shutdown: Shutdown)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin,
     H: Handler,
@@ -123,7 +135,7 @@ pub(crate) async fn body(request: Request<Incoming>, bytes_max: usize) -> Result
 
 /// A whole answer of this type.
 pub(crate) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Response<Body> {
-    let mut response = Response::new(Full::new(body.into()).boxed());
+    let mut response = Response::new(Full::new(body.into()).map_err(|never| match never {}).boxed());
     *response.status_mut() = status;
     response
         .headers_mut()

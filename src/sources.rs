@@ -19,12 +19,14 @@ mod value;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::cli::{Invocation, Usage};
 use crate::config::Settings;
 use crate::cron::{Cron, Missed};
+use crate::dashboard::Token;
 use crate::engine::keys::Names;
 use crate::error::Error;
 use crate::outside::Program;
@@ -57,6 +59,10 @@ pub struct Resolved {
     pub no_wait: bool,
     /// Where to serve metrics.
     pub metrics: Option<String>,
+    /// Where a copy serves the dashboard.
+    pub dashboard: Option<SocketAddr>,
+    /// What the dashboard asks for.
+    pub token: Option<Token>,
     /// Warnings to print at the start.
     pub notes: Vec<String>,
 }
@@ -130,6 +136,8 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
         quiet: stack.parse("quiet", value::yes)?.unwrap_or(false),
         no_wait: stack.parse("no-wait", value::yes)?.unwrap_or(false),
         metrics: stack.parse("metrics", value::place)?,
+        dashboard: stack.parse("dashboard", value::dashboard)?,
+        token: stack.parse("token", Token::new)?,
         notes,
     })
 }

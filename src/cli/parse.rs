@@ -6,7 +6,7 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, Demo, Doctor, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
+use super::{Cli, Dashboard, Demo, Doctor, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
 use crate::event::escape;
 
 /// What was asked for.
@@ -26,6 +26,7 @@ pub enum Command {
     Doctor(Doctor),
     Demo(Box<Demo>),
     Verify(Box<Verify>),
+    Dashboard(Box<Dashboard>),
     Manage(Manage),
 }
 
@@ -81,13 +82,18 @@ where
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
         Some(Word::Doctor(flags)) => (Command::Doctor(flags), Some("doctor")),
+        Some(Word::Dashboard(mut flags)) => {
+            // Its own options may stand before the word as well.
+            flags.serving = std::mem::take(&mut flags.serving).over(std::mem::take(&mut start.serving));
+            (Command::Dashboard(flags), Some("dashboard"))
+        }
         Some(Word::Manage(manage)) => {
             let word = manage.word();
             (Command::Manage(manage), Some(word))
         }
     };
     if let Some(word) = word
-        && let Some((name, _)) = start.values().iter().find(|(_, value)| value.is_some())
+        && let Some(name) = given(&start)
     {
         let line = format!("--{name} is an option of start, not of {word}; see queenright {word} --help");
         return Err(Stop::Usage(Usage::new(line)));
@@ -97,6 +103,13 @@ where
         shared: cli.shared,
         start,
     })
+}
+
+/// An option of start that was given, if any was.
+fn given(start: &StartFlags) -> Option<&'static str> {
+    let values = start.values();
+    let with = values.iter().find(|(_, value)| value.is_some());
+    with.map(|(name, _)| *name).or_else(|| start.serving.given())
 }
 
 /// Reduces clap's paragraph to its first line, and a hint.
@@ -309,6 +322,7 @@ mod tests {
             "nodes --help",
             "drain --help",
             "purge --help",
+            "dashboard --help",
             "--version",
             "-V",
         ] {

@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{FAILED, Failure};
+use super::{FAILED, Failure, dashboard};
 use crate::cli::StartFlags;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -53,6 +53,12 @@ pub(super) async fn run<E: Engine>(
     }
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
     let served = serve(resolved, &engine, node.meter(), &shutdown, &log).await?;
+    if let Some(listen) = resolved.dashboard {
+        let bound = dashboard::open("--dashboard", listen, &flags.serving, resolved, &log).await?;
+        log.say(false, "dashboard", &[("url", &bound.url)]);
+        let (settings, address) = (resolved.settings.clone(), resolved.address.clone());
+        tokio::spawn(bound.serve(engine.clone(), settings, address, shutdown.clone()));
+    }
     tokio::select! {
         found = find_store(&*engine, resolved, &log) => found?,
         () = shutdown.stopping() => return Ok(()),
@@ -94,7 +100,7 @@ async fn serve<E: Engine>(
         looked: tokio::sync::Mutex::new(None),
     };
     let (stopper, stopping) = shutdown::channel();
-    let serving = tokio::spawn(serve::serve(listener, Arc::new(handler), stopping));
+    let serving = tokio::spawn(serve::serve(listener, None, Arc::new(handler), stopping));
     Ok(Some((stopper, serving)))
 }
 
@@ -205,7 +211,7 @@ const SAME_SIGNAL: Duration = Duration::from_millis(250);
 
 /// The first signal stops the node in good order; the second leaves at once. On a thread of its own, so that it works
 /// whatever the rest of the program is stuck in.
-fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
+pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure {
         line: format!("cannot listen to signals: {error}"),
         code: FAILED,

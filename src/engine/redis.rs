@@ -11,7 +11,6 @@ use bytes::Bytes;
 use redis::Cmd;
 
 use crate::config::Settings;
-use crate::engine::{HELD_START_BYTES, Held, Requeued};
 use crate::engine::history::{History, Kept, LOOK_NODES_MAX, REIGNS_MAX, Range, Report, Reported};
 use crate::engine::keys::Keys;
 use crate::engine::{
@@ -19,6 +18,7 @@ use crate::engine::{
     LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped, Receipt, Status,
     TRIM_MAX, Vitals, Wake, check_layout, record,
 };
+use crate::engine::{Facts, HELD_START_BYTES, Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome, Pack};
@@ -158,6 +158,16 @@ impl RedisEngine {
             "alive" => Ok(Some(Purged::Alive(reply.uint()?))),
             "moved" => Ok(None),
             _ => Err(self.no_queue()),
+        }
+    }
+
+    async fn info(&self) -> Result<String> {
+        match self.aside.query(&redis::cmd("INFO")).await? {
+            redis::Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
+            redis::Value::VerbatimString { text, .. } => Ok(text),
+            other => Err(Error::Protocol {
+                detail: format!("INFO: {other:?}"),
+            }),
         }
     }
 
@@ -328,16 +338,16 @@ impl RedisEngine {
 
 impl Engine for RedisEngine {
     async fn check(&self) -> Result<()> {
-        let info = match self.aside.query(&redis::cmd("INFO")).await? {
-            redis::Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-            redis::Value::VerbatimString { text, .. } => text,
-            other => {
-                return Err(Error::Protocol {
-                    detail: format!("INFO: {other:?}"),
-                });
-            }
-        };
-        check_info(&self.address, &info)
+        check_info(&self.address, &self.info().await?)
+    }
+
+    async fn facts(&self) -> Result<Facts> {
+        let mut facts = Facts::of_info(&self.info().await?);
+        // Now there is a connection.
+        let asked = std::time::Instant::now();
+        self.aside.query(redis::cmd("INFO").arg("modules")).await?;
+        facts.round_trip_us = u64::try_from(asked.elapsed().as_micros()).ok();
+        Ok(facts)
     }
 
     async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
@@ -660,10 +670,7 @@ impl Engine for RedisEngine {
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
         let run = self.aside.run(&self.scripts.held, |cmd| {
-            cmd.arg(1)
-                .arg(self.keys.taken(node))
-                .arg(limit)
-                .arg(HELD_START_BYTES);
+            cmd.arg(1).arg(self.keys.taken(node)).arg(limit).arg(HELD_START_BYTES);
         });
         let mut reply = Reply::of(run.await?)?;
         let mut held = Vec::with_capacity(reply.len());

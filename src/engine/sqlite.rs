@@ -25,7 +25,7 @@ use super::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
     Pushed, Reap, Reaped, Status, Wake,
 };
-use crate::engine::{Held, Requeued};
+use crate::engine::{Facts, Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use file::refuse;
@@ -183,6 +183,15 @@ impl Engine for SqliteEngine {
     /// Opening the file has checked it.
     async fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    async fn facts(&self) -> Result<Facts> {
+        Ok(Facts {
+            kind: "SQLite".into(),
+            version: rusqlite::version().into(),
+            persistence: "a file".into(),
+            ..Facts::default()
+        })
     }
 
     async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {

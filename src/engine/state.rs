@@ -15,8 +15,8 @@ use super::{
     Beat, Drain, Drained, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push, Pushed,
     Reap, Reaped, Receipt, Status, Wake,
 };
-use crate::engine::{Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
+use crate::engine::{Held, Requeued};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 

@@ -11,9 +11,9 @@ pub(crate) use exchange::counter;
 use super::history::{Crowned, History, Range, Report, Reported};
 use super::store::{About, Lane, Lessee, Line, Meta, Store};
 use super::{
-    Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Held, Join, Joined,
-    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap, Reaped,
-    Seen, Status, Vitals, Wake, check_layout,
+    Beat, DUE_BYTES_MAX, DUE_MAX, Drain, Drained, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Held, Join,
+    Joined, LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_BYTES_MAX, REAP_PACKS_MAX, Reap,
+    Reaped, Seen, Status, Vitals, Wake, check_layout,
 };
 use crate::engine::Requeued;
 use crate::engine::{Handover, Paused, Purged};

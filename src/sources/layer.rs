@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cli::Usage;
 
 /// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 36] = [
+pub const OPTIONS: [&str; 38] = [
     "url",
     "host",
     "port",
@@ -43,6 +43,8 @@ pub const OPTIONS: [&str; 36] = [
     "quiet",
     "no-wait",
     "metrics",
+    "dashboard",
+    "token",
 ];
 const CONNECTION: [&str; 6] = ["url", "host", "port", "user", "pass", "db"];
 

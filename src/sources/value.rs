@@ -81,6 +81,11 @@ pub enum LogFormat {
     Json,
 }
 
+/// Where a copy serves the dashboard; `true` is the usual place.
+pub fn dashboard(text: &str) -> Result<std::net::SocketAddr, String> {
+    crate::cli::place(if text == "true" { crate::dashboard::LISTEN } else { text })
+}
+
 pub fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::State;
-use crate::engine::{Held, Requeued};
 use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::keys::Names;
 use crate::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
     Pushed, Reap, Reaped, Status, Wake,
 };
+use crate::engine::{Facts, Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 
@@ -109,6 +109,14 @@ impl Local {
 impl Engine for Local {
     async fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    async fn facts(&self) -> Result<Facts> {
+        Ok(Facts {
+            kind: "memory".into(),
+            persistence: "none".into(),
+            ..Facts::default()
+        })
     }
 
     async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {

@@ -7,7 +7,7 @@ use queenright::engine::{
     Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
     Reaped, Status, Wake,
 };
-use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued};
+use queenright::engine::{Facts, Handover, Held, Paused, Purged, Push, Pushed, Requeued};
 use queenright::engine::{History, Range, Report, Reported};
 use queenright::error::{Error, Result};
 use tokio::sync::oneshot;
@@ -364,6 +364,10 @@ impl Engine for Wire {
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
         answer!(self, Call::Failed(from, limit), Failed)
+    }
+
+    async fn facts(&self) -> Result<Facts> {
+        Ok(Facts::default())
     }
 
     async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {

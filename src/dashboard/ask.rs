@@ -1,0 +1,138 @@
+//! Requests: what stands behind the question mark, and what is in the body.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::{Request, StatusCode};
+use serde::de::DeserializeOwned;
+
+use super::reply::Refusal;
+use crate::message::PAYLOAD_BYTES_MAX;
+
+/// The largest payload, escaped or in base64, with something around it.
+const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+/// How long a body may take.
+const BODY_TIME: Duration = Duration::from_secs(20);
+
+/// The parameters of a query, each once.
+pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Query<'a> {
+    /// Refuses what is not known: a misspelt filter would mean everything.
+    pub fn of(query: Option<&'a str>, known: &[&str]) -> Result<Self, Refusal> {
+        let mut found: Vec<(Cow<str>, Cow<str>)> = Vec::new();
+        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name)?, decode(value)?);
+            if !known.contains(&&*name) {
+                let line = format!("unknown parameter {name:?}; there are {}", known.join(", "));
+                return Err(Refusal::bad(line));
+            }
+            if found.iter().any(|(before, _)| *before == name) {
+                return Err(Refusal::bad(format!("{name} is given twice")));
+            }
+            found.push((name, value));
+        }
+        Ok(Self(found))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| &**value)
+    }
+
+    pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse().ok().filter(|number| digits && *number <= NUMBER_MAX);
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => Err(Refusal::bad(format!("{name} must be a whole number up to 2^53"))),
+        }
+    }
+}
+
+/// What JSON readers count exactly up to.
+pub(super) const NUMBER_MAX: u64 = 1 << 53;
+
+/// `%41` is A, `+` is a space.
+fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
+    if !text.contains(['%', '+']) {
+        return Ok(text.into());
+    }
+    let wrong = || Refusal::bad("the query is not well encoded");
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digits = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
+                let digits = std::str::from_utf8(&digits).map_err(|_| wrong())?;
+                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                    return Err(wrong());
+                }
+                u8::from_str_radix(digits, 16).map_err(|_| wrong())?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map(Cow::Owned).map_err(|_| wrong())
+}
+
+/// Reads a body of JSON, up to its limit in bytes and time. No form of another site can send this type.
+pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {
+    let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        let line = "the body must be application/json";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", line));
+    }
+    let large = || {
+        let line = format!("the body has more than {BODY_BYTES_MAX} bytes");
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", line)
+    };
+    if request.body().size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(large());
+    }
+    let read = tokio::time::timeout(BODY_TIME, Limited::new(request.into_body(), BODY_BYTES_MAX).collect());
+    let bytes = match read.await {
+        Ok(Ok(collected)) => collected.to_bytes(),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return Err(large()),
+        Ok(Err(_)) => return Err(Refusal::bad("the body was cut off")),
+        Err(_) => {
+            let line = "the body took too long";
+            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", line));
+        }
+    };
+    serde_json::from_slice(&bytes).map_err(|error| Refusal::bad(format!("the body: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_decoded_known_and_given_once() {
+        let query = Query::of(Some("text=a+b%26%C3%A9&from=17&to="), &["text", "from", "to"]).unwrap();
+        assert_eq!(query.text("text"), Some("a b&é"));
+        assert_eq!(query.number("from").unwrap(), Some(17));
+        assert!(query.number("to").is_err());
+        for wrong in ["form=1", "from=1&from=2", "text=%", "text=%+1", "text=%ff", "text=%zz"] {
+            assert!(Query::of(Some(wrong), &["text", "from"]).is_err(), "{wrong}");
+        }
+        for wrong in [
+            "from=-1",
+            "from=1.5",
+            "from=+1",
+            "from=9007199254740993",
+            "from=99999999999999999999",
+        ] {
+            let query = Query::of(Some(wrong), &["from"]).unwrap();
+            assert!(query.number("from").is_err(), "{wrong}");
+        }
+    }
+}

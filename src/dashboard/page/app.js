@@ -1,0 +1,179 @@
+// The whole page: logs in, listens, and shows one view.
+
+import { $, Refused, api, attempt, duration, h, number, say } from "./dom.js";
+import * as overview from "./overview.js";
+import * as errors from "./errors.js";
+import * as actions from "./actions.js";
+
+/** Without a sample for so long, what is shown may not be true any more. */
+const STALE = 3000;
+const views = {
+  overview: { open() {}, close() {} },
+  errors,
+  hand: { open: actions.openHand, close: actions.closeHand },
+};
+
+let session = null;
+let source = null;
+let view = null;
+let last = null;
+let came = 0;
+let ahead = 0;
+
+/** The store's time. */
+const now = () => Date.now() + ahead;
+
+async function boot() {
+  try {
+    session = await api("session");
+  } catch {
+    state("bad", "no answer");
+    setTimeout(boot, 2000);
+    return;
+  }
+  say($("version"), `queenright ${session.version}`);
+  if (!session.admitted) return login();
+  $("view-login").hidden = true;
+  actions.begin(session, now);
+  errors.begin(session, now);
+  listen();
+  go();
+  return undefined;
+}
+
+function login() {
+  source?.close();
+  source = null;
+  for (const each of document.querySelectorAll(".view")) each.hidden = each.id !== "view-login";
+  $("actions").hidden = true;
+  state("bad", "logged out");
+  $("token").focus();
+}
+
+$("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  attempt($("login").querySelector("button"), async () => {
+    try {
+      await api("session", { method: "POST", body: { token: $("token").value } });
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      say($("login-error"), error.status === 401 ? "This is not the token." : error.message);
+      $("token").select();
+      return;
+    }
+    $("token").value = "";
+    say($("login-error"), "");
+    boot();
+  });
+});
+addEventListener("token-needed", login);
+
+/** One view at a time, named by the address. */
+function go() {
+  if (!session?.admitted) return;
+  const name = location.hash.slice(1) in views ? location.hash.slice(1) : "overview";
+  if (view === name) return;
+  if (view) views[view].close();
+  view = name;
+  for (const each of Object.keys(views)) {
+    $(`view-${each}`).hidden = each !== name;
+    if (each === name) $(`tab-${each}`).setAttribute("aria-current", "page");
+    else $(`tab-${each}`).removeAttribute("aria-current");
+  }
+  views[name].open();
+  if (last) show(last);
+}
+addEventListener("hashchange", go);
+
+/** Browsers connect again by themselves, unless they were refused. */
+function listen() {
+  source?.close();
+  source = new EventSource("api/v1/events");
+  source.addEventListener("sample", (event) => {
+    came = Date.now();
+    last = JSON.parse(event.data);
+    ahead = last.now_ms - came;
+    show(last);
+  });
+  source.addEventListener("error", () => {
+    if (source?.readyState !== EventSource.CLOSED) return;
+    setTimeout(async () => {
+      try {
+        session = await api("session");
+        if (session.admitted) listen();
+        else login();
+      } catch {
+        listen();
+      }
+    }, 2000);
+  });
+}
+
+/** Who does not look is not told. */
+document.addEventListener("visibilitychange", () => {
+  if (!session?.admitted) return;
+  if (document.hidden) {
+    source?.close();
+    source = null;
+  } else listen();
+});
+
+function state(kind, text) {
+  if ($("live").className !== `live ${kind}`) $("live").className = `live ${kind}`;
+  say($("live-text"), text);
+}
+
+function pulse() {
+  if (!source) return;
+  const age = Date.now() - came;
+  const stale = came > 0 && age > STALE;
+  document.body.classList.toggle("stale", stale || Boolean(last?.problem));
+  if (!came) state("wait", "connecting…");
+  else if (stale) state("bad", `stale: ${duration(age)} old`);
+  else if (last.problem) state("bad", last.problem.code === "no_queue" ? "no queue" : "no store");
+  else state("good", "live");
+}
+setInterval(pulse, 500);
+
+function show(sample) {
+  banners(sample);
+  const { status, problem } = sample;
+  const absent = problem?.code === "no_queue";
+  $("empty").hidden = !absent;
+  $("overview-body").hidden = absent;
+  if (absent) empty();
+  if (status) {
+    document.title = `${status.queue} · queenright`;
+    say($("queue"), status.queue);
+    say($("store"), status.store);
+    say($("count-errors"), status.errors ? number(status.errors) : "");
+    say($("count-hand"), status.in_hand ? number(status.in_hand) : "");
+    actions.sample(status);
+    errors.sample(status);
+    if (view === "overview") overview.show(sample);
+  }
+  pulse();
+}
+
+function empty() {
+  if ($("empty").children.length) return;
+  $("empty").append(
+    h("h2", {}, "There is no queue yet"),
+    h("p", {}, "It is created when the first copy starts, or with the first message that is pushed. On the same Redis and with the same --queue as this dashboard:"),
+    h("pre", {}, "queenright start\nqueenright push hello"));
+}
+
+function banners({ status, problem }) {
+  const all = [];
+  if (problem && problem.code !== "no_queue") all.push(["bad", `${problem.error}. What is shown is the last that was seen; the dashboard keeps trying.`]);
+  if (status && !status.nodes.length) all.push(["warn", "No node is alive: nothing is generated or handled. Start one with: queenright start"]);
+  if (status?.paused.generator) all.push(["warn", "Generating is paused: nothing is published but what is pushed."]);
+  if (status?.paused.handlers) all.push(["warn", "Handling is paused: nothing is taken."]);
+  if (status?.rewinds) all.push(["warn", `The store went back in time ${number(status.rewinds)} times: it lost writes that it had acknowledged.`]);
+  const key = JSON.stringify(all);
+  if ($("banners").dataset.shown === key) return;
+  $("banners").dataset.shown = key;
+  $("banners").replaceChildren(...all.map(([kind, text]) => h("p", { class: `banner ${kind}` }, text)));
+}
+
+boot();
