@@ -3,6 +3,8 @@
 mod checker;
 mod conformance;
 #[cfg(feature = "cli")]
+mod dashboard;
+#[cfg(feature = "cli")]
 mod e2e;
 #[cfg(feature = "cli")]
 mod fleet;

@@ -180,7 +180,7 @@ export function timeline(box, reigns, from, to, generator) {
   const gaps = shown.filter((reign) => reign.gap_ms !== null);
   const widest = gaps.reduce((most, reign) => Math.max(most, reign.gap_ms), 0);
   const label = shown.length
-    ? `${shown.length} ${shown.length === 1 ? "reign" : "reigns"}, ${gaps.length} ${gaps.length === 1 ? "handover" : "handovers"}${gaps.length ? `, the widest gap ${duration(widest)}` : ""}`
+    ? `${shown.length} ${shown.length === 1 ? "reign" : "reigns"}${gaps.length ? `, the widest gap ${duration(widest)}` : ""}`
     : "no reign in this range";
   const picture = s("svg", { viewBox: `0 0 ${w} 34`, class: "reign-plot", role: "img", "aria-label": `Timeline: ${label}` }, ...parts);
   const scale = h("div", { class: "scale" }, h("span", {}, clock(from)), h("span", { class: "reign-label" }, label), h("span", {}, "now"));

@@ -43,7 +43,7 @@ export function short(n) {
 export function rate(n) {
   if (n === null || n === undefined) return "–";
   if (n >= 1000) return short(n);
-  return n >= 100 ? String(Math.round(n)) : n >= 10 ? n.toFixed(1) : n === 0 ? "0" : n.toFixed(2);
+  return String(Number(n >= 100 ? n.toFixed(0) : n >= 10 ? n.toFixed(1) : n.toFixed(2)));
 }
 
 export function duration(ms) {
@@ -67,9 +67,9 @@ export function bytes(n) {
 }
 
 export const clock = (ms, seconds = true) =>
-  new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined });
+  new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: seconds ? "2-digit" : undefined, hourCycle: "h23" });
 
-export const date = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+export const date = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 
 /** What cannot be seen, or would turn the text around, is shown as its code. */
 export function visible(text) {

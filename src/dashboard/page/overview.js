@@ -35,8 +35,8 @@ const charts = [
     { name: "queued", key: "queued", kind: "queued" },
     { name: "in hand", key: "in_hand", kind: "hand" },
     { name: "later", key: "later", kind: "later" },
-    { name: "errors", key: "errors", kind: "failed" },
   ], short, quiet),
+  new Chart("Errors kept", [{ name: "errors", key: "errors", kind: "failed" }], short, quiet),
   new Chart("Messages a second", [
     { name: "published", key: "published", kind: "published" },
     { name: "done", key: "done", kind: "done" },

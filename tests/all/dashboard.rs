@@ -1,0 +1,11 @@
+//! The dashboard: over HTTP, against its own description, and in a real browser.
+
+mod access;
+mod board;
+mod browser;
+mod client;
+mod description;
+mod errors;
+mod page;
+mod running;
+mod schema;

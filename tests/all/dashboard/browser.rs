@@ -1,0 +1,180 @@
+//! Chromium, driven over WebDriver by Debian's chromedriver: as much of the protocol as the tests need.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use queenright::json::from_base64;
+use serde_json::{Value, json};
+
+use super::client::Ask;
+use crate::fleet::PATIENCE;
+
+/// A browser with a profile of its own. Ended when dropped.
+pub struct Browser {
+    driver: Child,
+    address: String,
+    session: String,
+    _profile: tempfile::TempDir,
+}
+
+const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
+
+impl Browser {
+    /// A headless one; why there is none, if it does not start.
+    pub fn start() -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = port.local_addr().expect("bound").port();
+        let profile = tempfile::tempdir().expect("a directory");
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={port}"))
+            .env("HOME", profile.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver is installed: scripts/test does it");
+        let mut browser = Self {
+            driver,
+            address: format!("127.0.0.1:{port}"),
+            session: String::new(),
+            _profile: profile,
+        };
+        browser.wait_until_up();
+        let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
+        let mut options = json!({"args": [
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+            "--no-first-run", "--disable-background-networking", "--disable-extensions", data,
+        ]});
+        let found = NAMES
+            .iter()
+            .map(|name| Path::new("/usr/bin").join(name))
+            .find(|path| path.exists());
+        if let Some(binary) = found {
+            options["binary"] = json!(binary);
+        }
+        let wanted = json!({"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}});
+        let made = browser.call("POST", "/session", &wanted);
+        browser.session = made["sessionId"].as_str().expect("a session").to_string();
+        browser
+    }
+
+    fn wait_until_up(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while std::net::TcpStream::connect(&self.address).is_err() {
+            assert!(Instant::now() < deadline, "chromedriver does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn call(&self, method: &str, path: &str, body: &Value) -> Value {
+        let ask = Ask::new(method, path).header("content-type", "application/json");
+        let ask = if method == "GET" {
+            ask
+        } else {
+            ask.body(body.to_string().as_bytes())
+        };
+        let told = ask.send(&self.address);
+        assert_eq!(told.status, 200, "{method} {path}: {}", told.text());
+        told.json()["value"].clone()
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        self.call(method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    pub fn open(&self, url: &str) {
+        // From elsewhere: another fragment alone would load nothing.
+        self.ask("POST", "/url", &json!({"url": "about:blank"}));
+        self.ask("POST", "/url", &json!({"url": url}));
+    }
+
+    /// Runs a script in the page, and returns what it returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/sync", &json!({"script": script, "args": []}))
+    }
+
+    /// A command of Chromium's own protocol.
+    pub fn cdp(&self, command: &str, parameters: &Value) -> Value {
+        self.ask(
+            "POST",
+            "/goog/cdp/execute",
+            &json!({"cmd": command, "params": parameters}),
+        )
+    }
+
+    fn find(&self, selector: &str) -> String {
+        self.wait_for(
+            selector,
+            &format!("return document.querySelector({selector:?}) !== null"),
+        );
+        let found = self.ask("POST", "/element", &json!({"using": "css selector", "value": selector}));
+        let found = found.as_object().and_then(|found| found.values().next());
+        found.and_then(Value::as_str).expect("an element").to_string()
+    }
+
+    /// Clicks as a mouse does: what is hidden or covered cannot be clicked.
+    pub fn click(&self, selector: &str) {
+        let element = self.find(selector);
+        self.ask("POST", &format!("/element/{element}/click"), &json!({}));
+    }
+
+    pub fn write(&self, selector: &str, text: &str) {
+        let element = self.find(selector);
+        self.ask("POST", &format!("/element/{element}/clear"), &json!({}));
+        self.ask("POST", &format!("/element/{element}/value"), &json!({"text": text}));
+    }
+
+    /// What a person reads there.
+    pub fn text(&self, selector: &str) -> String {
+        let text = self.run(&format!("return document.querySelector({selector:?})?.innerText ?? ''"));
+        text.as_str().unwrap_or_default().to_string()
+    }
+
+    /// Waits until a script returns something true, and returns it.
+    pub fn wait_for(&self, what: &str, script: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let value = self.run(script);
+            if !matches!(value, Value::Null | Value::Bool(false)) && value != 0 && value != "" {
+                return value;
+            }
+            if Instant::now() >= deadline {
+                let seen = self.run("return document.body.innerText.slice(0, 3000)");
+                panic!(
+                    "waited in vain for {what}; the page says\n{}",
+                    seen.as_str().unwrap_or_default()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A screen of this size, light or dark.
+    pub fn look(&self, width: u32, height: u32, dark: bool) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
+        self.cdp("Emulation.setDeviceMetricsOverride", &size);
+        let scheme = if dark { "dark" } else { "light" };
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.cdp("Emulation.setEmulatedMedia", &media);
+    }
+
+    /// The screen as a PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        let shot = self.ask("GET", "/screenshot", &Value::Null);
+        from_base64(shot.as_str().expect("a picture")).expect("base64")
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.ask("DELETE", "", &json!({}));
+        } else if !self.session.is_empty() {
+            let path = format!("/session/{}", self.session);
+            let _ = std::panic::catch_unwind(|| Ask::new("DELETE", &path).send(&self.address));
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
