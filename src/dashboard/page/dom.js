@@ -134,14 +134,14 @@ export async function attempt(button, run) {
 export function dialog(title, fill) {
   const box = $("dialog");
   return new Promise((resolve) => {
-    let result;
     const close = (value) => {
-      result = value;
       box.close();
+      resolve(value);
     };
     const exit = h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => close() }, "×");
     box.replaceChildren(h("div", { class: "dialog-head" }, h("h2", { id: "dialog-title" }, title), exit), ...fill(close));
-    box.onclose = () => resolve(result);
+    // The event of a dialog before this one may come late.
+    box.onclose = () => box.open || resolve();
     box.showModal();
     (box.querySelector("[autofocus]") || exit).focus();
   });

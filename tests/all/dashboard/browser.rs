@@ -1,5 +1,6 @@
 //! Chromium, driven over WebDriver by Debian's chromedriver: as much of the protocol as the tests need.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,24 +24,25 @@ const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 impl Browser {
     /// A headless one; why there is none, if it does not start.
     pub fn start() -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = port.local_addr().expect("bound").port();
         let profile = tempfile::tempdir().expect("a directory");
-        let driver = Command::new("chromedriver")
-            .arg(format!("--port={port}"))
+        let mut driver = Command::new("chromedriver")
+            .arg("--port=0")
             .env("HOME", profile.path())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("chromedriver is installed: scripts/test does it");
+        let mut said = BufReader::new(driver.stdout.take().expect("piped"));
+        let port = port_said(&mut said);
+        // It says little more, but must be able to.
+        std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         let mut browser = Self {
             driver,
             address: format!("127.0.0.1:{port}"),
             session: String::new(),
             _profile: profile,
         };
-        browser.wait_until_up();
         let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
         let mut options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -57,14 +59,6 @@ impl Browser {
         let made = browser.call("POST", "/session", &wanted);
         browser.session = made["sessionId"].as_str().expect("a session").to_string();
         browser
-    }
-
-    fn wait_until_up(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while std::net::TcpStream::connect(&self.address).is_err() {
-            assert!(Instant::now() < deadline, "chromedriver does not answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     fn call(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -163,6 +157,20 @@ impl Browser {
     pub fn picture(&self) -> Vec<u8> {
         let shot = self.ask("GET", "/screenshot", &Value::Null);
         from_base64(shot.as_str().expect("a picture")).expect("base64")
+    }
+}
+
+fn port_said(said: &mut impl BufRead) -> u16 {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert!(
+            said.read_line(&mut line).expect("what it says") > 0,
+            "chromedriver has ended"
+        );
+        if let Some((_, port)) = line.split_once("started successfully on port ") {
+            return port.trim().trim_end_matches('.').parse().expect("a port");
+        }
     }
 }
 

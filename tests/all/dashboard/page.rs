@@ -362,7 +362,7 @@ fn a_page_of_another_origin_can_do_nothing(browser: &Browser, server: &RedisServ
         victim.url, victim.url
     );
     let told = browser.run(&tries);
-    assert_eq!(told, json!(["refused", "opaque", "refused", "opaque", "refused"]));
+    assert_eq!(told, json!(["refused", "refused", "refused", "refused", "refused"]));
     assert_eq!(victim.ask(&get("/api/v1/status")).json()["errors"], 3);
     browser.cdp("Page.setBypassCSP", &json!({"enabled": false}));
 }
