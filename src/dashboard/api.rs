@@ -11,8 +11,11 @@ use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
 use super::view::{Look, Paused, StoreFacts};
 use super::{errors, page};
 use crate::engine::{Engine, Handover, Item};
+use crate::error::Error;
 use crate::json::from_base64;
+use crate::metrics;
 use crate::push::{KEEP, push};
+use crate::serve::text;
 
 const OPENAPI: &str = include_str!("openapi.json");
 /// Whoever gives a wrong token waits before the answer: guessing takes ages.
@@ -167,6 +170,17 @@ impl<E: Engine> Dashboard<E> {
                 Err(Refusal::method("GET, HEAD"))
             };
         }
+        if path == "/healthz" {
+            return if looks {
+                Ok(text(StatusCode::OK, "ok\n"))
+            } else {
+                Err(Refusal::method("GET, HEAD"))
+            };
+        }
+        if looks && matches!(&*path, "/metrics" | "/readyz") {
+            self.access.check_person(request.headers())?;
+            return Ok(self.for_machines(&path).await);
+        }
         let route = path.strip_prefix("/api/v1/").map(Route::of);
         if !matches!(route, Some(Some(route)) if route.is_open()) {
             self.access.check_person(request.headers())?;
@@ -183,6 +197,22 @@ impl<E: Engine> Dashboard<E> {
             return Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", line));
         }
         self.serve(route, request).await
+    }
+
+    /// The queue for Prometheus, and whether the store answers. What a node counts of itself, it serves with `--metrics`.
+    async fn for_machines(&self, path: &str) -> Reply {
+        let looked = self.engine.status().await;
+        if path == "/readyz" {
+            return match looked {
+                Ok(_) | Err(Error::NoQueue { .. }) => text(StatusCode::OK, "ready\n"),
+                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),
+            };
+        }
+        let mut figures = metrics::Text::new(&self.settings.queue);
+        if let Ok(status) = looked {
+            figures.queue(&status);
+        }
+        whole(StatusCode::OK, metrics::CONTENT_TYPE, figures.finish())
     }
 
     async fn serve(&self, route: Route, request: Request<Incoming>) -> Answer {

@@ -6,6 +6,7 @@ mod browser;
 mod client;
 mod description;
 mod errors;
+mod figures;
 mod page;
 mod running;
 mod schema;

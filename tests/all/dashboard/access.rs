@@ -105,6 +105,9 @@ fn without_the_token_there_is_only_the_page_that_asks_for_it() {
     board
         .ask(&post("/api/v1/errors/delete", &json!({"select": {}})))
         .is(401);
+    board.ask(&get("/metrics")).is(401);
+    board.ask(&get("/readyz")).is(401);
+    board.ask(&get("/healthz")).is(200);
     board
         .ask(&get("/api/v1/status").header("authorization", &format!("Bearer {TOKEN}")))
         .is(200);

@@ -1,10 +1,13 @@
 //! Starting, stopping, and what goes away meanwhile.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use super::board::{Board, new_queue, push_all};
@@ -184,4 +187,74 @@ fn a_copy_serves_it_beside_its_work() {
     );
     signal(board.child.id(), "TERM");
     assert_eq!(wait_exit(&mut board.child).code(), Some(0));
+}
+
+#[test]
+fn with_a_certificate_it_speaks_tls_and_its_cookie_travels_nowhere_else() {
+    let server = RedisServer::start();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
+    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    let token = "correct-horse-battery";
+    let mut command = program();
+    command.args([
+        "dashboard",
+        "--log",
+        "json",
+        "--listen",
+        "127.0.0.1:0",
+        "--url",
+        &server.url(),
+    ]);
+    command
+        .arg("--tls-cert")
+        .arg(&cert)
+        .arg("--tls-key")
+        .arg(&key)
+        .env("QUEENRIGHT_TOKEN", token);
+    let board = Board::of(command.stderr(Stdio::piped()).spawn().expect("the program starts"));
+    assert!(board.url.starts_with("https://"), "{}", board.url);
+
+    let mut roots = rustls::RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(&cert).expect("a certificate"))
+        .expect("a root");
+    let config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = "127.0.0.1".try_into().expect("a name");
+    let connection = rustls::ClientConnection::new(config.into(), name).expect("a connection");
+    let stream = TcpStream::connect(&board.address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    let mut tls = rustls::StreamOwned::new(connection, stream);
+    let body = json!({"token": token}).to_string();
+    let ask = format!(
+        "POST /api/v1/session HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        board.address,
+        body.len()
+    );
+    tls.write_all(ask.as_bytes()).expect("sent");
+    let mut told = String::new();
+    // Who hangs up without a farewell has said all the same what it said.
+    let _ = tls.read_to_string(&mut told);
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.contains("; Secure"), "{told}");
+}
+
+#[test]
+fn machines_are_told_how_the_queue_is() {
+    let mut server = RedisServer::start();
+    let queue = new_queue();
+    push_all(&server, &queue, &[b"x".to_vec()]);
+    let board = Board::start(&server, &queue, &[]);
+    board.ask(&get("/healthz")).is(200);
+    board.ask(&get("/readyz")).is(200);
+    let figures = board.ask(&get("/metrics")).is(200).text();
+    let line = format!("queenright_queue_messages{{queue=\"{queue}\",state=\"queued\"}} 1");
+    assert!(figures.contains(&line), "{figures}");
+    server.kill();
+    board.ask(&get("/healthz")).is(200);
+    board.ask(&get("/readyz")).is(503);
+    board.ask(&get("/metrics")).is(200);
 }
