@@ -213,6 +213,7 @@ fn random() -> Option<String> {
 }
 
 /// Whether only this machine can reach it.
+#[must_use]
 pub fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }

@@ -7,7 +7,8 @@ use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
 
 use super::reply::Refusal;
 use crate::message::PAYLOAD_BYTES_MAX;
@@ -108,7 +109,21 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Res
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", line));
         }
     };
-    serde_json::from_slice(&bytes).map_err(|error| Refusal::bad(format!("the body: {error}")))
+    // A list of values would do for an object, too, if it were not asked.
+    let object: serde_json::Map<String, serde_json::Value> = fits(serde_json::from_slice(&bytes))?;
+    fits(serde_json::from_value(object.into()))
+}
+
+fn fits<T>(read: serde_json::Result<T>) -> Result<T, Refusal> {
+    read.map_err(|error| Refusal::bad(format!("the body: {error}")))
+}
+
+/// Numbers that every JSON reader counts exactly.
+pub(super) fn counted<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<u64>, D::Error> {
+    match Option::<u64>::deserialize(reader)? {
+        Some(number) if number > NUMBER_MAX => Err(D::Error::custom("a number must be at most 2^53")),
+        number => Ok(number),
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::ask::{NUMBER_MAX, Query};
+use super::ask::{NUMBER_MAX, Query, counted};
 use super::reply::{Answer, Refusal, json, ok, stream};
 use crate::commands::get_errors::json_line;
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine, Failed};
@@ -33,10 +34,14 @@ const FILTER: [&str; 5] = ["from", "to", "text", "before_ms", "since_ms"];
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Select {
+    #[serde(default, deserialize_with = "counted")]
     from: Option<u64>,
+    #[serde(default, deserialize_with = "counted")]
     to: Option<u64>,
     text: Option<String>,
+    #[serde(default, deserialize_with = "counted")]
     before_ms: Option<u64>,
+    #[serde(default, deserialize_with = "counted")]
     since_ms: Option<u64>,
 }
 
@@ -194,9 +199,10 @@ impl Walk {
 
     /// Goes on after this number.
     fn stop_at(&mut self, number: u64) {
-        self.next = match self.newest {
-            true => (number > self.end).then_some(number),
-            false => (number < self.end).then_some(number + 1),
+        self.next = if self.newest {
+            (number > self.end).then_some(number)
+        } else {
+            (number < self.end).then_some(number + 1)
         };
     }
 }
@@ -242,7 +248,8 @@ pub(super) async fn show<E: Engine>(engine: &E, number: u64) -> Answer {
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
     numbers: Option<Vec<u64>>,
-    select: Option<Select>,
+    select: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "counted")]
     cursor: Option<u64>,
 }
 
@@ -273,6 +280,8 @@ pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool)
             changed.numbers = apply(engine, &numbers, requeue).await?;
         }
         (None, Some(select)) => {
+            let select: Select =
+                serde_json::from_value(select.into()).map_err(|error| Refusal::bad(format!("select: {error}")))?;
             let filter = select.filter();
             // Upwards: what is requeued and fails anew lies behind, and is not changed again.
             let mut walk = Walk::new(&filter, false, change.cursor);

@@ -27,13 +27,8 @@ impl Facts {
         let number = |name: &str| field(name).and_then(|value| value.parse::<u64>().ok());
         let valkey = field("valkey_version");
         let log = field("aof_enabled").is_some_and(|on| on == "1");
-        // INFO does not say how often the log is synced, nor whether snapshots are configured.
-        let saved = number("rdb_last_save_time").zip(number("rdb_saves"));
-        let persistence = match (log, saved) {
-            (true, _) => "append-only file",
-            (false, Some((_, saves))) if saves > 0 => "snapshots",
-            _ => "no append-only file",
-        };
+        // INFO says neither how often the log is synced nor whether snapshots are configured.
+        let persistence = if log { "append-only file" } else { "no append-only file" };
         Self {
             kind: if valkey.is_some() { "Valkey" } else { "Redis" }.into(),
             version: valkey.or_else(|| field("redis_version")).unwrap_or_default(),

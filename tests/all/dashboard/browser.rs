@@ -16,7 +16,7 @@ pub struct Browser {
     driver: Child,
     address: String,
     session: String,
-    _profile: tempfile::TempDir,
+    profile: tempfile::TempDir,
 }
 
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -41,9 +41,9 @@ impl Browser {
             driver,
             address: format!("127.0.0.1:{port}"),
             session: String::new(),
-            _profile: profile,
+            profile: profile,
         };
-        let data = format!("--user-data-dir={}", browser._profile.path().join("data").display());
+        let data = format!("--user-data-dir={}", browser.profile.path().join("data").display());
         let mut options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--no-first-run", "--disable-background-networking", "--disable-extensions", data,

@@ -1,5 +1,6 @@
 //! A client that sends exactly what it is told to, also what no browser would.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -55,13 +56,13 @@ impl Ask {
         let mut text = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         if !has("host") {
-            text += &format!("host: {address}\r\n");
+            let _ = write!(text, "host: {address}\r\n");
         }
         if !has("content-length") && (!self.body.is_empty() || self.method == "POST") {
-            text += &format!("content-length: {}\r\n", self.body.len());
+            let _ = write!(text, "content-length: {}\r\n", self.body.len());
         }
         for (name, value) in &self.headers {
-            text += &format!("{name}: {value}\r\n");
+            let _ = write!(text, "{name}: {value}\r\n");
         }
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");

@@ -93,11 +93,11 @@ fn every_path_and_method_of_the_description_is_served_as_it_says() {
         document,
         "the same that is in the repository"
     );
-    let mut served = BTreeSet::new();
+    let mut operations = BTreeSet::new();
     for (path, methods) in document["paths"].as_object().expect("paths") {
         for (method, operation) in methods.as_object().expect("methods") {
             let id = operation["operationId"].as_str().expect("an id");
-            assert!(served.insert(id.to_string()), "{id} twice");
+            assert!(operations.insert(id.to_string()), "{id} twice");
             if id == "events" {
                 events(&document, &board);
                 continue;
@@ -126,7 +126,7 @@ fn every_path_and_method_of_the_description_is_served_as_it_says() {
             }
         }
     }
-    assert!(served.len() >= 17, "{served:?}");
+    assert!(operations.len() >= 17, "{operations:?}");
 }
 
 /// The first sample of the events.

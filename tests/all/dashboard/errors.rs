@@ -131,6 +131,8 @@ fn errors_are_requeued_and_deleted_by_number_or_by_what_matches() {
         json!({"numbers": (0..501).collect::<Vec<_>>()}),
         json!({"select": {"txt": "timeout"}}),
         json!({"select": null}),
+        json!({"select": [0, 1, null, null, null]}),
+        json!({"select": {}, "cursor": (1u64 << 53) + 1}),
         json!([]),
     ] {
         board.ask(&post("/api/v1/errors/delete", &wrong)).is(400);
