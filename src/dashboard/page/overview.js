@@ -17,9 +17,9 @@ const TILES = [
   ["in_hand", "In hand", "are being handled"],
   ["later", "Later", "are put off"],
   ["errors", "Errors", "failed and are kept"],
-  ["published", "Published", "a second"],
-  ["done", "Done", "a second"],
-  ["failed", "Failed", "a second"],
+  ["published", "Published / s", ""],
+  ["done", "Done / s", ""],
+  ["failed", "Failed / s", ""],
 ];
 const tiles = {};
 for (const [key, name, what] of TILES) {
@@ -99,7 +99,7 @@ export function show(sample) {
   for (const key of ["queued", "in_hand", "later", "errors"]) say(tiles[key].big, short(status[key]));
   for (const key of ["published", "done", "failed"]) {
     say(tiles[key].big, rate(status.rates?.[key]));
-    say(tiles[key].small, `a second · ${short(status[key])} in all`);
+    say(tiles[key].small, `${short(status[key])} in all`);
   }
   tiles.errors.box.classList.toggle("alarm", status.errors > 0);
   nodes(status);

@@ -208,7 +208,7 @@ fn pictures_of_the_dashboard() {
     let mut fleet = Fleet::on(&server)
         .queue("orders")
         .copies(6)
-        .args("-c 4 --retries 1 --quiet --generate")
+        .args("-c 4 --quiet --generate")
         .arg(&script("generate.py", GENERATE))
         .arg("--handle")
         .arg(&script("handle.py", HANDLE))

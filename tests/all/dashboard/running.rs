@@ -2,8 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
@@ -192,8 +191,35 @@ fn a_copy_serves_it_beside_its_work() {
 #[test]
 fn with_a_certificate_it_speaks_tls_and_its_cookie_travels_nowhere_else() {
     let server = RedisServer::start();
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls");
-    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
+    let directory = tempfile::tempdir().expect("a directory");
+    let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+        ])
+        .args([
+            "-subj",
+            "/CN=queenright",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
+        ])
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output()
+        .expect("openssl is there: scripts/test installs it");
+    assert!(made.status.success(), "{}", said(&made));
     let token = "correct-horse-battery";
     let mut command = program();
     command.args([
