@@ -9,6 +9,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use super::reply::Refusal;
 use crate::message::PAYLOAD_BYTES_MAX;
@@ -110,8 +111,30 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Res
         }
     };
     // A list of values would do for an object, too, if it were not asked.
-    let object: serde_json::Map<String, serde_json::Value> = fits(serde_json::from_slice(&bytes))?;
-    fits(serde_json::from_value(object.into()))
+    let object: Map<String, Value> = fits(serde_json::from_slice(&bytes))?;
+    fits(serde_json::from_value(whole(object.into())))
+}
+
+/// To JSON 17.0 is as whole as 17.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is whole and small"
+            )]
+            Some(float)
+                if number.is_f64() && float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float) =>
+            {
+                (float as u64).into()
+            }
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, whole(value))).collect(),
+        other => other,
+    }
 }
 
 fn fits<T>(read: serde_json::Result<T>) -> Result<T, Refusal> {

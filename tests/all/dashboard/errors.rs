@@ -105,7 +105,11 @@ fn errors_are_requeued_and_deleted_by_number_or_by_what_matches() {
     let change = |verb: &str, body: &Value| board.ask(&post(&format!("/api/v1/errors/{verb}"), body)).is(200).json();
     let told = change("delete", &json!({"numbers": [3, 5, 9999]}));
     assert_eq!((&told["numbers"], &told["next"]), (&json!([3, 5]), &Value::Null));
-    assert_eq!(change("requeue", &json!({"numbers": [4]}))["numbers"], json!([4]));
+    assert_eq!(
+        change("requeue", &json!({"numbers": [4.0]}))["numbers"],
+        json!([4]),
+        "as whole as 4"
+    );
 
     let (mut changed, mut cursor) = (0, Value::Null);
     loop {
@@ -128,6 +132,7 @@ fn errors_are_requeued_and_deleted_by_number_or_by_what_matches() {
         json!({"numbers": [1], "select": {}}),
         json!({"numbers": [1], "cursor": 1}),
         json!({"numbers": [-1]}),
+        json!({"numbers": [1.5]}),
         json!({"numbers": (0..501).collect::<Vec<_>>()}),
         json!({"select": {"txt": "timeout"}}),
         json!({"select": null}),
