@@ -41,7 +41,7 @@ impl Browser {
             driver,
             address: format!("127.0.0.1:{port}"),
             session: String::new(),
-            profile: profile,
+            profile,
         };
         let data = format!("--user-data-dir={}", browser.profile.path().join("data").display());
         let mut options = json!({"args": [
