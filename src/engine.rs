@@ -519,9 +519,9 @@ pub struct Status {
     /// Errors that were withdrawn and got a new life: done + failed + queued + in hand + later = published + requeued.
     pub requeued: u64,
     pub paused: Paused,
-    /// How often the store was found to have gone back in time.
     /// Errors that were removed because there were too many.
     pub trimmed: u64,
+    /// How often the store was found to have gone back in time.
     pub rewinds: u64,
     pub grain: u64,
     pub nodes: Vec<NodeStatus>,

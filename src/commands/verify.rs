@@ -168,7 +168,7 @@ fn arguments(given: &StartFlags, place: &Place, flags: &Verify, messages: Option
     let mut arguments = Vec::new();
     for (name, value) in given.values() {
         match (name, value) {
-            (_, None) | ("messages" | "no-wait" | "metrics", _) => {}
+            (_, None) | ("messages" | "no-wait" | "metrics" | "dashboard", _) => {}
             ("also-handle", Some(_)) => arguments.push("--also-handle".into()),
             (name, Some(value)) => _ = options.insert(name, value.to_string()),
         }

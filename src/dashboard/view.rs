@@ -86,6 +86,7 @@ pub(super) struct Look {
     pub failed: u64,
     pub errors: u64,
     pub requeued: u64,
+    pub trimmed: u64,
     pub rewinds: u64,
     pub paused: Paused,
     /// Messages a second, over the last seconds; none at the first look.
@@ -155,6 +156,7 @@ impl Look {
             failed: status.failed,
             errors: status.errors,
             requeued: status.requeued,
+            trimmed: status.trimmed,
             rewinds: status.rewinds,
             paused: Paused {
                 generator: status.paused.generator,

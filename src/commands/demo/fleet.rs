@@ -105,7 +105,7 @@ impl Fleet {
             for (name, value) in values {
                 match (name, value) {
                     // One address cannot be served by several copies.
-                    (_, None) | ("log" | "quiet" | "metrics", _) => {}
+                    (_, None) | ("log" | "quiet" | "metrics" | "dashboard", _) => {}
                     ("also-handle" | "burst" | "generate-json" | "no-wait", Some(_)) => {
                         args.push(format!("--{name}").into());
                     }

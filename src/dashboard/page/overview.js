@@ -37,7 +37,7 @@ const charts = [
     { name: "later", key: "later", kind: "later" },
   ], short, quiet),
   new Chart("Errors kept", [{ name: "errors", key: "errors", kind: "failed" }], short, quiet),
-  new Chart("Messages a second", [
+  new Chart("Messages / s", [
     { name: "published", key: "published", kind: "published" },
     { name: "done", key: "done", kind: "done" },
     { name: "failed", key: "failed", kind: "failed" },
@@ -101,6 +101,7 @@ export function show(sample) {
     say(tiles[key].big, rate(status.rates?.[key]));
     say(tiles[key].small, `${short(status[key])} in all`);
   }
+  say(tiles.errors.small, status.trimmed ? `${short(status.trimmed)} more were trimmed` : "failed and are kept");
   tiles.errors.box.classList.toggle("alarm", status.errors > 0);
   nodes(status);
   if (sample.facts) facts(sample.facts);
