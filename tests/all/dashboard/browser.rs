@@ -97,26 +97,41 @@ impl Browser {
         )
     }
 
-    fn find(&self, selector: &str) -> String {
-        self.wait_for(
-            selector,
-            &format!("return document.querySelector({selector:?}) !== null"),
-        );
-        let found = self.ask("POST", "/element", &json!({"using": "css selector", "value": selector}));
-        let found = found.as_object().and_then(|found| found.values().next());
-        found.and_then(Value::as_str).expect("an element").to_string()
+    /// Does something to an element once it can be seen. Tries again while the page is changing under it.
+    fn act(&self, selector: &str, action: &str, body: &Value) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let seen = format!(
+                "const e = document.querySelector({selector:?}); return e !== null && e.checkVisibility() && !e.disabled"
+            );
+            self.wait_for(selector, &seen);
+            let path = format!("/session/{}/element", self.session);
+            let wanted = json!({"using": "css selector", "value": selector}).to_string();
+            let post = |path: &str, body: &str| {
+                let ask = Ask::new("POST", path).header("content-type", "application/json");
+                ask.body(body.as_bytes()).send(&self.address)
+            };
+            let found = post(&path, &wanted).json();
+            let id = found["value"]
+                .as_object()
+                .and_then(|found| found.values().next()?.as_str());
+            let told = post(&format!("{path}/{}/{action}", id.unwrap_or("none")), &body.to_string());
+            if told.status == 200 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{action} {selector}: {}", told.text());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Clicks as a mouse does: what is hidden or covered cannot be clicked.
     pub fn click(&self, selector: &str) {
-        let element = self.find(selector);
-        self.ask("POST", &format!("/element/{element}/click"), &json!({}));
+        self.act(selector, "click", &json!({}));
     }
 
     pub fn write(&self, selector: &str, text: &str) {
-        let element = self.find(selector);
-        self.ask("POST", &format!("/element/{element}/clear"), &json!({}));
-        self.ask("POST", &format!("/element/{element}/value"), &json!({"text": text}));
+        self.act(selector, "clear", &json!({}));
+        self.act(selector, "value", &json!({"text": text}));
     }
 
     /// What a person reads there.

@@ -53,6 +53,11 @@ impl Ask {
 
     /// Sends it to this address; unless it has a Host of its own, under that name.
     pub fn send(&self, address: &str) -> Told {
+        self.try_send(address).expect("an answer")
+    }
+
+    /// None: the other side hung up without an answer.
+    pub fn try_send(&self, address: &str) -> Option<Told> {
         let mut text = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         if !has("host") {
@@ -66,11 +71,11 @@ impl Ask {
         }
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-        stream.write_all(text.as_bytes()).expect("sent");
-        stream.write_all(b"\r\n").expect("sent");
         // Who is refused early may find the other end closed.
-        let _ = stream.write_all(&self.body);
-        Told::read(&receive(&mut stream))
+        let bytes = [text.as_bytes(), b"\r\n", &self.body].concat();
+        let _ = stream.write_all(&bytes);
+        let bytes = receive(&mut stream);
+        (!bytes.is_empty()).then(|| Told::read(&bytes))
     }
 }
 
