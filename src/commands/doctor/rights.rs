@@ -42,6 +42,7 @@ pub(super) const TRIED: &[&str] = &[
     "ZRANGE K 0 0",
     "ZRANGEBYSCORE K 0 1",
     "ZREM K a",
+    "ZREVRANGEBYSCORE K 1 0",
     "ZSCORE K a",
     "DEL K",
     "UNLINK K",
