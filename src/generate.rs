@@ -5,6 +5,7 @@ mod kept;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,7 +120,7 @@ pub(crate) struct Generator<E, G> {
     pub generate: G,
     pub builder: PackBuilder,
     /// How many messages were made and published, in all reigns, as far as this node knows.
-    pub confirmed: u64,
+    pub confirmed: Arc<AtomicU64>,
 }
 
 /// How far a reign has come.
@@ -181,9 +182,9 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     made: reign.made,
                     cursor: reign.cursor.clone(),
                 });
-                self.confirmed = reign.made;
+                self.confirmed.store(reign.made, Ordering::Relaxed);
                 let ended = self.reign(&node, &reign).await;
-                self.generate.deposed(self.confirmed);
+                self.generate.deposed(self.confirmed.load(Ordering::Relaxed));
                 ended?;
             }
         }
@@ -273,7 +274,6 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     if now.seq != next {
                         ready = None;
                     }
-                    self.confirmed = now.made;
                     progress = Progress { cursor, ..now };
                     most = (most * 2).min(PUBLISH_MESSAGES_MAX);
                 }
@@ -460,6 +460,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             meter: self.meter.clone(),
             standing: self.standing.clone(),
             shutdown: self.shutdown.clone(),
+            confirmed: self.confirmed.clone(),
             retry: Retry::new(&self.settings),
             room: Retry::up_to(Duration::from_millis(20)),
             patience: Duration::from_millis(self.settings.crown_ms() / 8),
@@ -482,6 +483,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     grain,
                     due_in_ms,
                 }) => {
+                    link.confirmed.store(made, Ordering::Relaxed);
                     link.observer.confirms(&publish.node, &[entry]);
                     link.tell(&publish);
                     link.meter.add(|figures| figures.published += entry.count);
@@ -541,6 +543,7 @@ struct Link<E> {
     meter: Arc<Meter>,
     standing: watch::Receiver<Standing>,
     shutdown: Shutdown,
+    confirmed: Arc<AtomicU64>,
     retry: Retry,
     room: Retry,
     patience: Duration,

@@ -123,7 +123,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             shutdown: shutdown.clone(),
             generate: self.generate,
             builder: PackBuilder::new(),
-            confirmed: 0,
+            confirmed: Arc::default(),
         };
         let mut generating = AbortOnDrop(tokio::spawn(generator.run()));
         let handler = Handler {

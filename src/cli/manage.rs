@@ -57,7 +57,7 @@ With --key (or \"key\" in JSON) a repeat is no new message: within --keep it get
 the number that the first one has. Keys and delays run on the store's time of
 day.
 
-With --json each message is an object: {\"payload\": \"text\"}, or any other
+With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\" and
 \"delay\" (\"5s\"). What `errors export` writes can be read. Output is one
 {\"number\":7,\"repeated\":false} a line.
@@ -88,7 +88,7 @@ pub struct Push {
     /// Fail while so many messages are queued [env: QUEENRIGHT_MAX_BACKLOG] [default: 1000000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_backlog: Option<u64>,
-    /// Messages and lines of output are JSON objects
+    /// Lines of stdin and of output are JSON objects; arguments are payloads as they stand
     #[arg(long)]
     pub json: bool,
 }

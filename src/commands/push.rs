@@ -40,7 +40,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
         for line in batch.drain(..) {
             number += 1;
-            match line.and_then(|line| item(&line, flags.json, flags)) {
+            match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
                 Ok(item) => items.push(item),
                 Err(why) => {
                     bad = Some(wrong(&format!("message {number}: {why}")));

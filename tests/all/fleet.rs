@@ -459,6 +459,16 @@ impl Drop for Fleet {
     }
 }
 
+/// A process that ends with the test, also by a panic.
+pub struct Ends(pub Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// The program, deaf to what the environment of the tests says.
 pub fn program() -> Command {
     bare(Command::new(PROGRAM))

@@ -271,6 +271,7 @@ async fn an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued(hive: &
         hive.engine().requeue(&[0, 2, 0]).await.expect("requeue").numbers,
         [0, 2]
     );
+    hive.engine().discard(&[1]).await.expect("discard");
 }
 
 async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis) {

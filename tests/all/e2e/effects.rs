@@ -1,6 +1,6 @@
 //! Effects happen exactly once, whatever is killed.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::shutdown;
 use queenright::{Effect, Message, Node, Settings};
 
-use crate::fleet::{PATIENCE, within};
+use crate::fleet::{Ends, PATIENCE, within};
 use crate::server::RedisServer;
 
 /// In the long form, a kill each second until all are done.
@@ -87,23 +87,13 @@ fn child() {
         .expect("it runs");
 }
 
-/// Ends with the test, also by a panic.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start_child(url: &str) -> Killed {
+fn start_child(url: &str) -> Ends {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command
         .args(["--exact", "e2e::effects::child", "--ignored", "--nocapture"])
         .env(URL, url);
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Killed(quiet.spawn().expect("this test starts"))
+    Ends(quiet.spawn().expect("this test starts"))
 }
 
 #[test]
@@ -162,7 +152,7 @@ fn in_a_cluster_an_effect_outside_the_slot_makes_an_error_that_says_what_to_do()
 fn effects_are_applied_exactly_once_under_kills() {
     let server = RedisServer::start();
     let url = server.url();
-    let mut children: Vec<Killed> = (0..4).map(|_| start_child(&url)).collect();
+    let mut children: Vec<Ends> = (0..4).map(|_| start_child(&url)).collect();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -144,7 +144,7 @@ fn a_bad_line_is_named_and_what_comes_before_it_is_pushed() {
     let output = feed(&fleet, &["push", "--max-backlog", "1", "a", "b"], "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("full"),
+        String::from_utf8_lossy(&output.stderr).contains("no room"),
         "{}",
         said(&output)
     );
@@ -164,17 +164,4 @@ fn of_more_than_fits_what_fits_is_pushed_and_said() {
         .collect();
     assert_eq!(printed, (0..100).collect::<Vec<_>>());
     assert_eq!(fleet.status().queued, 100);
-}
-
-#[test]
-fn json_may_stand_among_the_arguments() {
-    let server = RedisServer::start();
-    let fleet = Fleet::on(&server).copies(0).start();
-    let item = r#"{"payload":"x","key":"k"}"#;
-    for repeated in [false, true] {
-        let told = good(&feed(&fleet, &["push", "--json", item], ""));
-        assert_eq!(told, format!("{{\"number\":0,\"repeated\":{repeated}}}\n"));
-    }
-    let output = feed(&fleet, &["push", "--json", "x"], "");
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }

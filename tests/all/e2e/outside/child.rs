@@ -219,7 +219,7 @@ fn a_child_that_reads_no_more_is_replaced() {
 read -r line
 exec <&-
 echo '{"ok":true}'
-exec sleep 1000
+exec sleep 60
 "#;
     let fleet = workshop
         .fleet()

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::Stdio;
 
 use super::{Workshop, wait_gone};
-use crate::fleet::{Fleet, Line, said};
+use crate::fleet::{Ends, Fleet, Line, said};
 
 const QUICK: &str = "--work 0 --error-rate 0 --log json";
 
@@ -93,9 +93,11 @@ fn a_command_is_stopped_with_its_reign() {
     fleet.cont(0);
     wait_gone(&first);
     fleet.wait_for_more("published", 3);
+    let second = last_pid();
+    assert_ne!(first, second);
     fleet.term(1);
     assert!(fleet.wait_exit(1).success());
-    wait_gone(&last_pid());
+    wait_gone(&second);
 }
 
 #[test]
@@ -277,12 +279,9 @@ fn stdin_is_a_generator_too() {
         .args("--prefer never")
         .start_joined();
     let mut command = fleet.command(&["start", "--lease", "30s", "--generate", "-"]);
-    let mut feeder = command
-        .stdin(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("it starts");
-    let mut stdin = feeder.stdin.take().expect("piped");
+    let feeder = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut feeder = Ends(feeder.expect("it starts"));
+    let mut stdin = feeder.0.stdin.take().expect("piped");
     stdin.write_all(b"one\ntwo\n").expect("written");
     wait_payload(&fleet, "two");
     // While the next line is waited for, the crown goes and comes back: what was published is not published again.
@@ -295,7 +294,7 @@ fn stdin_is_a_generator_too() {
         let node = nodes.iter().find(|node| node.pid == u64::from(pid));
         node.expect("a member").node.clone()
     };
-    for heir in [node_of(fleet.pid(silent)), node_of(feeder.id())] {
+    for heir in [node_of(fleet.pid(silent)), node_of(feeder.0.id())] {
         let output = fleet.command(&["handover", &heir]).output().expect("it starts");
         assert!(output.status.success(), "{}", said(&output));
     }
@@ -303,8 +302,6 @@ fn stdin_is_a_generator_too() {
     drop(stdin);
     wait_payload(&fleet, "three");
     assert_eq!(fleet.wait_through(3).done, 3);
-    let _ = feeder.kill();
-    let _ = feeder.wait();
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use super::Workshop;
+use crate::fleet::Ends;
 
 /// A request as a service sees it.
 #[derive(Debug, Clone)]
@@ -154,7 +155,7 @@ fn a_service_that_does_not_answer_in_time_is_an_error() {
 }
 
 /// A service behind TLS, whose certificate is its own authority. Returns it, its port, and the certificate.
-fn serve_tls(workshop: &Workshop) -> (Service, String, String) {
+fn serve_tls(workshop: &Workshop) -> (Ends, String, String) {
     let certificate = workshop.path("certificate.pem").display().to_string();
     std::fs::write(
         workshop.path("request"),
@@ -195,17 +196,7 @@ server.serve_forever()
     BufReader::new(child.stdout.take().expect("piped"))
         .read_line(&mut port)
         .expect("it says its port");
-    (Service(child), port.trim().into(), certificate)
-}
-
-/// Ends with the test.
-struct Service(Child);
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    (Ends(child), port.trim().into(), certificate)
 }
 
 #[test]
