@@ -56,6 +56,7 @@ impl<T> Kept<T> {
         self.items.push_back(item);
     }
 
+    #[cfg(feature = "cli")]
     pub(crate) fn clear(&mut self) {
         self.items.clear();
     }

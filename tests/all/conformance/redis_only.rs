@@ -265,7 +265,7 @@ async fn an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued(hive: &
     let keys = Keys::new(QUEUE, &Names::default());
     hive.bench.command(&["HSET", &keys.records, "1", "rubbish"]).await;
     assert!(hive.engine().requeue(&[0, 1, 2]).await.is_err());
-    let status = hive.status().await;
+    let status = hive.engine().status().await.expect("a look");
     assert_eq!((status.errors, status.requeued), (3, 0), "nothing was written");
     assert_eq!(
         hive.engine().requeue(&[0, 2, 0]).await.expect("requeue").numbers,
