@@ -5,14 +5,19 @@
 //! what happens.
 
 mod checks;
+mod crown;
+mod errands;
 mod faults;
 #[cfg(feature = "mutants")]
 mod guards;
 mod places;
 mod plan;
 mod process;
+mod publishes;
+mod pushes;
 mod replay;
 mod run;
+mod shelves;
 mod told;
 mod wire;
 mod world;

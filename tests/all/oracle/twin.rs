@@ -13,7 +13,7 @@ use queenright::error::{Error, Result};
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
 use queenright::engine::Requeued;
-use queenright::engine::{Handover, History, Paused, Range, Report, Reported};
+use queenright::engine::{Handover, History, Paused, Purged, Range, Report, Reported};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -35,6 +35,7 @@ pub enum Call {
     Handover(Option<String>),
     Report(Box<Report>),
     History(Range),
+    Purge(bool),
     Status,
 }
 
@@ -55,6 +56,7 @@ pub enum Answer {
     Handover(Handover),
     Reported(Reported),
     History(Option<Box<History>>),
+    Purged(Purged),
     Status(Option<Box<Status>>),
     Nothing,
     /// Only the kind: the texts may differ.
@@ -177,6 +179,7 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
         Call::Handover(to) => Answer::Handover(state.handover(now, to.as_deref()).expect("a queue")),
         Call::Report(report) => Answer::Reported(state.report(now, report)),
         Call::History(range) => Answer::History(state.history(now, *range).map(Box::new)),
+        Call::Purge(force) => Answer::Purged(state.remove(now, *force).expect("a queue")),
         Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
     }
 }
@@ -209,6 +212,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
             Err(Error::NoQueue { .. }) => Ok(Answer::History(None)),
             history => history.map(|history| Answer::History(Some(Box::new(history)))),
         },
+        Call::Purge(force) => engine.purge(*force).await.map(Answer::Purged),
         Call::Status => engine
             .status()
             .await

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use queenright::engine::{Exchange, Exchanged, Publish, Published, Pulse};
+use bytes::Bytes;
+use queenright::engine::state::State;
+use queenright::engine::{Exchange, Exchanged, Paused, Pulse, Purged};
 use queenright::message::Pack;
 
 use super::process::Kind;
+use super::pushes::Remembered;
 use super::world::Inner;
+use crate::conformance::QUEUE;
 use crate::oracle::{Answer, Call};
-
-/// How long a publish on its way is waited for when a node stops.
-const LAST_PUBLISH_MS: u64 = 1000;
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +21,20 @@ pub enum Place {
     Waiting,
     /// In the hand of this membership.
     Held(u32),
+    /// Put off, until this time of day.
+    Later(u64),
     Done,
     Failed,
     /// A store that went back in time was raised over its number.
     Skipped,
+}
+
+/// Where a message is, how often it was delivered, and how often it has failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot {
+    pub place: Place,
+    pub attempt: u16,
+    pub failures: u16,
 }
 
 /// Where a failed message is.
@@ -32,23 +43,39 @@ pub enum Shelf {
     Errors,
     Reading(String),
     Confirmed,
+    /// Discarded, or trimmed.
+    Removed,
 }
 
 /// What the store has done so far. Goes back in time with it.
 #[derive(Debug, Clone, Default)]
 pub struct Book {
-    pub places: Vec<(Place, u16)>,
+    pub places: Vec<Spot>,
     pub shelves: BTreeMap<u64, Shelf>,
-    last_epoch: u64,
+    pub last_epoch: u64,
     /// When the crown was last renewed.
-    crown_beat: u64,
+    pub crown_beat: u64,
     /// When the queue was created.
     born: Option<u64>,
     /// How far the hive clock was ever ahead of the time that has passed, and behind where that would have led.
     lead: i64,
-    lag: u64,
-    reigns: BTreeMap<u64, String>,
+    pub lag: u64,
+    pub reigns: BTreeMap<u64, String>,
+    /// Who is to be crowned next, and how much the last one who was liked to be.
+    pub chosen: String,
+    pub rank: u8,
+    /// How often messages were put in again.
+    pub lives: BTreeMap<u64, u32>,
+    pub trimmed: u64,
     pub holders: BTreeMap<String, u32>,
+    /// What was pushed, under which calls and keys, and how far the clock was then.
+    pub pushed: BTreeMap<u64, Bytes>,
+    pub calls: BTreeMap<String, Remembered>,
+    pub keys: BTreeMap<String, Remembered>,
+    pub last_push_ms: u64,
+    pub paused: Paused,
+    /// The item of the generator's source that comes next.
+    pub item: u64,
     /// Who settled what.
     pub settlers: BTreeMap<u64, u32>,
 }
@@ -57,7 +84,7 @@ pub struct Book {
 #[derive(Debug, Default)]
 pub struct Told {
     pub published: BTreeMap<u64, u64>,
-    pub outcomes: BTreeMap<u64, bool>,
+    pub outcomes: BTreeMap<u64, u32>,
     pub shown: BTreeMap<u64, Vec<(usize, u64)>>,
     /// For the summary of a run.
     pub redelivered: u64,
@@ -68,12 +95,16 @@ pub struct Told {
 pub struct Glance {
     pub now: u64,
     pub clock: u64,
-    seq: u64,
-    epoch: u64,
-    crown: u64,
+    pub wall_ms: u64,
+    pub seq: u64,
+    later: usize,
+    /// How many leases of nodes run.
+    alive: usize,
+    pub epoch: u64,
+    pub crown: u64,
     old_clock: u64,
-    generator: String,
-    heirs: Vec<String>,
+    pub generator: String,
+    pub heirs: Vec<String>,
     /// The end of the lease of whom the call is about.
     pub lease: Option<u64>,
 }
@@ -89,7 +120,10 @@ impl Glance {
         let mut glance = Self {
             now: inner.now(),
             clock: 0,
+            wall_ms,
             seq: 0,
+            later: inner.state.later.len(),
+            alive: 0,
             epoch: 0,
             crown: 0,
             old_clock: 0,
@@ -102,6 +136,10 @@ impl Glance {
             glance.clock = meta.clock + moved;
             glance.old_clock = meta.clock;
             (glance.seq, glance.epoch, glance.crown) = (meta.seq, meta.epoch, meta.crown);
+            if matches!(call, Call::Purge(_)) {
+                let runs = |until: &&u64| **until > glance.clock;
+                glance.alive = inner.state.nodes.values().filter(runs).count();
+            }
             if matches!(call, Call::Beat(_) | Call::Publish(_)) {
                 glance.generator.clone_from(&meta.generator);
             }
@@ -118,6 +156,9 @@ impl Glance {
 impl Inner {
     /// After every call.
     pub fn check(&mut self, process: usize, call: &Call, answer: &Answer, before: &Glance) {
+        if let (Call::Purge(force), Answer::Purged(purged)) = (call, answer) {
+            return self.only_a_dead_queue_is_removed(*force, *purged, before);
+        }
         self.the_clock_never_goes_back(before);
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         let told = match call {
@@ -130,7 +171,7 @@ impl Inner {
         }
         match (call, answer) {
             (Call::Beat(beat), Answer::Pulse(pulse)) => {
-                self.one_crown(process, &beat.node, pulse, before);
+                self.one_crown(process, beat, pulse, before);
                 self.only_join_adds_members(&beat.node);
                 self.a_lost_ring_is_rung_again(pulse);
             }
@@ -138,6 +179,11 @@ impl Inner {
                 self.only_the_crowned_publish(publish, published, before);
                 self.the_backlog_keeps_its_limit(before);
                 self.the_ticks_keep_the_grid(before);
+            }
+            (Call::Push(push), Answer::Pushed(pushed)) => self.a_push_is_applied_once(push, pushed, before),
+            (Call::Handover(to), Answer::Handover(asked)) => self.a_member_is_chosen(to.as_deref(), *asked),
+            (Call::Pause(generator, handlers), Answer::Paused(paused)) => {
+                self.a_pause_is_what_was_asked_for(*generator, *handlers, *paused);
             }
             (Call::Exchange(exchange), Answer::Exchanged(exchanged)) => {
                 self.a_member_is_not_refused(process, exchange, exchanged);
@@ -150,20 +196,23 @@ impl Inner {
             _ => {}
         }
         match call {
-            Call::Publish(_) | Call::Exchange(_) | Call::Reap(_) | Call::Leave(_) | Call::Join(_) => {
-                self.every_message_is_in_one_place(Some(call));
+            Call::Publish(_)
+            | Call::Exchange(_)
+            | Call::Reap(_)
+            | Call::Leave(_)
+            | Call::Join(_)
+            | Call::Requeue(_) => {
+                self.every_message_is_in_one_place(call, before.wall_ms);
             }
-            _ if seq != before.seq => self.every_message_is_in_one_place(Some(call)),
+            _ if seq != before.seq || self.state.later.len() != before.later => {
+                self.every_message_is_in_one_place(call, before.wall_ms);
+            }
             _ => {}
         }
         let reads = matches!(call, Call::Drain(_) | Call::Release(..) | Call::Hold(..));
         if reads || self.state.errors.len() != self.book.shelved() {
             self.errors_are_kept_until_they_are_shown(call, before);
         }
-    }
-
-    pub fn check_push(&mut self) {
-        self.every_message_is_in_one_place(None);
     }
 
     fn the_clock_never_goes_back(&mut self, before: &Glance) {
@@ -180,133 +229,58 @@ impl Inner {
         }
     }
 
-    /// An epoch has one generator, epochs only grow, and nobody takes a crown whose lease runs.
-    fn one_crown(&mut self, process: usize, node: &str, pulse: &Pulse, before: &Glance) {
-        let Pulse::Alive(vitals) = pulse else { return };
-        if vitals.epoch < before.epoch {
-            self.fail("the epoch goes back");
-        }
-        if !vitals.generator {
-            return;
-        }
-        let reign = self.book.reigns.entry(vitals.epoch).or_insert_with(|| node.to_string());
-        if reign != node {
-            self.fail(&format!("epoch {} has two generators", vitals.epoch));
-        }
-        if vitals.epoch != before.epoch {
-            self.told.elections += 1;
-            if before.crown > before.clock && !before.generator.is_empty() && !vitals.rewound {
-                self.fail("a crown is taken from its bearer");
-            }
-            self.a_free_crown_is_soon_taken(before);
-        }
-        self.book.crown_beat = before.now;
-        let lease = self.plan.lease_ms();
-        let reigner = &self.processes[process];
-        if let Some(stopped) = reigner.stopping
-            && before.now > stopped + LAST_PUBLISH_MS + lease / 4
-            && reigner.is_calm(stopped)
-            && self.store_trouble < stopped
-            && self.accidents == 0
-        {
-            self.fail("a node that stops keeps the crown");
-        }
-    }
-
-    /// Heirs watch closely: a crown whose bearer has died is taken right after its lease. Whoever was in trouble waits a
-    /// lease from its return.
-    fn a_free_crown_is_soon_taken(&mut self, before: &Glance) {
-        let (lease, step) = (self.plan.lease_ms(), self.plan.settings.step_ms());
-        // One that could not reach the store waits a lease before it lets itself be crowned.
-        let since = before.now.saturating_sub(2 * lease + lease / 2);
-        let watched = before.heirs.iter().any(|heir| {
-            let process = self.members.get(heir).map(|process| &self.processes[*process]);
-            process.is_some_and(|process| {
-                process.works() && process.is_calm(since) && process.joined < since && process.node == *heir
-            })
-        });
-        let since_beat = before.now - self.book.crown_beat;
-        let undisturbed = self.store_trouble < since && self.accidents == 0 && !self.rewound;
-        let soon = self.plan.settings.crown_ms() + 3 * step;
-        if watched && undisturbed && before.crown > 0 && since_beat > soon {
-            self.fail(&format!("nobody took the crown for {since_beat} ms"));
-        }
-    }
-
     /// The generator's beat rings if work waits: nobody else may.
     fn a_lost_ring_is_rung_again(&mut self, pulse: &Pulse) {
         let generator = matches!(pulse, Pulse::Alive(vitals) if vitals.generator);
-        let waits = !self.state.queue.is_empty() || !self.state.again.is_empty();
-        if generator && waits && !self.state.bell {
+        if generator && self.work_waits() && !self.state.bell {
             self.fail("work waits, and the generator's beat does not ring");
+        }
+    }
+
+    fn work_waits(&self) -> bool {
+        let waits = !self.state.queue.is_empty() || !self.state.again.is_empty();
+        waits && !self.book.paused.handlers
+    }
+
+    fn only_a_dead_queue_is_removed(&mut self, force: bool, purged: Purged, before: &Glance) {
+        if let Purged::Alive(alive) = purged {
+            if force || alive != before.alive as u64 || self.state.meta.is_none() {
+                self.fail(&format!("{alive} nodes are told to be alive"));
+            }
+            return;
+        }
+        if before.alive > 0 && !force {
+            self.fail("a queue that nodes work on is removed");
+        }
+        let mut empty = State::new(QUEUE, &self.state.names);
+        empty.stored.clone_from(&self.state.stored);
+        #[cfg(feature = "mutants")]
+        empty.without.clone_from(&self.state.without);
+        if self.state != empty {
+            self.fail("something is left of a queue that was removed");
+        }
+        self.book = Book::default();
+        self.rewound = true;
+    }
+
+    /// Nobody need wait for the next beat after a pause.
+    fn a_pause_is_what_was_asked_for(&mut self, generator: Option<bool>, handlers: Option<bool>, paused: Paused) {
+        let before = self.book.paused;
+        self.book.paused = Paused {
+            generator: generator.unwrap_or(before.generator),
+            handlers: handlers.unwrap_or(before.handlers),
+        };
+        if paused != self.book.paused {
+            self.fail(&format!("{paused:?} is told to be paused"));
+        }
+        if self.work_waits() && !self.state.bell {
+            self.fail("work waits, and who resumes wakes nobody");
         }
     }
 
     fn only_join_adds_members(&mut self, node: &str) {
         if self.state.nodes.contains_key(node) && !self.state.taken.contains_key(node) {
             self.fail(&format!("{node} is a member without ever having joined"));
-        }
-    }
-
-    fn only_the_crowned_publish(&mut self, publish: &Publish, published: &Published, before: &Glance) {
-        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
-        let call = Some((publish.epoch, publish.made, publish.first));
-        let current = process.is_some_and(|process| process.last_publish == call);
-        if matches!(published, Published::Gap) && current && !self.rewound {
-            self.fail("a publish meets a gap although the store never went back");
-        }
-        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
-        if seq == before.seq {
-            return;
-        }
-        if before.generator != publish.node || before.epoch != publish.epoch {
-            self.fail("one who is no generator publishes");
-        }
-        if before.crown <= before.clock {
-            self.fail("a generator publishes after its lease");
-        }
-        if publish.first != before.seq || !matches!(published, Published::Ok { .. }) {
-            self.fail("numbers have a gap or a repeat");
-        }
-        if publish.epoch < self.book.last_epoch {
-            self.fail("epochs go down along the numbers");
-        }
-        self.book.last_epoch = publish.epoch;
-        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
-        let anew = process.is_some_and(|process| process.last_publish == call && process.publishes_anew);
-        if anew && !self.pushed {
-            let number = publish.first;
-            self.fail(&format!("a node gives number {number} anew, and has seen it"));
-        }
-    }
-
-    fn the_backlog_keeps_its_limit(&mut self, before: &Glance) {
-        let Some(meta) = &self.state.meta else { return };
-        let seq = meta.seq;
-        // What was given back to the head since the last look does not count.
-        let head = self.state.queue.front().map_or(seq, Pack::first).max(meta.head);
-        if seq != before.seq && seq - head > self.plan.settings.backlog_max {
-            self.fail("more is queued than the limit");
-        }
-    }
-
-    fn the_ticks_keep_the_grid(&mut self, before: &Glance) {
-        let interval = self.plan.settings.interval_ms();
-        let Some(meta) = self
-            .state
-            .meta
-            .as_ref()
-            .filter(|meta| interval > 0 && meta.seq != before.seq)
-        else {
-            return;
-        };
-        // Where the hive clock was held back for longer than a tick, the grid begins anew.
-        let on_grid = meta.due.is_multiple_of(interval) || self.book.lag + 50 > interval;
-        if !on_grid || meta.due <= before.clock || meta.due > before.clock + 2 * interval {
-            let (due, clock) = (meta.due, before.clock);
-            self.fail(&format!(
-                "the next tick is at {due}, now it is {clock}, ticks come every {interval}"
-            ));
         }
     }
 
@@ -397,29 +371,31 @@ impl Book {
     /// How many messages have an outcome, and whether all of these numbers do.
     pub fn is_settled(&self) -> bool {
         let settled = |place: &Place| matches!(place, Place::Done | Place::Failed | Place::Skipped);
-        self.places.iter().all(|(place, _)| settled(place))
+        self.places.iter().all(|spot| settled(&spot.place))
     }
 
     pub fn done(&self) -> impl Iterator<Item = u64> {
         let places = self.places.iter().enumerate();
         places
-            .filter(|(_, (place, _))| *place == Place::Done)
+            .filter(|(_, spot)| spot.place == Place::Done)
             .map(|(number, _)| number as u64)
     }
 
     pub fn unread(&self) -> Vec<u64> {
-        let left = self.shelves.iter().filter(|(_, shelf)| **shelf != Shelf::Confirmed);
+        let open = |shelf: &Shelf| !matches!(shelf, Shelf::Confirmed | Shelf::Removed);
+        let left = self.shelves.iter().filter(|(_, shelf)| open(shelf));
         left.map(|(number, _)| *number).collect()
     }
 
     pub fn failed(&self) -> usize {
-        self.places.iter().filter(|(place, _)| *place == Place::Failed).count()
+        self.places.iter().filter(|spot| spot.place == Place::Failed).count()
     }
 
+    /// Read, or removed otherwise.
     pub fn confirmed(&self) -> usize {
         self.shelves
             .values()
-            .filter(|shelf| **shelf == Shelf::Confirmed)
+            .filter(|shelf| matches!(shelf, Shelf::Confirmed | Shelf::Removed))
             .count()
     }
 }

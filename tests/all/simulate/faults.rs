@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use queenright::config::Prefer;
+use queenright::engine::keys::Names;
+
+use super::errands::{Errand, start_operator, start_pusher};
 use super::plan::Fault;
-use super::process::{Kind, kill, pause, resume, start_node, start_reader, start_rogue};
+use super::process::{Kind, Process, kill, pause, resume, start_node, start_node_that, start_reader, start_rogue};
 use super::world::{Inner, World, sleep_ms};
 
 pub fn befall(world: &Arc<World>, fault: Fault) {
@@ -27,14 +31,39 @@ pub fn befall(world: &Arc<World>, fault: Fault) {
             });
         }),
         Fault::Start => drop(start_node(world, Kind::Node)),
+        Fault::Burst => drop(start_node_that(world, Kind::Burst, Prefer::Either)),
         // One that comes first makes the queue, and is no stranger.
         Fault::Stranger if world.lock().state.meta.is_none() => {}
-        Fault::Stranger => drop(start_node(world, Kind::Stranger)),
+        Fault::Stranger => {
+            let process = start_node(world, Kind::Stranger);
+            let names = world.lock().processes[process].names.clone();
+            start_pusher(world, names);
+        }
+        Fault::Push => drop(start_pusher(world, Names::default())),
+        Fault::Halt { generator, handlers } => {
+            let halt = |halt: bool| halt.then_some(true);
+            start_operator(world, Errand::Pause(halt(generator), halt(handlers)));
+        }
+        Fault::Resume { generator, handlers } => {
+            let resume = |resume: bool| resume.then_some(false);
+            start_operator(world, Errand::Pause(resume(generator), resume(handlers)));
+        }
         Fault::Rogue => start_rogue(world),
         Fault::Read => {
             let limit = world.with(|inner| inner.rng.bool().then(|| inner.rng.u64(1..6)));
             start_reader(world, limit, false);
         }
+        Fault::Handover => {
+            let to = world.with(|inner| {
+                let mut anyone: Vec<Option<String>> = inner.state.nodes.keys().cloned().map(Some).collect();
+                anyone.extend([None, Some("nobody".into())]);
+                inner.rng.choice(&anyone).cloned().flatten()
+            });
+            start_operator(world, Errand::Handover(to));
+        }
+        Fault::Requeue => start_operator(world, Errand::Requeue),
+        Fault::Discard => start_operator(world, Errand::Discard),
+        Fault::Purge => start_operator(world, Errand::TryPurge),
         Fault::Cut | Fault::Delay(_) | Fault::HalfOpen(_) | Fault::BlackHole(_) => befall_link(world, fault),
         _ => befall_store(world, fault),
     }
@@ -126,7 +155,6 @@ fn befall_store(world: &Arc<World>, fault: Fault) {
             world.with(Inner::rewind);
             cut_everyone(world);
         }
-        Fault::Push => world.with(Inner::push),
         other => unreachable!("{other:?} befalls a process"),
     }
 }
@@ -160,6 +188,7 @@ pub fn heal(world: &Arc<World>) {
         inner.note(|| "the faults end".into());
         let now = inner.now();
         (inner.up, inner.full, inner.frozen_until, inner.accidents) = (true, false, 0, 0);
+        inner.set_wall_right();
         inner.store_trouble = now;
         for process in &mut inner.processes {
             (process.slow_until, process.mute_until, process.hole_until) = (0, 0, 0);
@@ -172,5 +201,9 @@ pub fn heal(world: &Arc<World>) {
     let needed = if world.plan.settings.also_handle { 1 } else { 2 };
     for _ in world.with(|inner| inner.nodes_at_work())..needed {
         start_node(world, Kind::Node);
+    }
+    let may = |process: &Process| process.works() && process.kind == Kind::Node && process.prefer != Prefer::Never;
+    if !world.plan.barren && !world.lock().processes.iter().any(may) {
+        start_node_that(world, Kind::Node, Prefer::Either);
     }
 }

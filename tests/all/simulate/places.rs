@@ -1,33 +1,57 @@
-//! Where everything is: the messages, and those that failed.
+//! Where the messages are.
 
-use std::collections::BTreeMap;
-
+use queenright::Outcome;
+use queenright::engine::{Exchange, Item};
 use queenright::message::Pack;
 
-use super::checks::{Glance, Place, Shelf, count_of};
+use super::checks::{Place, Shelf, Spot, count_of};
+use super::plan::Deed;
+use super::process::{Kind, Process};
 use super::world::Inner;
 use crate::oracle::Call;
 
-/// What readers of errors have for a lease.
-pub const READER_LEASE_MS: u64 = 2000;
+/// Nowhere in the store.
+const NOWHERE: Spot = Spot {
+    place: Place::Unborn,
+    attempt: 0,
+    failures: 0,
+};
+
+/// What may have moved messages.
+struct Way<'a> {
+    call: &'a Call,
+    wall_ms: u64,
+    settler: Option<u32>,
+    reaped: Option<u32>,
+}
 
 impl Inner {
     /// In one place, and on the way from one to the next only by the one call that may move it.
-    pub fn every_message_is_in_one_place(&mut self, call: Option<&Call>) {
+    pub fn every_message_is_in_one_place(&mut self, call: &Call, wall_ms: u64) {
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
-        let mut found = vec![(Place::Unborn, 0u16); usize::try_from(seq).expect("few")];
+        let mut found = vec![NOWHERE; usize::try_from(seq).expect("few")];
         let mut twice = None;
         let mut put = |pack: &Pack, place| {
             for number in pack.first()..pack.first() + pack.count() as u64 {
                 let at = usize::try_from(number).expect("few");
                 match found.get_mut(at) {
-                    Some(free) if free.0 == Place::Unborn => *free = (place, pack.attempt()),
+                    Some(free) if free.place == Place::Unborn => {
+                        let (attempt, failures) = (pack.attempt(), pack.failures());
+                        *free = Spot {
+                            place,
+                            attempt,
+                            failures,
+                        };
+                    }
                     _ => twice = Some(number),
                 }
             }
         };
         for pack in self.state.queue.iter().chain(&self.state.again) {
             put(pack, Place::Waiting);
+        }
+        for ((due_ms, _), pack) in &self.state.later {
+            put(pack, Place::Later(*due_ms));
         }
         for (node, taken) in self.state.taken.iter().filter(|(_, taken)| !taken.pieces.is_empty()) {
             let next = u32::try_from(self.book.holders.len()).expect("few");
@@ -39,78 +63,146 @@ impl Inner {
         if let Some(number) = twice {
             return self.fail(&format!("message {number} is in two places, or has no number"));
         }
-        let of = |node: &String| self.book.holders.get(node).copied();
-        let (settler, reaped) = match call {
-            Some(Call::Exchange(exchange)) => (of(&exchange.node), None),
-            Some(Call::Reap(reap)) => (None, of(&reap.victim)),
-            _ => (None, None),
-        };
-        let births = matches!(call, Some(Call::Publish(_)) | None);
-        let mut wrong = None;
-        let mut redelivered = 0;
-        self.book
-            .places
-            .resize(found.len().max(self.book.places.len()), (Place::Unborn, 0));
         if self.book.places.len() > found.len() {
             return self.fail("the next number goes back");
         }
-        for (number, (was, is)) in self.book.places.iter_mut().zip(&found).enumerate() {
-            let error = self.state.errors.get(&(number as u64));
-            let new = match (was.0, is.0) {
-                (Place::Unborn, Place::Waiting) if births && is.1 == 1 => *is,
-                (Place::Unborn, Place::Unborn) if matches!(call, Some(Call::Beat(_) | Call::Join(_))) => {
-                    (Place::Skipped, 0)
-                }
-                (Place::Waiting, Place::Waiting) if was.1 == is.1 => *is,
-                (Place::Waiting, Place::Held(holder)) if Some(holder) == settler && was.1 == is.1 => *is,
-                (Place::Held(a), Place::Held(b)) if a == b && was.1 == is.1 => *is,
-                (Place::Held(a), Place::Waiting) if Some(a) == settler && was.1 == is.1 => *is,
-                (Place::Held(a), Place::Waiting) if Some(a) == reaped && was.1 + 1 == is.1 => {
-                    redelivered += 1;
-                    *is
-                }
-                (Place::Held(a), Place::Unborn) if Some(a) == settler || (Some(a) == reaped && error.is_some()) => {
-                    let worn_out = error.is_some_and(|failed| failed.error.starts_with(b"delivered"));
-                    let succeeds = self.plan.deed(number as u64).succeeds();
-                    let right = match (error, worn_out) {
-                        (_, true) => was.1 >= self.plan.settings.deliveries_max && Some(a) == reaped,
-                        (Some(_), false) => !succeeds,
-                        (None, false) => succeeds,
-                    };
-                    if Some(a) == settler {
-                        self.book.settlers.insert(number as u64, a);
-                    }
-                    if !right {
-                        wrong = Some((number, *was, *is));
-                    }
-                    (if error.is_some() { Place::Failed } else { Place::Done }, was.1)
-                }
-                (Place::Done | Place::Failed | Place::Skipped, Place::Unborn) => *was,
-                _ => {
-                    wrong = Some((number, *was, *is));
-                    *is
-                }
-            };
-            *was = new;
+        let of = |node: &String| self.book.holders.get(node).copied();
+        let (settler, reaped) = match call {
+            Call::Exchange(exchange) => (of(&exchange.node), None),
+            Call::Reap(reap) => (None, of(&reap.victim)),
+            _ => (None, None),
+        };
+        let way = Way {
+            call,
+            wall_ms,
+            settler,
+            reaped,
+        };
+        let mut places = std::mem::take(&mut self.book.places);
+        places.resize(found.len(), NOWHERE);
+        for (number, (was, is)) in places.iter_mut().zip(found).enumerate() {
+            if *was == is && is.place != Place::Unborn {
+                continue;
+            }
+            match self.moves(number as u64, *was, is, &way) {
+                Some(new) => *was = new,
+                None => self.fail(&format!("message {number} went from {was:?} to {is:?} by {call:?}")),
+            }
         }
-        self.told.redelivered += redelivered;
-        if let Some((number, was, is)) = wrong {
-            self.fail(&format!("message {number} went from {was:?} to {is:?} by {call:?}"));
-        }
+        self.book.places = places;
         self.it_adds_up();
     }
 
-    /// done + failed + queued + in hand = published.
+    /// Where a message is now; none, if it cannot have come there in this way.
+    fn moves(&mut self, number: u64, was: Spot, is: Spot, way: &Way) -> Option<Spot> {
+        let same = (was.attempt, was.failures) == (is.attempt, is.failures);
+        let new = (is.attempt, is.failures) == (1, 0);
+        let births = matches!(way.call, Call::Publish(_) | Call::Push(_));
+        let beat = matches!(way.call, Call::Beat(_));
+        let right = match (was.place, is.place) {
+            (Place::Done | Place::Failed | Place::Skipped, Place::Unborn) => return Some(was),
+            (Place::Unborn, Place::Waiting) => births && new,
+            (Place::Unborn, Place::Later(due_ms)) => {
+                let Call::Push(push) = way.call else { return None };
+                let meant = |item: &Item| item.delay_ms > 0 && due_ms == way.wall_ms + item.delay_ms;
+                new && push.items.iter().any(meant)
+            }
+            // A store that went back in time was raised.
+            (Place::Unborn, Place::Unborn) if beat || matches!(way.call, Call::Join(_)) => {
+                let place = Place::Skipped;
+                return Some(Spot { place, ..NOWHERE });
+            }
+            (Place::Waiting, Place::Held(holder)) => Some(holder) == way.settler && same && !self.book.paused.handlers,
+            (Place::Held(holder), Place::Waiting) if Some(holder) == way.reaped => {
+                self.told.redelivered += 1;
+                is.attempt == was.attempt + 1 && is.failures == was.failures
+            }
+            (Place::Held(holder), Place::Waiting) => Some(holder) == way.settler && same,
+            (Place::Held(holder), Place::Later(due_ms)) => {
+                let Call::Exchange(exchange) = way.call else {
+                    return None;
+                };
+                Some(holder) == way.settler
+                    && (is.attempt, is.failures) == (was.attempt, was.failures + 1)
+                    && put_off(exchange, number).is_some_and(|after_ms| due_ms == way.wall_ms + after_ms)
+            }
+            (Place::Later(due_ms), Place::Waiting) => {
+                self.what_is_due_comes_soon(way.wall_ms.saturating_sub(due_ms));
+                beat && due_ms <= way.wall_ms && same
+            }
+            (Place::Failed, Place::Waiting) => {
+                let named = matches!(way.call, Call::Requeue(numbers) if numbers.contains(&number));
+                named && new && !self.state.errors.contains_key(&number) && self.lives_again(number)
+            }
+            (Place::Held(holder), Place::Unborn) => return self.ends(number, was, holder, way),
+            _ => false,
+        };
+        right.then_some(is)
+    }
+
+    /// Any member that beats sees to it, generator or not.
+    fn what_is_due_comes_soon(&mut self, late_ms: u64) {
+        let (now, lease) = (self.now(), self.plan.lease_ms());
+        let since = now.saturating_sub(4 * lease);
+        let watches = |process: &Process| {
+            process.kind == Kind::Node && process.works() && process.joined < since && process.is_calm(since)
+        };
+        let calm = self.accidents == 0 && self.store_trouble < since && self.wall_set < since;
+        if late_ms > 2 * lease && calm && self.processes.iter().any(watches) {
+            self.fail(&format!("a message is {late_ms} ms late"));
+        }
+    }
+
+    /// An error that nobody reads has been put in again.
+    fn lives_again(&mut self, number: u64) -> bool {
+        *self.book.lives.entry(number).or_default() += 1;
+        self.book.settlers.remove(&number);
+        self.told.shown.remove(&number);
+        self.book.shelves.remove(&number) == Some(Shelf::Errors)
+    }
+
+    /// A message has an outcome: the one that it must have.
+    fn ends(&mut self, number: u64, was: Spot, holder: u32, way: &Way) -> Option<Spot> {
+        let error = self.state.errors.get(&number);
+        let worn_out = error.is_some_and(|failed| failed.error.starts_with(b"delivered"));
+        let by = (Some(holder) == way.settler, Some(holder) == way.reaped);
+        let (deed, enough) = (self.plan.deed(number), was.failures == self.plan.failures(number));
+        let right = match (error, worn_out) {
+            (Some(_), true) => by.1 && was.attempt >= self.plan.settings.deliveries_max,
+            (Some(failed), false) => {
+                let counted = failed.failures == was.failures && failed.attempt == was.attempt;
+                by.0 && counted && enough && !deed.succeeds() && deed != Deed::Poison
+            }
+            (None, _) => by.0 && enough && deed.succeeds(),
+        };
+        let place = if error.is_some() { Place::Failed } else { Place::Done };
+        if by.0 {
+            self.book.settlers.insert(number, holder);
+        }
+        right.then_some(Spot { place, ..was })
+    }
+
+    /// done + failed + queued + in hand + later = published + requeued.
     fn it_adds_up(&mut self) {
         let Some(meta) = &self.state.meta else { return };
         let lanes = || self.state.taken.values().flat_map(|taken| taken.lanes.values());
         let done = meta.done + lanes().map(|lane| lane.done).sum::<u64>();
         let failed = meta.failed + lanes().map(|lane| lane.failed).sum::<u64>();
-        let count = |place: fn(&Place) -> bool| self.book.places.iter().filter(|(at, _)| place(at)).count() as u64;
+        let (mut is_done, mut is_failed, mut is_skipped) = (0, 0, 0);
+        for spot in &self.book.places {
+            match spot.place {
+                Place::Done => is_done += 1,
+                Place::Failed => is_failed += 1,
+                Place::Skipped => is_skipped += 1,
+                _ => {}
+            }
+        }
+        let again = self.book.lives.values().copied().map(u64::from).sum();
         let counted = [
-            (done, count(|place| *place == Place::Done), "done"),
-            (failed, count(|place| *place == Place::Failed), "failed"),
-            (meta.skipped, count(|place| *place == Place::Skipped), "skipped"),
+            (meta.requeued, again, "requeued"),
+            (done, is_done, "done"),
+            (failed, is_failed + again, "failed"),
+            (meta.skipped, is_skipped, "skipped"),
         ];
         let forgotten = self
             .state
@@ -123,77 +215,35 @@ impl Inner {
         } else if let Some(node) = forgotten.cloned() {
             self.fail(&format!("{node} is neither a member nor dead, or both"));
         } else if self.calls.is_multiple_of(64) {
-            let wall_ms = self.wall();
-            if let Ok(Some(status)) = self.state.status(wall_ms) {
-                let sum = status.done + status.failed + status.queued + status.in_hand;
-                let waiting = count_of(self.state.queue.iter().chain(&self.state.again));
-                if status.published != sum + self.state.meta.as_ref().map_or(0, |meta| meta.skipped)
-                    || status.queued != waiting
-                {
-                    self.fail(&format!(
-                        "done + failed + queued + in hand is not published: {status:?}"
-                    ));
-                }
-            }
+            self.the_status_adds_up();
         }
     }
 
-    /// A failed message is among the errors, or in one reader's hand, until that reader has shown and confirmed it.
-    pub fn errors_are_kept_until_they_are_shown(&mut self, call: &Call, before: &Glance) {
-        let mut found: BTreeMap<u64, Shelf> = BTreeMap::new();
-        let mut wrong = None;
-        for number in self.state.errors.keys() {
-            found.insert(*number, Shelf::Errors);
+    fn the_status_adds_up(&mut self) {
+        let wall_ms = self.wall();
+        let Ok(Some(status)) = self.state.status(wall_ms) else {
+            return;
+        };
+        let sum = status.done + status.failed + status.queued + status.in_hand + status.later;
+        let waiting = count_of(self.state.queue.iter().chain(&self.state.again));
+        let skipped = self.state.meta.as_ref().map_or(0, |meta| meta.skipped);
+        if status.published + status.requeued != sum + skipped || status.queued != waiting {
+            self.fail(&format!(
+                "done + failed + queued + in hand + later is not published + requeued: {status:?}"
+            ));
         }
-        for (reader, (_, batch)) in &self.state.reading {
-            for failed in batch {
-                if found.insert(failed.number, Shelf::Reading(reader.clone())).is_some() {
-                    wrong = Some(format!("error {} is in two places", failed.number));
-                }
-            }
-        }
-        if !self.state.readers.keys().eq(self.state.reading.keys()) {
-            wrong = Some("a reader holds without a lease, or the other way round".into());
-        }
-        for (number, shelf) in &mut self.book.shelves {
-            let now = found.remove(number).unwrap_or(Shelf::Confirmed);
-            let is_by = |reader: &String| matches!(call, Call::Drain(drain) if drain.reader == *reader);
-            match (&*shelf, &now) {
-                (a, b) if a == b => {}
-                (Shelf::Errors, Shelf::Reading(reader)) if is_by(reader) => {}
-                (Shelf::Reading(reader), Shelf::Confirmed) if is_by(reader) => {
-                    let process = self.members.get(reader);
-                    let shown = self.told.shown.get(number);
-                    if !shown.is_some_and(|shown| shown.iter().any(|(by, _)| Some(by) == process)) {
-                        wrong = Some(format!("error {number} is swallowed"));
-                    }
-                }
-                (Shelf::Reading(reader), Shelf::Errors) => {
-                    if let Call::Release(released, expired) = call
-                        && released == reader
-                    {
-                        let holder = self.members.get(reader).map(|process| &self.processes[*process]);
-                        let since = before.now.saturating_sub(READER_LEASE_MS * 3 / 2);
-                        let innocent = holder.is_some_and(|holder| {
-                            holder.is_calm(since) && holder.ended.is_none() && holder.node == *reader
-                        });
-                        if *expired && before.lease.is_some_and(|until| until > before.clock) {
-                            wrong = Some(format!("{reader} is given up before its lease ends"));
-                        }
-                        if *expired && innocent && self.store_trouble < since && !self.rewound {
-                            wrong = Some(format!("{reader} is given up although nothing has befallen it"));
-                        }
-                    } else {
-                        wrong = Some(format!("error {number} is taken from {reader}"));
-                    }
-                }
-                (from, to) => wrong = Some(format!("error {number} went from {from:?} to {to:?}")),
-            }
-            *shelf = now;
-        }
-        self.book.shelves.extend(found);
-        if let Some(wrong) = wrong {
-            self.fail(&wrong);
-        }
+    }
+}
+
+/// For how long a call puts a message off.
+fn put_off(exchange: &Exchange, number: u64) -> Option<u64> {
+    let runs = exchange.settles.iter().flat_map(|settle| {
+        let runs = settle.runs.iter();
+        runs.map(|run| (settle.piece + u64::from(run.from), run))
+    });
+    let mut named = runs.filter(|(first, run)| (*first..*first + u64::from(run.count)).contains(&number));
+    match &named.next()?.1.outcome {
+        Outcome::Retry { after_ms, .. } => Some(*after_ms),
+        _ => None,
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use queenright::config::Prefer;
 use queenright::{Effect, Settings};
 
 use crate::conformance::QUEUE;
@@ -23,6 +24,8 @@ pub enum Fault {
     Drop,
     /// One more node.
     Start,
+    /// One more that handles what is there, and ends.
+    Burst,
     /// Connections break; what was on its way may have arrived or not.
     Cut,
     /// A node's packets are slow for so long.
@@ -43,8 +46,24 @@ pub enum Fault {
     /// A copy of the state is kept, to go back to.
     Keep,
     Rewind,
-    /// Someone else appends messages.
+    /// Someone pushes messages.
     Push,
+    /// The generator, the handlers or both are paused, and resumed.
+    Halt {
+        generator: bool,
+        handlers: bool,
+    },
+    Resume {
+        generator: bool,
+        handlers: bool,
+    },
+    /// The crown is handed to one of the nodes, to any, or to one that is not there.
+    Handover,
+    /// Errors are put in again, or removed.
+    Requeue,
+    Discard,
+    /// Someone wants to remove the queue while nodes work on it.
+    Purge,
     /// A reader of errors.
     Read,
     KillReader,
@@ -68,9 +87,14 @@ pub enum Deed {
     OwnKey,
     /// Kills whoever handles it.
     Poison,
+    /// Fails for a while, and then is done.
+    Flaky,
+    /// Asks for another time, and then is done and counts.
+    Busy,
 }
 
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Plan {
     pub seed: u64,
     pub settings: Settings,
@@ -88,6 +112,14 @@ pub struct Plan {
     pub work_ms: (u64, u64),
     pub poison: bool,
     pub rewinds: bool,
+    /// Who would like to generate, in the order of their start; all alike, if it is empty.
+    pub prefers: Vec<Prefer>,
+    /// Nobody may generate: all messages are pushed.
+    pub barren: bool,
+    /// At the end the queue is removed.
+    pub purge: bool,
+    /// The generator reads from a source, and leaves a cursor.
+    pub cursor: bool,
     /// At the end, a newer program takes the queue over.
     pub newer: bool,
 }
@@ -131,10 +163,64 @@ impl Plan {
             poison: rng.u8(..8) == 0,
             rewinds: rng.u8(..8) == 0,
             newer: rng.u8(..32) == 0,
+            cursor: false,
+            prefers: Vec::new(),
+            barren: false,
+            purge: false,
             settings,
         };
         plan.draw_faults(&mut rng, lease);
+        plan.draw_traits(&mut Rng::with_seed(seed ^ 0x7472_6169_7473), lease);
+        plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
+    }
+
+    /// What only some fleets do. Drawn apart, so that the others stay as they are.
+    fn draw_traits(&mut self, rng: &mut Rng, lease: u64) {
+        if rng.u8(..5) == 0 {
+            self.settings.retries = rng.u16(1..=3);
+            self.settings.backoff = Duration::from_millis(rng.u64(0..=lease / 2));
+        }
+        if rng.u8(..6) == 0 {
+            for _ in 0..rng.u64(1..=2) {
+                let both = [(true, true), (true, false), (false, true)];
+                let (generator, handlers) = *rng.choice(&both).expect("some");
+                let at = rng.u64(0..=self.trouble_ms);
+                self.faults.push((at, Fault::Halt { generator, handlers }));
+                let (generator, handlers) = *rng.choice(&both).expect("some");
+                let until = at + rng.u64(1..=2 * lease);
+                self.faults.push((until, Fault::Resume { generator, handlers }));
+            }
+        }
+        self.cursor = rng.u8(..5) == 0;
+        self.draw_some(rng, Fault::Push, 6, 4);
+        if rng.u8(..6) == 0 {
+            let all = [Prefer::Generator, Prefer::Either, Prefer::Handler, Prefer::Never];
+            self.prefers = (0..4).map(|_| *rng.choice(&all).expect("some")).collect();
+        }
+        if rng.u8(..24) == 0 {
+            (self.barren, self.prefers) = (true, vec![Prefer::Never]);
+            self.draw_some(rng, Fault::Push, 1, 6);
+        }
+        self.draw_some(rng, Fault::Handover, 8, 3);
+        self.draw_some(rng, Fault::Requeue, 6, 4);
+        self.draw_some(rng, Fault::Discard, 12, 2);
+        if rng.u8(..10) == 0 {
+            self.settings.errors_max = Some(rng.u64(1..=3));
+        }
+        self.draw_some(rng, Fault::Burst, 16, 2);
+        self.draw_some(rng, Fault::Purge, 16, 2);
+        self.purge = !self.newer && rng.u8(..8) == 0;
+    }
+
+    /// In one plan of so many, the same fault some times.
+    fn draw_some(&mut self, rng: &mut Rng, fault: Fault, one_in: u8, most: u64) {
+        if rng.u8(..one_in) > 0 {
+            return;
+        }
+        for _ in 0..rng.u64(1..=most) {
+            self.faults.push((rng.u64(0..=self.trouble_ms), fault));
+        }
     }
 
     fn draw_faults(&mut self, rng: &mut Rng, lease: u64) {
@@ -202,7 +288,6 @@ impl Plan {
         if rng.u8(..4) == 0 {
             self.draw_reading(rng, self.trouble_ms);
         }
-        self.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
     }
 
     /// Readers, of whom some are killed or stopped in the middle.
@@ -217,6 +302,12 @@ impl Plan {
                 _ => {}
             }
         }
+    }
+
+    /// Whether a process would like to generate.
+    pub fn prefer(&self, process: usize) -> Prefer {
+        let prefers = self.prefers.iter().cycle();
+        prefers.copied().nth(process).unwrap_or_default()
     }
 
     /// A random number that only the seed and the message decide.
@@ -234,8 +325,28 @@ impl Plan {
             4 if self.poison => Deed::Poison,
             5..=8 => Deed::Fail,
             9..=16 => Deed::Count,
+            17..=20 if self.settings.retries > 0 => Deed::Flaky,
+            21..=23 if self.settings.retries > 0 => Deed::Busy,
             _ => Deed::Done,
         }
+    }
+
+    /// How often a message fails before it is done, or an error.
+    pub fn failures(&self, number: u64) -> u16 {
+        let some = u16::try_from(self.dice(number ^ 0xf1a, 64)).expect("small");
+        match self.deed(number) {
+            Deed::Flaky => 1 + some % self.settings.retries,
+            // A wish is granted beyond what the settings allow.
+            Deed::Busy => 1 + some % 5,
+            Deed::Fail | Deed::Panic => self.settings.retries,
+            _ => 0,
+        }
+    }
+
+    /// The other time that it asks for; none: the usual one.
+    pub fn another_time(&self, number: u64) -> Option<Duration> {
+        let ms = self.dice(number ^ 0xb5, 1024) * self.lease_ms() / 2048;
+        (self.dice(number ^ 0xb6, 4) > 0).then(|| Duration::from_millis(ms))
     }
 
     pub fn work_ms(&self, number: u64) -> u64 {
@@ -257,7 +368,7 @@ impl Deed {
         let value = number.to_string().into_bytes();
         let key = |key: &str| key.to_string();
         match self {
-            Self::Count => vec![add(&format!("n:{number}")), add("sum")],
+            Self::Count | Self::Busy => vec![add(&format!("n:{number}")), add("sum")],
             Self::WrongType => vec![
                 Effect::Push {
                     key: key("list"),
@@ -279,6 +390,11 @@ impl Deed {
 
     /// Whether its message is to end as done.
     pub fn succeeds(self) -> bool {
-        matches!(self, Self::Done | Self::Count)
+        matches!(self, Self::Done | Self::Count | Self::Flaky | Self::Busy)
+    }
+
+    /// Whether it counts itself once it is done.
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Count | Self::Busy)
     }
 }

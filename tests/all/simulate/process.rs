@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use queenright::config::Prefer;
 use queenright::engine::keys::Names;
 use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle};
 use queenright::error::Error;
 use queenright::errors::{Present, drain_by};
 use queenright::event::{Entry, Event, Observer, What};
-use queenright::generate::Next;
-use queenright::handle::{Handle, Handled};
+use queenright::generate::{Draft, Generate, Made, Next};
+use queenright::handle::{Failure, Handle, Handled};
 use queenright::shutdown::{self, Stopper};
 use queenright::{Message, Node, Outcome, Settings};
 use tokio::sync::Notify;
@@ -17,7 +18,7 @@ use tokio::task::AbortHandle;
 
 use super::plan::Deed;
 use super::wire::Wire;
-use super::world::{World, payload, sleep_ms};
+use super::world::{World, item, payload, sleep_ms};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -25,6 +26,10 @@ pub enum Kind {
     Reader,
     Rogue,
     Stranger,
+    Operator,
+    Pusher,
+    /// A node that handles what is there, and ends.
+    Burst,
 }
 
 /// A process, as the world sees it.
@@ -32,6 +37,7 @@ pub enum Kind {
 pub struct Process {
     pub kind: Kind,
     pub names: Names,
+    pub prefer: Prefer,
     pub dead: bool,
     pub paused: bool,
     pub resumed: Arc<Notify>,
@@ -52,6 +58,7 @@ pub struct Process {
     pub node: String,
     pub joined: u64,
     /// What it was told.
+    pub halted: bool,
     pub reigns: Option<u64>,
     pub seen: u64,
     /// How often it heard, and how often it told, that the store went back in time.
@@ -75,6 +82,7 @@ impl Process {
         Self {
             kind,
             names,
+            prefer: Prefer::Either,
             dead: false,
             paused: false,
             resumed: Arc::default(),
@@ -90,6 +98,7 @@ impl Process {
             trouble: 0,
             node: String::new(),
             joined: now,
+            halted: false,
             reigns: None,
             seen: 0,
             rewinds: (0, 0),
@@ -117,7 +126,7 @@ impl Process {
     }
 }
 
-fn add(world: &World, kind: Kind, names: Names) -> usize {
+pub fn add(world: &World, kind: Kind, names: Names) -> usize {
     world.with(|inner| {
         let now = inner.now();
         inner.processes.push(Process::new(kind, names, now));
@@ -125,7 +134,7 @@ fn add(world: &World, kind: Kind, names: Names) -> usize {
     })
 }
 
-fn wire(world: &Arc<World>, process: usize) -> Arc<Wire> {
+pub fn wire(world: &Arc<World>, process: usize) -> Arc<Wire> {
     Arc::new(Wire {
         world: world.clone(),
         process,
@@ -134,13 +143,24 @@ fn wire(world: &Arc<World>, process: usize) -> Arc<Wire> {
 
 /// One more node.
 pub fn start_node(world: &Arc<World>, kind: Kind) -> usize {
+    let prefer = world.plan.prefer(world.lock().processes.len());
+    start_node_that(world, kind, prefer)
+}
+
+/// One more node, that would like to generate or not.
+pub fn start_node_that(world: &Arc<World>, kind: Kind, prefer: Prefer) -> usize {
     let mut settings: Settings = world.plan.settings.clone();
+    (settings.prefer, settings.burst) = (prefer, kind == Kind::Burst);
     if kind == Kind::Stranger {
         settings.names.errors = "failures".into();
     }
     let process = add(world, kind, settings.names.clone());
+    world.lock().processes[process].prefer = prefer;
     let (stopper, shutdown) = shutdown::channel();
-    let generate = |next: Next| payload(next.number);
+    let generate = Maker {
+        world: world.clone(),
+        process,
+    };
     let handle = Worker {
         world: world.clone(),
         process,
@@ -181,12 +201,13 @@ pub fn kill(world: &Arc<World>, process: usize) {
     });
     if node {
         let world = world.clone();
+        let prefer = world.lock().processes[process].prefer;
         let pause = world.with(|inner| inner.rng.u64(0..inner.plan.lease_ms()));
         tokio::spawn(async move {
             sleep_ms(pause).await;
             let nodes = world.with(|inner| inner.nodes_at_work());
             if nodes < world.plan.nodes_max {
-                start_node(&world, Kind::Node);
+                start_node_that(&world, Kind::Node, prefer);
             }
         });
     }
@@ -217,6 +238,34 @@ pub fn resume(world: &World, process: usize) {
     });
 }
 
+/// What a node generates: each message says its number. Where there is a cursor, it stands for a source of items in a
+/// row, which has nothing at times, or is slow.
+struct Maker {
+    world: Arc<World>,
+    process: usize,
+}
+
+impl Generate for Maker {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        draft.payload.extend(payload(next.number));
+        if !self.world.plan.cursor {
+            return Made::Message;
+        }
+        let mood = self.world.with(|inner| inner.rng.u64(..64));
+        if mood < 4 {
+            return Made::Nothing;
+        }
+        if mood < 6 && !next.others_wait {
+            sleep_ms(self.world.plan.lease_ms() * (mood - 3) / 16).await;
+            self.world.gate(self.process).await;
+        }
+        let item = item(&draft.cursor);
+        draft.payload.extend(item.to_le_bytes());
+        draft.cursor = (item + 1).to_le_bytes().to_vec();
+        Made::Message
+    }
+}
+
 /// The work of a node.
 struct Worker {
     world: Arc<World>,
@@ -236,12 +285,18 @@ impl Handle for Worker {
     async fn handle(&self, message: Message) -> Handled {
         self.world.with(|inner| inner.starts(self.process, &message));
         let running = Running(self);
-        let (number, deed) = (message.number, self.world.plan.deed(message.number));
-        sleep_ms(self.world.plan.work_ms(number)).await;
+        let (plan, number) = (&self.world.plan, message.number);
+        let (deed, fails) = (plan.deed(number), message.failures < plan.failures(number));
+        sleep_ms(plan.work_ms(number)).await;
         self.world.gate(self.process).await;
         drop(running);
         match deed {
             Deed::Fail => Err("does not work".into()),
+            Deed::Flaky if fails => Err("does not work yet".into()),
+            Deed::Busy if fails => Err(match plan.another_time(number) {
+                Some(after) => Failure::retry_after("busy", after),
+                None => Failure::retry("busy"),
+            }),
             Deed::Panic => panic!("meant to"),
             Deed::Poison => {
                 kill(&self.world, self.process);

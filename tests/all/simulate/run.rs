@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use queenright::config::Prefer;
+use queenright::engine::Paused;
 use queenright::engine::state::Stored;
 use tokio::time::Instant;
 
+use super::errands::{Errand, start_operator, start_pusher};
 use super::faults::{befall, heal, stop};
-use super::plan::{Deed, Plan};
+use super::plan::Plan;
 use super::process::{Kind, Process, start_node, start_reader};
 use super::world::{Inner, Step, World, sleep_ms};
 
@@ -104,21 +107,25 @@ async fn story(world: &Arc<World>) {
         an_older_program_is_refused(world).await;
     }
     world.with(Inner::effects_are_exactly_once);
+    if world.plan.purge {
+        the_queue_is_removed(world).await;
+    }
 }
 
 /// A generator within a few leases; all ticks; every message with an outcome.
 async fn everything_comes_right(world: &Arc<World>) {
     let plan = &world.plan;
     let (lease, messages) = (plan.lease_ms(), plan.settings.messages.expect("bounded"));
-    let work: u64 = (0..messages).map(|number| plan.work_ms(number)).sum();
-    let deadline = world.lock().now() + 60 * lease + messages * plan.settings.interval_ms() + 3 * work;
+    let work = |number| plan.work_ms(number) * (3 + u64::from(plan.failures(number)));
+    let work: u64 = (0..messages).map(work).sum();
+    let deadline = world.lock().now() + 60 * lease + messages * plan.settings.interval_ms() + work;
     let peace = world.lock().now();
     loop {
         let over = world.with(|inner| {
             let now = inner.now();
             let Some(meta) = &inner.state.meta else { return false };
-            let published = meta.seq >= messages;
-            let crowned = meta.crown + lease > meta.clock;
+            let published = meta.seq >= messages || plan.barren;
+            let crowned = meta.crown + lease > meta.clock || plan.barren;
             if !crowned && now > peace + 4 * lease {
                 inner.fail("there is no generator");
             }
@@ -130,16 +137,28 @@ async fn everything_comes_right(world: &Arc<World>) {
                     "stranded: {seq} of {messages} published, without an outcome: {left:?}"
                 ));
             }
-            right && now > peace + lease
+            right && inner.errands_are_over() && now > peace + 4 * lease
         });
         if over {
             break;
         }
+        // A late copy of a call may have paused it once more.
+        let is_paused = |inner: &mut Inner| {
+            inner
+                .state
+                .meta
+                .as_ref()
+                .is_some_and(|meta| meta.paused != Paused::default())
+        };
+        if world.with(is_paused) {
+            start_operator(world, Errand::Pause(Some(false), Some(false)));
+        }
         sleep_ms(lease / 4).await;
     }
-    let now = world.lock().now();
-    sleep_ms((peace + 4 * lease).saturating_sub(now)).await;
     world.with(|inner| {
+        if inner.processes.iter().any(|process| process.works() && process.halted) {
+            inner.fail("a node believes that something is paused");
+        }
         let generator = inner
             .state
             .meta
@@ -153,11 +172,12 @@ async fn everything_comes_right(world: &Arc<World>) {
             .filter(|process| process.reigns.is_some())
             .map(|process| process.node.clone())
             .collect();
-        if believers != [generator.clone()] {
+        if believers != [generator.clone()] && !inner.plan.barren {
             inner.fail(&format!(
                 "{generator} is the generator, and these take themselves for it: {believers:?}"
             ));
         }
+        inner.nobody_would_rather_generate();
         inner.a_store_that_went_back_is_noticed();
     });
 }
@@ -234,6 +254,23 @@ async fn everyone_stops(world: &Arc<World>) {
     }
 }
 
+/// With all that belongs to it, and nothing else.
+async fn the_queue_is_removed(world: &Arc<World>) {
+    let effects = world.with(|inner| {
+        inner.is_over = true;
+        inner.state.stored.clone()
+    });
+    start_operator(world, Errand::Purge);
+    while !world.lock().errands_are_over() {
+        sleep_ms(10).await;
+    }
+    world.with(|inner| {
+        if inner.state.meta.is_some() || inner.state.stored != effects {
+            inner.fail("a queue is not removed, or more than that");
+        }
+    });
+}
+
 /// A newer program has taken the queue over.
 async fn an_older_program_is_refused(world: &Arc<World>) {
     world.with(|inner| {
@@ -245,10 +282,13 @@ async fn an_older_program_is_refused(world: &Arc<World>) {
         }
     });
     let process = start_node(world, Kind::Stranger);
-    world.with(|inner| inner.processes[process].names = inner.state.names.clone());
-    sleep_ms(world.plan.lease_ms()).await;
+    let names = world.lock().state.names.clone();
+    world.with(|inner| inner.processes[process].names = names.clone());
+    let pusher = start_pusher(world, names);
+    sleep_ms(4 * world.plan.lease_ms()).await;
     world.with(|inner| {
-        if inner.processes[process].ended.is_none() {
+        let refused = |process: &Process| process.ended.as_ref().is_some_and(Result::is_err);
+        if !refused(&inner.processes[process]) || !refused(&inner.processes[pusher]) {
             inner.fail("an older program works on a newer queue");
         }
     });
@@ -262,6 +302,21 @@ impl Inner {
         }
     }
 
+    /// Nobody who has been here for a lease ranks above the generator, or above the one whose place it was given.
+    fn nobody_would_rather_generate(&mut self) {
+        let rank = |prefer| match prefer {
+            Prefer::Generator => 3,
+            Prefer::Either => 2,
+            Prefer::Handler | Prefer::Never => 1,
+        };
+        let lately = self.now().saturating_sub(self.plan.lease_ms());
+        let works = |process: &&Process| process.kind == Kind::Node && process.works() && process.joined < lately;
+        let ranks = self.processes.iter().filter(works).map(|process| rank(process.prefer));
+        if ranks.max() > Some(self.book.rank) && !self.plan.barren {
+            self.fail("someone ranks above the generator");
+        }
+    }
+
     /// Each message that is done has had its effects once; no other has.
     fn effects_are_exactly_once(&mut self) {
         let value = |key: &str| match self.state.stored.get(key) {
@@ -271,7 +326,7 @@ impl Inner {
         let done: Vec<u64> = self
             .book
             .done()
-            .filter(|number| self.plan.deed(*number) == Deed::Count)
+            .filter(|number| self.plan.deed(*number).counts())
             .collect();
         let wrong = done.iter().find(|number| value(&format!("n:{number}")) != "1");
         let sum = value("sum");

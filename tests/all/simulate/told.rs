@@ -6,8 +6,8 @@ use queenright::error::Error;
 use queenright::event::{Entry, Event, What};
 
 use super::checks::Place;
-use super::places::READER_LEASE_MS;
 use super::process::is_right_end;
+use super::shelves::READER_LEASE_MS;
 use super::world::{Inner, payload};
 
 /// How long nodes let wait what they fetched ahead.
@@ -79,8 +79,15 @@ impl Inner {
         let (now, lease, number) = (self.now(), self.plan.lease_ms(), message.number);
         let slots = self.plan.settings.concurrency;
         self.note(|| format!("{process}: handles {number}"));
-        if message.payload != payload(number) {
+        let own = match self.book.pushed.get(&number) {
+            Some(pushed) => message.payload == *pushed,
+            None => message.payload.starts_with(&payload(number)),
+        };
+        if !own && !self.rewound {
             self.fail(&format!("message {number} has another's payload"));
+        }
+        if message.failures > self.plan.failures(number) {
+            self.fail(&format!("message {number} is tried too often"));
         }
         let calm = self.accidents == 0 && self.store_trouble < now.saturating_sub(lease);
         let handler = &mut self.processes[process];
@@ -112,6 +119,8 @@ impl Inner {
                 }
                 Event::Elected { epoch, .. } => seen.reigns = Some(*epoch),
                 Event::Deposed { .. } | Event::Left => seen.reigns = None,
+                Event::Paused { .. } => seen.halted = true,
+                Event::Resumed => seen.halted = false,
                 Event::Rewound { .. } => seen.rewinds.1 += 1,
                 _ => {}
             }
@@ -126,20 +135,17 @@ impl Inner {
         for entry in entries {
             for number in entry.first..entry.first + entry.count {
                 let at = usize::try_from(number).expect("few");
-                let place = self.book.places.get(at).map(|(place, _)| *place);
+                let place = self.book.places.get(at).map(|spot| spot.place);
                 let (before, right) = match entry.what {
                     What::Publish { epoch } => {
                         self.saw(process, number + 1);
                         let before = self.told.published.insert(number, epoch).is_some();
                         (before, place.is_some_and(|place| place != Place::Unborn))
                     }
-                    What::Done => {
-                        let before = self.told.outcomes.insert(number, true).is_some();
-                        (before, place == Some(Place::Done))
-                    }
+                    What::Done => (self.has_outcome(number), place == Some(Place::Done)),
                     What::Error => {
-                        let before = self.told.outcomes.insert(number, false).is_some();
-                        (before, place == Some(Place::Failed))
+                        let again = self.book.lives.contains_key(&number);
+                        (self.has_outcome(number), place == Some(Place::Failed) || again)
                     }
                     What::Take { .. } | What::Return => (false, true),
                 };
@@ -152,6 +158,13 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Whether the present life of a message had an outcome before.
+    fn has_outcome(&mut self, number: u64) -> bool {
+        let outcomes = self.told.outcomes.entry(number).or_default();
+        *outcomes += 1;
+        *outcomes > 1 + self.book.lives.get(&number).copied().unwrap_or(0)
     }
 
     /// A node is told that nothing was written of what it last intended.

@@ -94,8 +94,8 @@ impl Inner {
             }
         }
         let astray = accident && trip.copy.is_none();
-        // Readers make few calls, and nodes join seldom: those come late more often.
-        let rare = self.processes[process].kind == Kind::Reader || matches!(call, Call::Join(_));
+        // Who is no node makes few calls, and nodes join seldom: those come late more often.
+        let rare = self.processes[process].kind != Kind::Node || matches!(call, Call::Join(_));
         if self.accidents > 0 && rare && self.rng.u8(..4) == 0 {
             let far = if self.rng.bool() { 2 * lease } else { 100 };
             trip.copy = Some(self.rng.u64(1..=far));
@@ -117,11 +117,18 @@ impl Inner {
         if self.frozen_until > self.now() {
             return Arrival::Frozen(self.frozen_until);
         }
-        if era != self.era || !self.up || (self.full && matches!(call, Call::Publish(_))) {
+        // One that finds nobody at work asks no further, but for the last.
+        let early = *call == Call::Purge(false) && !self.is_over && !self.someone_is_alive();
+        if early || era != self.era || !self.up || (self.full && grows(call)) {
             return Arrival::Refused;
         }
         Arrival::Answer(Box::new(self.execute(process, call)))
     }
+}
+
+/// What a store that is full refuses.
+fn grows(call: &Call) -> bool {
+    matches!(call, Call::Publish(_) | Call::Push(_) | Call::Requeue(_))
 }
 
 /// Reaches the store, however long that stands still.
@@ -244,6 +251,7 @@ fn verb(call: &Call) -> &'static str {
         Call::Handover(_) => "handover",
         Call::Report(_) => "report",
         Call::History(_) => "history",
+        Call::Purge(_) => "purge",
         Call::Status => "status",
     }
 }
@@ -402,8 +410,8 @@ impl Engine for Wire {
         answer!(self, Call::Handover(to.map(str::to_string)), Handover)
     }
 
-    async fn purge(&self, _: bool) -> Result<Purged> {
-        unreachable!("nobody removes a queue here")
+    async fn purge(&self, force: bool) -> Result<Purged> {
+        answer!(self, Call::Purge(force), Purged)
     }
 
     /// Arrives at once or not at all, and draws no lot: what a seed shows hangs on the calls that matter. Nobody looks, for

@@ -9,7 +9,6 @@ use queenright::engine::keys::Names;
 use queenright::engine::state::State;
 use queenright::engine::{Exchanged, Wake};
 use queenright::error::Error;
-use queenright::message::PackBuilder;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -55,10 +54,16 @@ pub struct Inner {
     pub told: Told,
     pub kept: Option<(State, Book)>,
     pub rewound: bool,
+    /// All nodes have ended.
+    pub is_over: bool,
     /// Someone else has appended messages.
     pub pushed: bool,
     start: Instant,
     wall_offset: i64,
+    /// The furthest that the wall clock was ever ahead.
+    wall_offset_max: i64,
+    /// When it was last set.
+    pub wall_set: u64,
     pub up: bool,
     pub frozen_until: u64,
     pub full: bool,
@@ -103,9 +108,12 @@ impl World {
             told: Told::default(),
             kept: None,
             rewound: false,
+            is_over: false,
             pushed: false,
             start: Instant::now(),
             wall_offset: 0,
+            wall_offset_max: 0,
+            wall_set: 0,
             up: true,
             frozen_until: 0,
             full: false,
@@ -176,11 +184,25 @@ impl Inner {
 
     pub fn step_wall(&mut self, by: i64) {
         self.wall_offset += by;
+        self.wall_set = self.now();
+        self.wall_offset_max = self.wall_offset_max.max(self.wall_offset);
+    }
+
+    /// As far ahead as it ever was: what is put off until then need not be waited for.
+    pub fn set_wall_right(&mut self) {
+        self.wall_offset = self.wall_offset_max;
+        self.wall_set = self.now();
     }
 
     pub fn nodes_at_work(&self) -> usize {
         let works = |process: &&Process| process.works() && process.kind == Kind::Node;
         self.processes.iter().filter(works).count()
+    }
+
+    pub fn someone_is_alive(&self) -> bool {
+        let Some(meta) = &self.state.meta else { return false };
+        let clock = meta.clock + self.wall().saturating_sub(meta.wall).min(meta.step);
+        self.state.nodes.values().any(|until| *until > clock)
     }
 
     /// The first thing that broke; the rest follows from it.
@@ -223,6 +245,17 @@ impl Inner {
                 self.state.names = own;
                 Answer::Joined(joined?)
             }
+            Call::Push(push) => {
+                let names = self.processes[process].names.clone();
+                if self.state.meta.is_none() && names != self.state.names {
+                    return Err(no_queue());
+                }
+                let own = std::mem::replace(&mut self.state.names, names);
+                let pushed = self.state.push(wall_ms, push);
+                self.state.names = own;
+                Answer::Pushed(pushed?)
+            }
+            Call::Pause(..) | Call::Handover(_) | Call::Purge(_) if self.state.meta.is_none() => return Err(no_queue()),
             call => local(&mut self.state, wall_ms, call),
         };
         self.note(|| format!("{process}: {}", brief(call, &answer)));
@@ -257,6 +290,7 @@ impl Inner {
             Call::Trim(_) => 16,
             Call::Report(_) => 17,
             Call::History(_) => 18,
+            Call::Purge(_) => 32,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),
@@ -358,39 +392,20 @@ impl Inner {
         }
     }
 
-    /// Someone else appends messages.
-    pub fn push(&mut self) {
-        let count = self.rng.u64(1..=3);
-        let wall_ms = self.wall();
-        let last = self.plan.settings.messages.unwrap_or(u64::MAX);
-        let Some(meta) = self
-            .state
-            .meta
-            .as_mut()
-            .filter(|meta| meta.epoch > 0 && meta.seq + count <= last)
-        else {
-            return;
-        };
-        let mut builder = PackBuilder::new();
-        for number in meta.seq..meta.seq + count {
-            builder.push(&payload(number));
-        }
-        let pack = builder.build(meta.seq, meta.epoch, wall_ms);
-        meta.seq += count;
-        self.state.queue.push_back(pack);
-        self.state.bell = true;
-        self.pushed = true;
-        self.note(|| format!("someone pushes {count}"));
-        self.miracle();
-        self.check_push();
-        self.ring();
-    }
-
     fn miracle(&mut self) {
         if let Some(history) = &mut self.history {
             history.push(Step::Miracle);
         }
     }
+}
+
+fn no_queue() -> Error {
+    Error::NoQueue { queue: QUEUE.into() }
+}
+
+/// What comes behind the cursor, or behind the number in a payload.
+pub fn item(bytes: &[u8]) -> u64 {
+    bytes.last_chunk().map_or(0, |item| u64::from_le_bytes(*item))
 }
 
 /// A message says its own number.

@@ -1,0 +1,93 @@
+//! What a generator may publish.
+
+use queenright::engine::{Publish, Published};
+use queenright::message::Pack;
+
+use super::checks::Glance;
+use super::world::{Inner, item};
+
+impl Inner {
+    pub fn only_the_crowned_publish(&mut self, publish: &Publish, published: &Published, before: &Glance) {
+        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
+        let call = Some((publish.epoch, publish.made, publish.first));
+        let current = process.is_some_and(|process| process.last_publish == call);
+        if matches!(published, Published::Gap) && current && !self.rewound {
+            self.fail("a publish meets a gap although the store never went back");
+        }
+        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
+        if seq == before.seq {
+            return;
+        }
+        if before.generator != publish.node || before.epoch != publish.epoch {
+            self.fail("one who is no generator publishes");
+        }
+        if before.crown <= before.clock {
+            self.fail("a generator publishes after its lease");
+        }
+        if self.book.paused.generator {
+            self.fail("a generator publishes although it is paused");
+        }
+        self.the_source_is_followed(publish);
+        if publish.first != before.seq || !matches!(published, Published::Ok { .. }) {
+            self.fail("numbers have a gap or a repeat");
+        }
+        if publish.epoch < self.book.last_epoch {
+            self.fail("epochs go down along the numbers");
+        }
+        self.book.last_epoch = publish.epoch;
+        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
+        let anew = process.is_some_and(|process| process.last_publish == call && process.publishes_anew);
+        if anew && !self.pushed {
+            let number = publish.first;
+            self.fail(&format!("a node gives number {number} anew, and has seen it"));
+        }
+    }
+
+    /// With a cursor nothing of the source is left out, and nothing comes twice.
+    fn the_source_is_followed(&mut self, publish: &Publish) {
+        if !self.plan.cursor {
+            return;
+        }
+        for pack in &publish.packs {
+            for index in 0..pack.count() {
+                let (found, next) = (item(&pack.message(index).payload), self.book.item);
+                if found != next {
+                    self.fail(&format!(
+                        "item {found} of the source is published, and {next} should be"
+                    ));
+                }
+                self.book.item += 1;
+            }
+        }
+    }
+
+    pub fn the_backlog_keeps_its_limit(&mut self, before: &Glance) {
+        let Some(meta) = &self.state.meta else { return };
+        let seq = meta.seq;
+        // What was given back to the head since the last look does not count.
+        let head = self.state.queue.front().map_or(seq, Pack::first).max(meta.head);
+        if seq != before.seq && seq - head > self.plan.settings.backlog_max {
+            self.fail("more is queued than the limit");
+        }
+    }
+
+    pub fn the_ticks_keep_the_grid(&mut self, before: &Glance) {
+        let interval = self.plan.settings.interval_ms();
+        let Some(meta) = self
+            .state
+            .meta
+            .as_ref()
+            .filter(|meta| interval > 0 && meta.seq != before.seq)
+        else {
+            return;
+        };
+        // Where the hive clock was held back for longer than a tick, the grid begins anew.
+        let on_grid = meta.due.is_multiple_of(interval) || self.book.lag + 50 > interval;
+        if !on_grid || meta.due <= before.clock || meta.due > before.clock + 2 * interval {
+            let (due, clock) = (meta.due, before.clock);
+            self.fail(&format!(
+                "the next tick is at {due}, now it is {clock}, ticks come every {interval}"
+            ));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What is pushed is pushed once, and keys keep what they promise.
+
+use std::collections::BTreeMap;
+
+use queenright::engine::{Push, Pushed, Receipt};
+
+use super::checks::Glance;
+use super::world::Inner;
+
+/// For how long a call is remembered.
+const CALL_MS: u64 = 60_000;
+
+/// A call or a key of a push, as long as it is remembered.
+#[derive(Debug, Clone)]
+pub struct Remembered {
+    until_ms: u64,
+    receipts: Vec<Receipt>,
+}
+
+impl Inner {
+    pub fn a_push_is_applied_once(&mut self, push: &Push, pushed: &Pushed, before: &Glance) {
+        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
+        let receipts = match pushed {
+            Pushed::Full => return self.only_a_full_queue_refuses(push, before),
+            Pushed::Ok(receipts) => receipts,
+        };
+        if let Some(earlier) = self.book.calls.get(&push.call) {
+            if seq == before.seq && earlier.receipts == *receipts {
+                return;
+            }
+            if !self.is_forgotten(earlier, before.wall_ms) {
+                return self.fail("a push is applied twice");
+            }
+        }
+        let wanted = self.expected(push, receipts, before);
+        let new = wanted.iter().filter(|receipt| !receipt.repeated).count() as u64;
+        if wanted != *receipts || seq != before.seq + new {
+            self.fail(&format!("{push:?} is answered {receipts:?}, and not {wanted:?}"));
+        }
+        for (item, receipt) in push.items.iter().zip(receipts).filter(|(_, receipt)| !receipt.repeated) {
+            self.book.pushed.insert(receipt.number, item.payload.clone());
+            if let Some(key) = &item.key {
+                let kept = Remembered {
+                    until_ms: before.wall_ms + push.keep_ms,
+                    receipts: vec![*receipt],
+                };
+                self.book.keys.insert(key.clone(), kept);
+            }
+        }
+        let kept = Remembered {
+            until_ms: before.wall_ms + CALL_MS,
+            receipts: receipts.clone(),
+        };
+        self.book.calls.insert(push.call.clone(), kept);
+        self.book.last_push_ms = self.book.last_push_ms.max(before.wall_ms);
+        self.pushed |= new > 0;
+        let waits = |(item, receipt): (&queenright::engine::Item, &Receipt)| item.delay_ms == 0 && !receipt.repeated;
+        if push.items.iter().zip(receipts).any(waits) {
+            self.the_backlog_keeps_its_limit(before);
+        }
+    }
+
+    /// Whether its time has passed, or had passed at some push before the clock was set back.
+    fn is_forgotten(&self, kept: &Remembered, wall_ms: u64) -> bool {
+        kept.until_ms <= wall_ms.max(self.book.last_push_ms)
+    }
+
+    /// The answer that a push must have. Where the clock went back over the end of a key, either is right.
+    fn expected(&self, push: &Push, receipts: &[Receipt], before: &Glance) -> Vec<Receipt> {
+        let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut next = before.seq;
+        let mut wanted = Vec::new();
+        for (index, item) in push.items.iter().enumerate() {
+            let mut earlier = None;
+            if let Some(key) = &item.key {
+                let kept = self.book.keys.get(key).filter(|kept| kept.until_ms > before.wall_ms);
+                let unsure = kept.is_some_and(|kept| self.is_forgotten(kept, before.wall_ms));
+                let anew = receipts.get(index).is_some_and(|receipt| !receipt.repeated);
+                let kept = kept.filter(|_| !(unsure && anew));
+                earlier = seen.get(key.as_str()).copied();
+                earlier = earlier.or_else(|| kept.map(|kept| kept.receipts[0].number));
+            }
+            let number = earlier.unwrap_or(next);
+            next += u64::from(earlier.is_none());
+            if let Some(key) = &item.key {
+                seen.insert(key, number);
+            }
+            wanted.push(Receipt {
+                number,
+                repeated: earlier.is_some(),
+            });
+        }
+        wanted
+    }
+
+    fn only_a_full_queue_refuses(&mut self, push: &Push, before: &Glance) {
+        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
+        let head = self.state.queue.front().map_or(seq, queenright::message::Pack::first);
+        if seq != before.seq || seq + push.items.len() as u64 - head <= push.backlog_max {
+            self.fail("a push is refused although there is room, or was applied all the same");
+        }
+    }
+}
