@@ -16,7 +16,7 @@ use server::RedisServer;
 
 type Figure = (&'static str, fn());
 
-const FIGURES: [Figure; 9] = [
+const FIGURES: [Figure; 11] = [
     ("million", million),
     ("file", file),
     ("memory", memory),
@@ -26,6 +26,8 @@ const FIGURES: [Figure; 9] = [
     ("redelivery", redelivery),
     ("idle", idle),
     ("latency", latency),
+    ("child", child),
+    ("each", each),
 ];
 
 fn main() {
@@ -283,6 +285,69 @@ fn latency() {
     times.sort_unstable();
     let text = format!("published to settled: median {} ms, p99 {} ms", times[250], times[495]);
     report("latency", &text, "median < 2 ms");
+}
+
+/// How long one copy takes for messages that wait for it, from their first outcome on.
+fn handling(server: &RedisServer, messages: u64, args: &str, command: &[&str]) -> f64 {
+    let mut fleet = Fleet::on(server)
+        .args(&format!("--interval 0 --messages {messages} --quiet"))
+        .start();
+    // Alone, it generates and handles nothing.
+    fleet.wait_status("all are queued", |status| status.published == messages);
+    fleet.term(0);
+    fleet.wait_exit(0);
+    let waiting = fleet.status().queued;
+    let mut words = vec!["start", "--prefer", "never", "--quiet"];
+    words.extend(args.split_whitespace());
+    words.extend(command);
+    let before = fleet.status().done;
+    let start = fleet.command(&words).stderr(std::process::Stdio::null()).spawn();
+    let _handler = fleet::Ends(start.expect("it starts"));
+    fleet.wait_status("it has begun", |status| status.done > before);
+    let (begun, first) = (Instant::now(), fleet.status().done);
+    let end = before + waiting;
+    fleet.wait_status("all are done", |status| status.done >= end);
+    let count = u32::try_from(end - first).expect("not so many");
+    begun.elapsed().as_secs_f64() / f64::from(count)
+}
+
+/// One child that only answers, many messages in flight; beside the same with one message at a time.
+fn child() {
+    let server = RedisServer::start();
+    let answers = ["--handle", "sed -u 's/.*/{\"ok\":true}/'"];
+    let many = 1.0 / handling(&server, 1_000_000, "--concurrency 1000", &answers);
+    let one = 1.0 / handling(&server, 50_000, "--concurrency 1", &answers);
+    let text = format!("{many:.0} messages/s through one child; in lock-step {one:.0}");
+    report("child", &text, ">= 50,000/s");
+}
+
+/// A process for each message; beside the same processes started and waited for without a queue.
+fn each() {
+    const PROCESSES: u32 = 4000;
+    let server = RedisServer::start();
+    let ours = handling(&server, PROCESSES.into(), "--concurrency 2", &["--handle-each", "true"]);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..PROCESSES / 2 {
+                    let mut command = std::process::Command::new("true");
+                    command
+                        .stdin(std::process::Stdio::piped())
+                        .stderr(std::process::Stdio::piped());
+                    assert!(command.output().expect("it starts").status.success());
+                }
+            });
+        }
+    });
+    let plain = start.elapsed().as_secs_f64() / f64::from(PROCESSES);
+    let text = format!(
+        "{:.0} µs a message, two at a time; fork and exec alone {:.0} µs: {:.2} times",
+        ours * 1e6,
+        plain * 1e6,
+        ours / plain
+    );
+    report("each", &text, "<= 1.2 times");
 }
 
 fn info(server: &RedisServer, section: &str, field: &str) -> f64 {
