@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -46,9 +47,20 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
 }
 
+/// Why one cannot listen at an address, and what to do.
+pub(crate) fn why_not(address: impl std::fmt::Display, error: &std::io::Error) -> String {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "; something listens there already: stop it, or choose another port",
+        ErrorKind::AddrNotAvailable => "; this machine has no such address",
+        ErrorKind::PermissionDenied => "; ports below 1024 need rights of their own: choose a larger one",
+        _ => "",
+    };
+    format!("cannot listen at {address}: {error}{hint}")
+}
+
 /// Listens at `host:port`; why not, in words.
 pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr), String> {
-    let cannot = |error: std::io::Error| format!("cannot listen at {address}: {error}");
+    let cannot = |error: std::io::Error| why_not(address, &error);
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
     let bound = listener.local_addr().map_err(cannot)?;
     Ok((listener, bound))

@@ -1,6 +1,6 @@
 //! `dashboard`: serves the page until it is told to stop. `start --dashboard` does the same beside a copy.
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use crate::cli::{Dashboard as Flags, Serving};
 use crate::dashboard::{Bound, Options, Token, acceptor, bind, is_loopback};
 use crate::engine::Engine;
 use crate::log::Log;
+use crate::serve;
 use crate::shutdown;
 use crate::sources::Resolved;
 
@@ -50,17 +51,9 @@ pub(super) async fn open(
             log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it");
         }
     }
-    bind(listen, options).await.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => "; something listens there already: stop it, or choose another port",
-            io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
-            io::ErrorKind::PermissionDenied => "; ports below 1024 need rights of their own: choose a larger one",
-            _ => "",
-        };
-        Failure {
-            line: format!("{flag}: cannot listen at {listen}: {error}{hint}"),
-            code: FAILED,
-        }
+    bind(listen, options).await.map_err(|error| Failure {
+        line: format!("{flag}: {}", serve::why_not(listen, &error)),
+        code: FAILED,
     })
 }
 
