@@ -45,6 +45,14 @@ pub const PUBLISH_PACKS_MAX: usize = 64;
 pub const TAKE_PACKS_MAX: usize = 256;
 /// A take stops once it has this many bytes.
 pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
+/// And one that has so much does not cut a pack to get more.
+pub const TAKE_CUT_BYTES: usize = 32 * 1024;
+
+/// Whether less than an eighth is missing: then nothing is cut for the rest. Otherwise a take that is once out of step with the
+/// packs would cut one every time.
+pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
+    8 * want.saturating_sub(total) < want
+}
 /// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
 pub const SETTLES_PER_CALL_MAX: usize = 1000;
 /// How many packs one reap moves.

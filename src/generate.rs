@@ -16,7 +16,7 @@ use crate::config::Settings;
 use crate::engine::{CURSOR_BYTES_MAX, Engine, PUBLISH_PACKS_MAX, Publish, Published};
 use crate::error::{Error, Result};
 use crate::event::{Entry, Event, Observer, What};
-use crate::message::{PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::message::{PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder};
 use crate::meter::Meter;
 use crate::mutants::guard;
 use crate::retry::Retry;
@@ -25,8 +25,8 @@ use crate::watch;
 
 pub(crate) use kept::Kept;
 
-/// How many messages, and bytes, one publish carries at most.
-const PUBLISH_MESSAGES_MAX: usize = 8 * 1024;
+/// How many messages, and bytes, one publish carries at most. Whole packs: a smaller one at the end would have all takes cut.
+const PUBLISH_MESSAGES_MAX: usize = 8 * PACK_MESSAGES_MAX;
 const PUBLISH_BYTES_MAX: usize = 256 * 1024;
 /// How long a generator is left alone that has nothing to say.
 const NOTHING: Duration = Duration::from_millis(10);

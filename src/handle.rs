@@ -7,7 +7,9 @@ mod held;
 mod pool;
 
 use std::future::Future;
+use std::ops::DerefMut;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -19,7 +21,9 @@ use tokio::time::Instant;
 
 use crate::beat::{Asks, Standing};
 use crate::config::{Settings, ms};
-use crate::engine::{DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
+use crate::engine::{
+    DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, Settle, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_is_enough,
+};
 use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
 use crate::message::{ERROR_TEXT_BYTES_MAX, Effect, Message, Outcome, Pack};
@@ -207,8 +211,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let want = if accepts { pool.want(now) } else { 0 };
             // After an empty take there is nothing to ask for until the bell rings, or something is settled anyway.
             let asks = want > 0 && (!dry || rung || !guard("dry"));
+            // Whoever got all that it asked for calls again anyway: it must not answer a bell that others wait for.
+            let listens = want > 0 && (dry || !guard("dry"));
             bell.hungry
-                .send_if_modified(|hungry| std::mem::replace(hungry, want > 0) != (want > 0));
+                .send_if_modified(|hungry| std::mem::replace(hungry, listens) != listens);
             let stuck = (!accepts || pool.is_stuck(now)) && guard("give-back");
             let leases = if guard("silent-lane") {
                 SILENT_LEASES_MAX
@@ -479,14 +485,30 @@ fn outcomes(finished: &[pool::Finished], refused: &[(u64, String)]) -> Vec<Entry
     entries
 }
 
-/// Whether the take got everything there was. What was delivered before comes one by one.
+/// Whether the take got everything there was. What was delivered before comes one by one, and a take that has nearly all, or
+/// much, leaves a pack that does not fit.
 fn is_dry(want: u32, packs: &[Pack]) -> bool {
     let total: usize = packs.iter().map(Pack::count).sum();
     let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
-    total < want as usize
-        && bytes < TAKE_BYTES_MAX
+    !take_is_enough(total as u64, want.into())
+        && bytes < TAKE_CUT_BYTES
         && packs.len() < TAKE_PACKS_MAX
         && packs.iter().all(|pack| pack.attempt() == 1)
+}
+
+/// Handles packs as a node does, one message after the other, without a store: for measuring what that costs. Returns the runs
+/// that would be settled.
+#[doc(hidden)]
+pub async fn dispatch<H: Handle>(settings: &Arc<Settings>, handle: &Arc<H>, packs: Vec<Pack>) -> Vec<Settle> {
+    let (pool, mut held) = (Arc::new(Pool::new(settings, &Arc::default())), Held::default());
+    for pack in &packs {
+        held.insert(pack.clone());
+    }
+    for _ in 0..pool.add(packs, Instant::now()) {
+        slot(pool.clone(), handle.clone(), settings.clone(), None).await;
+    }
+    let finished = pool.collect(false, Instant::now());
+    held.settles(&finished)
 }
 
 /// Waits at the bell for as long as there is room for work.
@@ -508,6 +530,8 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
         }
         bell.rung.store(true, Ordering::Release);
         bell.heard.notify_one();
+        // What the ring is about is asked for before the next one is waited for.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -519,7 +543,8 @@ async fn slot<H: Handle>(
     told: Option<(NodeId, Arc<dyn Observer>)>,
 ) {
     let mut started = Instant::now();
-    while let Some(message) = pool.next(started) {
+    let mut next = pool.next(started);
+    while let Some(message) = next {
         let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
         if let Some((node, observer)) = &told {
             let started = Event::Started {
@@ -530,19 +555,17 @@ async fn slot<H: Handle>(
             };
             observer.observe(node, &[started]);
         }
-        let handled = async {
-            match settings.timeout {
-                None => handle.handle(message).await,
-                // On the heap: with a timer in it, every message would pay for the size, timed or not.
-                Some(time) => Box::pin(timed(time, handle.handle(message))).await,
-            }
+        let handled = match settings.timeout {
+            None => guarded(pin!(handle.handle(message))).await,
+            // On the heap: with a timer in it, every message would pay for the size, timed or not.
+            Some(time) => guarded(Box::pin(timed(time, handle.handle(message)))).await,
         };
-        let outcome = match guarded(handled).await.and_then(bounded) {
+        let outcome = match handled.and_then(bounded) {
             Ok(effects) => Outcome::Done(effects),
             Err(failure) => failure.outcome(failures, &settings),
         };
         let ended = Instant::now();
-        pool.finish(number, bytes, outcome, ended - started, ended);
+        next = pool.finish(number, bytes, outcome, ended - started, ended);
         started = ended;
         tokio::task::coop::consume_budget().await;
     }
@@ -566,9 +589,9 @@ fn bounded(effects: Vec<Effect>) -> Handled {
     Ok(effects)
 }
 
-/// A panic of the handler is an error of its message, and of nothing else.
-async fn guarded(handled: impl Future<Output = Handled>) -> Handled {
-    let mut handled = std::pin::pin!(handled);
+/// A panic of the handler is an error of its message, and of nothing else. What it handles is pinned where it stands: futures
+/// are large, and to move one for every message was a quarter of a handler's time.
+fn guarded<F: Future<Output = Handled>>(mut handled: Pin<impl DerefMut<Target = F>>) -> impl Future<Output = Handled> {
     std::future::poll_fn(move |context| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(context)));
         polled.unwrap_or_else(|panic| {
@@ -583,7 +606,6 @@ async fn guarded(handled: impl Future<Output = Handled>) -> Handled {
             Poll::Ready(Err(format!("the handler panicked: {text}").into()))
         })
     })
-    .await
 }
 
 #[cfg(test)]

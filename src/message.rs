@@ -299,7 +299,9 @@ impl Pack {
 /// Collects payloads into a pack.
 #[derive(Debug, Default)]
 pub struct PackBuilder {
-    offsets: Vec<u32>,
+    count: usize,
+    /// As they are stored.
+    offsets: Vec<u8>,
     payloads: Vec<u8>,
 }
 
@@ -313,13 +315,13 @@ impl PackBuilder {
     /// How many messages it has.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.offsets.len()
+        self.count
     }
 
     /// Whether nothing was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.offsets.is_empty()
+        self.count == 0
     }
 
     /// Whether one more payload of this size still belongs into the pack.
@@ -330,13 +332,15 @@ impl PackBuilder {
 
     /// Adds a message.
     pub fn push(&mut self, payload: &[u8]) {
-        self.offsets
-            .push(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
+        let offset = u32::try_from(self.payloads.len()).expect("bounded by has_room");
+        self.offsets.extend_from_slice(&offset.to_le_bytes());
         self.payloads.extend_from_slice(payload);
+        self.count += 1;
     }
 
     /// Forgets what was pushed.
     pub fn clear(&mut self) {
+        self.count = 0;
         self.offsets.clear();
         self.payloads.clear();
     }
@@ -347,7 +351,7 @@ impl PackBuilder {
     /// If nothing was pushed.
     pub fn build(&mut self, first: u64, epoch: u64, published_ms: u64) -> Pack {
         assert!(!self.is_empty(), "a pack has messages");
-        let count = self.offsets.len();
+        let count = self.count;
         let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len());
         out.put_slice(&[VERSION, 0]);
         out.put_u16_le(1);
@@ -356,9 +360,7 @@ impl PackBuilder {
         out.put_u64_le(epoch);
         out.put_u64_le(published_ms);
         out.put_u32_le(u32::try_from(count).expect("at most PACK_MESSAGES_MAX"));
-        for offset in &self.offsets {
-            out.put_u32_le(*offset);
-        }
+        out.put_slice(&self.offsets);
         out.put_u32_le(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
         out.put_slice(&self.payloads);
         self.clear();

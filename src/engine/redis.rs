@@ -185,29 +185,8 @@ impl RedisEngine {
     }
 
     async fn try_exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
-        let keys = &self.keys;
-        let taken = keys.taken(&exchange.node);
-        let (settles, effect_keys) = record::settles(&exchange.settles);
-        let run = self.exchange.run(&self.scripts.exchange, |cmd: &mut Cmd| {
-            cmd.arg(8 + effect_keys.len())
-                .arg(&[
-                    &keys.meta,
-                    &keys.queue,
-                    &keys.again,
-                    &taken,
-                    &keys.errors,
-                    &keys.records,
-                    &keys.bell,
-                    &keys.later,
-                ])
-                .arg(&effect_keys)
-                .arg(&exchange.node)
-                .arg(exchange.lane)
-                .arg(exchange.call)
-                .arg(&settles)
-                .arg(exchange.want)
-                .arg(u8::from(exchange.woken));
-        });
+        let arguments = exchange_arguments(&self.keys, exchange);
+        let run = self.exchange.run(&self.scripts.exchange, arguments);
         let mut reply = Reply::of(run.await?)?;
         Ok(match reply.text()?.as_str() {
             "ok" => {
@@ -334,6 +313,41 @@ impl RedisEngine {
         status.trimmed = meta.uint()?;
         Ok(Some(status))
     }
+}
+
+/// What an exchange is called with.
+fn exchange_arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 'a {
+    let taken = keys.taken(&exchange.node);
+    let (settles, effect_keys) = record::settles(&exchange.settles);
+    move |cmd| {
+        cmd.arg(8 + effect_keys.len())
+            .arg(&[
+                &keys.meta,
+                &keys.queue,
+                &keys.again,
+                &taken,
+                &keys.errors,
+                &keys.records,
+                &keys.bell,
+                &keys.later,
+            ])
+            .arg(&effect_keys)
+            .arg(&exchange.node)
+            .arg(exchange.lane)
+            .arg(exchange.call)
+            .arg(&settles)
+            .arg(exchange.want)
+            .arg(u8::from(exchange.woken));
+    }
+}
+
+/// An exchange as bytes: for measuring what its making costs.
+#[doc(hidden)]
+#[must_use]
+pub fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
+    let mut cmd = redis::cmd("EVALSHA");
+    exchange_arguments(keys, exchange)(&mut cmd);
+    cmd.get_packed_command()
 }
 
 impl Engine for RedisEngine {

@@ -62,8 +62,9 @@ struct Inner {
     /// When the first of `finished` did.
     finished_at: Option<Instant>,
     last_start: Instant,
-    /// What one message takes, in a moving average; none before the first.
-    message_time: Option<Duration>,
+    /// What one message takes in nanoseconds, in a moving average; none before the first. A whole number, since every message
+    /// divides by it.
+    message_ns: Option<u64>,
     measured: Measured,
 }
 
@@ -90,14 +91,13 @@ impl Measured {
     }
 
     /// Most handlers that are called a million times a second are done within the first class.
-    fn handled(&mut self, took: Duration) {
+    fn handled(&mut self, took: Duration, took_ns: u64) {
         if took <= FAST {
             self.handle.counts[0] += 1;
         } else {
             self.handle.counts[class(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))] += 1;
         }
-        let ns = took.as_secs().wrapping_mul(1_000_000_000) + u64::from(took.subsec_nanos());
-        self.handle_ns = self.handle_ns.wrapping_add(ns);
+        self.handle_ns = self.handle_ns.wrapping_add(took_ns);
     }
 
     /// Counts those that waited alike.
@@ -127,7 +127,7 @@ impl Pool {
                 finished_count: 0,
                 finished_at: None,
                 last_start: now,
-                message_time: None,
+                message_ns: None,
                 measured: Measured::new(now),
             }),
         }
@@ -139,11 +139,10 @@ impl Pool {
 
     /// How many messages may wait here for a slot.
     fn ahead(&self, inner: &Inner) -> usize {
-        match (self.batch, inner.message_time) {
+        match (self.batch, inner.message_ns) {
             (Some(_), _) | (None, None) => 0,
-            (None, Some(time)) => {
-                let each = time.as_nanos().max(1);
-                let ahead = AHEAD.as_nanos() * self.concurrency as u128 / each;
+            (None, Some(each)) => {
+                let ahead = nanos(AHEAD).saturating_mul(self.concurrency as u64) / each.max(1);
                 usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX)
             }
         }
@@ -248,13 +247,21 @@ impl Pool {
         start
     }
 
-    /// The next message for a slot; none ends the slot.
+    /// The first message for a slot; none ends the slot.
     pub(super) fn next(&self, now: Instant) -> Option<Message> {
         let mut inner = self.lock();
+        let next = self.start(&mut inner, now);
+        drop(inner);
+        if next.is_none() {
+            self.changed.notify_one();
+        }
+        next
+    }
+
+    /// Hands out the next message, or ends a slot.
+    fn start(&self, inner: &mut Inner, now: Instant) -> Option<Message> {
         let Some((pack, next)) = inner.ready.front_mut() else {
             inner.busy -= 1;
-            drop(inner);
-            self.changed.notify_one();
             return None;
         };
         let message = pack.message(*next);
@@ -295,15 +302,46 @@ impl Pool {
         figures.wait.add(&wait);
     }
 
-    pub(super) fn finish(&self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
+    /// What became of a slot's message. Returns the next one for it; none ends the slot.
+    pub(super) fn finish(
+        &self,
+        number: u64,
+        bytes: usize,
+        outcome: Outcome,
+        took: Duration,
+        now: Instant,
+    ) -> Option<Message> {
         let mut inner = self.lock();
-        let average = inner.message_time.unwrap_or(took);
-        inner.message_time = Some((average * 7 + took) / 8);
-        inner.measured.handled(took);
-        inner.finished_count += 1;
-        inner.finished_at.get_or_insert(now);
+        inner.finished(number, bytes, outcome, took, now);
+        // Whoever finishes last, or enough, or what makes room, wakes the lane.
+        let ahead = self.ahead(&inner);
+        let room = (self.concurrency + ahead + 1).saturating_sub(inner.busy + inner.ready_count);
+        let wakes = room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX || inner.finished_count == 1;
+        let next = self.start(&mut inner, now);
+        drop(inner);
+        if wakes || next.is_none() {
+            self.changed.notify_one();
+        }
+        next
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::from(time.subsec_nanos()))
+}
+
+impl Inner {
+    fn finished(&mut self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
+        let took_ns = nanos(took);
+        let average = self.message_ns.unwrap_or(took_ns);
+        self.message_ns = Some(average - average / 8 + took_ns / 8);
+        self.measured.handled(took, took_ns);
+        self.finished_count += 1;
+        self.finished_at.get_or_insert(now);
         let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());
-        match inner.finished.last_mut() {
+        match self.finished.last_mut() {
             Some(run)
                 if run.first + u64::from(run.count) == number
                     && (run.count as usize) < PACK_MESSAGES_MAX
@@ -313,25 +351,15 @@ impl Pool {
                 run.count += 1;
                 run.bytes += bytes;
             }
-            _ => inner.finished.push(Finished {
+            _ => self.finished.push(Finished {
                 first: number,
                 count: 1,
                 bytes,
                 outcome,
             }),
         }
-        // Whoever finishes last, or enough, or what makes room, wakes the lane.
-        let ahead = self.ahead(&inner);
-        let room = (self.concurrency + ahead + 1).saturating_sub(inner.busy + inner.ready_count);
-        let wakes = room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX || inner.finished_count == 1;
-        drop(inner);
-        if wakes {
-            self.changed.notify_one();
-        }
     }
-}
 
-impl Inner {
     fn stuck(&self, concurrency: usize, now: Instant) -> bool {
         self.busy >= concurrency && now >= self.last_start + STUCK
     }

@@ -122,10 +122,28 @@ fn write(builtin: Builtin, next: Next, payload: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = match builtin {
-        Builtin::Counter => write!(payload, "{}", next.number),
+        Builtin::Counter => {
+            decimal(payload, next.number);
+            Ok(())
+        }
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
         Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
     };
+}
+
+/// Digits without the machinery of formatting, which was a third of the work of a generator.
+fn decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut from = digits.len();
+    loop {
+        from -= 1;
+        digits[from] = b'0' + u8::try_from(number % 10).expect("a digit");
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[from..]);
 }
 
 fn words() -> String {
@@ -166,5 +184,17 @@ impl Handle for Handler {
             .as_ref()
             .map(|prefix| effects::effect(prefix, message.number));
         Ok(effect.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn decimals_are_written_as_they_are_printed() {
+        for number in [0, 9, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            let mut out = Vec::new();
+            super::decimal(&mut out, number);
+            assert_eq!(out, number.to_string().as_bytes());
+        }
     }
 }

@@ -3,9 +3,9 @@
 
 -- Digits only: tostring(1e14) would be '1e+14'.
 local function num(n)
-  local text = tostring(n)
+  local text = nil
   text = string.format('%d', n) -- guard: digits
-  return text
+  return text or tostring(n)
 end
 
 -- Leases run on a clock that never goes back and never jumps, whatever TIME does:
@@ -20,6 +20,9 @@ local function hive(clock, seen, step)
 end
 
 local HEADER = '<BBHHHI8I8I8I4'
+
+-- Beside a pack in hand: count, attempt, astray.
+local TAG, TAGGED = 'h', '<I4HH'
 
 -- version, flags, attempt, failures, astray, first, epoch, published, count
 local function head(pack)

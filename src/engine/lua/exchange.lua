@@ -4,11 +4,13 @@
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
 -- Returns  ok refused packs | deposed | stale | unheld
+-- Lua reads every byte of every string that it is handed. So a pack in hand has its size and history in a tag beside it, and
+-- the pack itself is fetched only where it is to be cut or kept.
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local settles = ARGV[4] == '' and {} or cmsgpack.unpack(ARGV[4])
 local fields = {lane, 'worn'}
-for i, settle in ipairs(settles) do fields[i + 2] = num(settle[1]) end
+for i, settle in ipairs(settles) do fields[i + 2] = TAG .. num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[4], unpack(fields))
 local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
 if not stored[1] then return {'deposed'} end -- guard: lane-record
@@ -73,9 +75,12 @@ end
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, errors, records, back, back_again, later = {}, {}, {}, {}, {}, {}, {}
 local effects, refused, done, failed, returned = {}, {}, 0, 0, 0
-local worn, worn_out = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
-local worn_before = stored[2]
-worn, worn_out = tonumber(worn), tonumber(worn_out)
+local worn, worn_out = 0, 0
+if stored[2] then
+  worn, worn_out = string.match(stored[2], '(%-?%d+) (%-?%d+)')
+  worn, worn_out = tonumber(worn), tonumber(worn_out)
+end
+local worn_before, worn_out_before = worn, worn_out
 local time = nil
 local function now()
   if not time then local _, wall = hive(0, 0, 0); time = wall end
@@ -98,21 +103,38 @@ local function put_off(pack, index, after)
   later[#later + 1] = num(now() + after)
   later[#later + 1] = later_entry(number, one)
 end
-local function keep(pack, from, n)
-  set[#set + 1] = num(select(6, head(pack)) + from)
-  set[#set + 1] = piece(pack, from, n)
+local function hold(pack, count, attempt, astray, first)
+  local field, n = num(first), #set
+  set[n + 1], set[n + 2] = field, pack
+  set[n + 3], set[n + 4] = TAG .. field, struct.pack(TAGGED, count, attempt, astray)
+  return field
 end
+-- Packs that are not simply done as a whole are needed themselves.
+local wanted, whole = {}, {}
+for i, settle in ipairs(settles) do
+  local at, plain = 0, stored[i + 2] and true
+  for _, run in ipairs(settle[2]) do
+    plain = plain and run[1] == at and run[3] == 0 and not run[4]
+    at = run[1] + run[2]
+  end
+  if not plain or at ~= struct.unpack(TAGGED, stored[i + 2]) then
+    wanted[#wanted + 1] = string.sub(fields[i + 2], 2)
+    whole[i] = #wanted
+  end
+end
+local fetched = #wanted > 0 and redis.call('HMGET', KEYS[4], unpack(wanted))
 local named = {}
 for i, settle in ipairs(settles) do
-  local pack, at, released = stored[i + 2], 0, 0
-  if not pack then return {'unheld'} end
+  local pack, at, released = whole[i] and fetched[whole[i]], 0, 0
+  if not stored[i + 2] or (whole[i] and not pack) then return {'unheld'} end
   if named[settle[1]] then return {'unheld'} end -- guard: named-once
   named[settle[1]] = true
-  local _, _, attempt, _, astray, _, _, _, count = head(pack)
+  local count, attempt, astray = struct.unpack(TAGGED, stored[i + 2])
+  local function keep(from, n) hold(piece(pack, from, n), n, attempt, astray, settle[1] + from) end
   for _, run in ipairs(settle[2]) do
     local from, n, outcome = run[1], run[2], run[3]
     if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
-    if from > at then keep(pack, at, from - at) end
+    if from > at then keep(at, from - at) end
     if outcome == 0 and run[4] then
       local why = refusal(run[4])
       if why then
@@ -137,8 +159,9 @@ for i, settle in ipairs(settles) do
     end
     at, released = from + n, released + n
   end
-  if at < count then keep(pack, at, count - at) end
+  if at < count then keep(at, count - at) end
   gone[#gone + 1] = fields[i + 2]
+  gone[#gone + 1] = string.sub(fields[i + 2], 2)
   if attempt > 1 then worn = worn - released end
   if attempt > 2 then worn_out = worn_out - released end
 end
@@ -156,7 +179,7 @@ for _, answer in ipairs(tried) do
     return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
   end
 end
-if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
+for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[4], unpack(gone, i, math.min(i + 1999, #gone))) end
 for _, effect in ipairs(effects) do
   local kind, key = effect[1], KEYS[8 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
@@ -177,11 +200,9 @@ local again = m[2] == '1' or #back_again > 0
 -- Then the take: what waits to be taken again first.
 local ids, packs, total, bytes, grain = {}, {}, 0, 0, tonumber(m[1])
 local function take(pack, n)
-  local _, _, attempt, _, _, first = head(pack)
-  ids[#ids + 1] = num(first)
+  local _, _, attempt, _, astray, first = head(pack)
+  ids[#ids + 1] = hold(pack, n, attempt, astray, first)
   packs[#packs + 1] = pack
-  set[#set + 1] = num(first)
-  set[#set + 1] = pack
   total, bytes = total + n, bytes + #pack
   if attempt > 1 then worn = worn + n end
   if attempt > 2 then worn_out = worn_out + n end
@@ -204,12 +225,17 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
 end
 local pop = 8
 while total < want and bytes < 1048576 and #packs < 256 do
+  -- To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does not
+  -- fit, or would not if it is like the others.
+  if 8 * (want - total) < want then break end
+  if bytes >= 32768 and (want - total) * #packs < total then break end
   local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
   if not popped then break end
   local left = {}
   for _, pack in ipairs(popped) do
     local count, room = select(9, head(pack)), want - total
-    if room <= 0 or bytes >= 1048576 then
+    local cut = count > room and bytes >= 32768
+    if room <= 0 or bytes >= 1048576 or cut or #left > 0 then
       left[#left + 1] = pack
     elseif count <= room then
       take(pack, count)
@@ -231,9 +257,10 @@ if want > 0 then
   elseif want > grain then grain = grain + math.ceil((want - grain) / 8) end
 end
 local flag = again and '1' or '0'
-if num(grain) ~= m[1] or flag ~= m[2] then redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag) end
-local now_worn = num(worn) .. ' ' .. num(worn_out)
-if now_worn ~= worn_before then set[#set + 1] = 'worn'; set[#set + 1] = now_worn end
+if grain ~= tonumber(m[1]) or flag ~= m[2] then redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag) end
+if worn ~= worn_before or worn_out ~= worn_out_before then
+  set[#set + 1] = 'worn'; set[#set + 1] = num(worn) .. ' ' .. num(worn_out)
+end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
   record[4] - done - failed - returned - #later / 2 + total, ids, refused})

@@ -43,7 +43,9 @@ for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
     redelivered = redelivered + count
   end
 end
-if #moved > 0 then redis.call('HDEL', KEYS[4], unpack(moved)) end
+local gone = {}
+for i, field in ipairs(moved) do gone[2 * i - 1], gone[2 * i] = field, TAG .. field end
+if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
 for i = 1, #errors, 2000 do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + 1999, #errors)))
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + 1999, #records)))

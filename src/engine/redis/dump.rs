@@ -236,6 +236,7 @@ fn report(taken: &mut Taken) -> &mut Kept {
 
 fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
     let mut taken = Taken::default();
+    let mut tags = BTreeMap::new();
     for (field, value) in hash {
         let text = || String::from_utf8_lossy(value).into_owned();
         if let Some(lane) = field.strip_prefix("lane:") {
@@ -258,11 +259,22 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
             let text = text();
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
             taken.about.worn = (parse(twice)?, parse(thrice)?);
+        } else if let Some(first) = field.strip_prefix('h') {
+            tags.insert(parse(first)?, value.clone());
         } else {
             taken
                 .pieces
                 .insert(parse(field)?, Pack::decode(Bytes::copy_from_slice(value))?);
         }
+    }
+    let tag = |pack: &Pack| {
+        let count = u32::try_from(pack.count()).expect("within a pack").to_le_bytes();
+        let (attempt, astray) = (pack.attempt().to_le_bytes(), u16::from(pack.astray()).to_le_bytes());
+        [&count[..], &attempt, &astray].concat()
+    };
+    let wanted: BTreeMap<u64, Vec<u8>> = taken.pieces.iter().map(|(first, pack)| (*first, tag(pack))).collect();
+    if tags != wanted {
+        return Err(broken(format!("tags {tags:?} for {wanted:?}")));
     }
     Ok(taken)
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::failure;
 use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
-use crate::engine::{DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_PACKS_MAX, Wake};
+use crate::engine::{
+    DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_is_enough,
+};
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
 
@@ -286,6 +288,12 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
     }
     let mut pop = 8;
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+        // To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does
+        // not fit, or would not if it is like the others.
+        let much = take.bytes >= TAKE_CUT_BYTES;
+        if take_is_enough(take.total, want) || much && (want - take.total) * (take.packs.len() as u64) < take.total {
+            break;
+        }
         let expected = (want - take.total).div_ceil(meta.grain).max(1);
         let mut popped = Vec::new();
         while (popped.len() as u64) < expected.min(pop) {
@@ -298,7 +306,8 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
         let mut left = Vec::new();
         for pack in popped {
             let (count, room) = (pack.count(), usize::try_from(want - take.total).unwrap_or(0));
-            if room == 0 || take.bytes >= TAKE_BYTES_MAX {
+            let cut = count > room && take.bytes >= TAKE_CUT_BYTES;
+            if room == 0 || take.bytes >= TAKE_BYTES_MAX || cut || !left.is_empty() {
                 left.push(pack);
             } else if count <= room {
                 take.add(about, pack);

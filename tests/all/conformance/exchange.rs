@@ -10,6 +10,8 @@ checks![
     messages_are_taken_oldest_first_and_once,
     a_large_pack_is_cut_to_what_is_wanted,
     a_take_stops_at_a_megabyte,
+    a_take_that_is_out_of_step_with_the_packs_does_not_cut_them_for_ever,
+    a_take_that_has_much_leaves_a_pack_that_does_not_fit,
     a_repeated_exchange_is_applied_once,
     an_old_copy_of_an_exchange_writes_nothing,
     a_call_ahead_of_its_lane_is_refused,
@@ -71,6 +73,57 @@ async fn a_take_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
     hive.send(&call).await;
     assert_eq!(numbers(&hive.take("b", 4).await), [0, 1, 2]);
     assert_eq!(numbers(&hive.take("b", 4).await), [3]);
+}
+
+async fn a_take_that_is_out_of_step_with_the_packs_does_not_cut_them_for_ever<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1000, 1000, 1000]).await;
+    assert_eq!(hive.take("b", 1).await.len(), 1);
+    let rest = hive.take("b", 1000).await;
+    assert_eq!(
+        numbers(&rest),
+        (1..1000).collect::<Vec<u64>>(),
+        "no more for the one that is missing"
+    );
+    let whole = hive.take("b", 1000).await;
+    assert_eq!((whole.len(), whole[0].count()), (1, 1000));
+    let most = hive.take("b", 900).await;
+    assert_eq!(numbers(&most), (2000..2900).collect::<Vec<u64>>());
+    assert_eq!(numbers(&hive.take("b", 8).await), (2900..2908).collect::<Vec<u64>>());
+}
+
+async fn a_take_that_has_much_leaves_a_pack_that_does_not_fit<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let mut call = hive.publish_call("a", &[]).await;
+    let (mut builder, mut number) = (queenright::message::PackBuilder::new(), 0);
+    for count in [40, 40, 5, 33, 60, 60] {
+        for _ in 0..count {
+            builder.push(&[b'x'; 1000]);
+        }
+        call.packs.push(builder.build(number, call.epoch, 0));
+        number += count;
+    }
+    hive.send(&call).await;
+    let mut taken = Vec::new();
+    // The next would not fit if it were like the others; a small one is not much; the last does not fit.
+    for (want, first, counts) in [
+        (60, 0, vec![40]),
+        (40, 40, vec![40]),
+        (60, 80, vec![5, 33]),
+        (10, 118, vec![10]),
+        (105, 128, vec![50]),
+        (120, 178, vec![60]),
+    ] {
+        let packs = hive.take("b", want).await;
+        assert_eq!(packs[0].first(), first, "in order");
+        assert_eq!(
+            packs.iter().map(Pack::count).collect::<Vec<_>>(),
+            counts,
+            "{want} from {first}"
+        );
+        taken.extend(packs);
+    }
+    assert_eq!(numbers(&taken), (0..238).collect::<Vec<u64>>());
 }
 
 async fn a_repeated_exchange_is_applied_once<B: Bench>(hive: &Hive<B>) {
