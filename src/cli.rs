@@ -6,6 +6,7 @@
 // The comments on fields are the help that people read, where backticks would only disturb.
 #![allow(clippy::doc_markdown)]
 
+mod bench;
 mod dashboard;
 mod manage;
 mod parse;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
+pub use bench::{Bench, BenchHot, BenchNode};
 pub use dashboard::{Dashboard, Serving, place};
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use parse::{Command, Invocation, Stop, Usage, parse};
@@ -51,7 +53,8 @@ Examples:
   queenright doctor                    is everything as it must be?
   queenright dashboard                 look at it in a browser
   queenright demo                      watch it work: needs no Redis
-  queenright verify                    prove it: a million, each accounted for";
+  queenright verify                    prove it: a million, each accounted for
+  queenright bench                     measure it, beside plain Redis";
 
 /// One elected generator, many competing handlers, exactly one outcome for every message, on one Redis.
 ///
@@ -97,6 +100,15 @@ enum Word {
     /// Check the promises: a million messages, with --chaos under every fault we know, every one accounted for
     #[command(after_help = VERIFY)]
     Verify(Box<Verify>),
+    /// Measure it: each regime beside the plain Redis baseline in the same run
+    #[command(after_help = bench::AFTER)]
+    Bench(Box<Bench>),
+    /// What `bench` starts: nodes whose generator and handler can be told more than those of `start`.
+    #[command(hide = true)]
+    BenchNode(Box<BenchNode>),
+    /// Runs one path that every message takes, so often: for counting instructions.
+    #[command(hide = true)]
+    BenchHot(BenchHot),
     /// Serve a page to watch and rule the fleet in a browser
     #[command(after_help = dashboard::AFTER)]
     Dashboard(Box<Dashboard>),

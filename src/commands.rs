@@ -1,5 +1,6 @@
 //! One file per command, and what they share: how it ends.
 
+pub mod bench;
 mod copy;
 mod dashboard;
 mod demo;
@@ -9,6 +10,7 @@ pub mod get_errors;
 mod keys;
 mod manage;
 mod push;
+mod server;
 mod start;
 mod status;
 mod verify;
@@ -78,6 +80,15 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
     if let Command::Verify(flags) = &asked.command {
         return verify::run(asked, resolved, flags);
     }
+    if let Command::Bench(flags) = &asked.command {
+        return bench::run(asked, &resolved, flags);
+    }
+    if let Command::BenchHot(flags) = &asked.command {
+        return bench::hot::run(flags);
+    }
+    if let Command::BenchNode(flags) = &asked.command {
+        return bench::run_node(&resolved, flags);
+    }
     if let Command::Doctor(flags) = &asked.command {
         return doctor::run(&resolved, *flags);
     }
@@ -129,7 +140,9 @@ async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
         Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
-        Command::Verify(_) | Command::Doctor(_) => unreachable!("they make their own engine"),
+        Command::Verify(_) | Command::Doctor(_) | Command::Bench(_) | Command::BenchNode(_) | Command::BenchHot(_) => {
+            unreachable!("they make their own engine")
+        }
         Command::Manage(manage) => match manage {
             Manage::Push(flags) => push::run(engine, resolved, flags).await,
             Manage::Errors(asked) => errors::run(engine, asked).await,

@@ -6,7 +6,10 @@ use std::fmt;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::{Cli, Dashboard, Demo, Doctor, GetErrors, Manage, SharedFlags, StartFlags, Status, Verify, Word};
+use super::{
+    Bench, BenchHot, BenchNode, Cli, Dashboard, Demo, Doctor, GetErrors, Manage, SharedFlags, StartFlags, Status,
+    Verify, Word,
+};
 use crate::event::escape;
 
 /// What was asked for.
@@ -26,6 +29,9 @@ pub enum Command {
     Doctor(Doctor),
     Demo(Box<Demo>),
     Verify(Box<Verify>),
+    Bench(Box<Bench>),
+    BenchNode(Box<BenchNode>),
+    BenchHot(BenchHot),
     Dashboard(Box<Dashboard>),
     Manage(Manage),
 }
@@ -79,6 +85,12 @@ where
             start = std::mem::take(&mut flags.start).over(start);
             (Command::Verify(flags), None)
         }
+        Some(Word::BenchNode(mut flags)) => {
+            start = std::mem::take(&mut flags.start).over(start);
+            (Command::BenchNode(flags), None)
+        }
+        Some(Word::Bench(flags)) => (Command::Bench(flags), Some("bench")),
+        Some(Word::BenchHot(flags)) => (Command::BenchHot(flags), Some("bench-hot")),
         Some(Word::GetErrors(flags)) => (Command::GetErrors(flags), Some("get-errors")),
         Some(Word::Status(flags)) => (Command::Status(flags), Some("status")),
         Some(Word::Doctor(flags)) => (Command::Doctor(flags), Some("doctor")),
@@ -313,6 +325,7 @@ mod tests {
             "status --help",
             "demo --help",
             "verify --help",
+            "bench --help",
             "push --help",
             "errors --help",
             "errors requeue --help",

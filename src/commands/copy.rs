@@ -31,6 +31,17 @@ pub(super) fn get_errors(program: &Path) -> Command {
     command
 }
 
+/// The copies get all that they need to know from us, and nothing from our environment.
+pub(super) fn bare(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("REDIS") || text.starts_with("QUEENRIGHT") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// Only for a child that was not waited for yet: until then the id is its own.
 pub(super) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

@@ -4,7 +4,6 @@
 //! | file | |
 //! | --- | --- |
 //! | `place` | the store: named, our own, or a file |
-//! | `server` | a redis-server of our own |
 //! | `plan` | which faults come when |
 //! | `fleet` | copies, their proxies, readers of errors |
 //! | `chaos` | does what the plan says |
@@ -15,10 +14,9 @@
 
 mod chaos;
 mod fleet;
-mod place;
+pub(super) mod place;
 mod plan;
 mod report;
-mod server;
 mod watch;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! End to end: real processes on a real redis-server. Scenarios here, one file per subject; what must hold after any
 //! of them is in `checks`.
 
+mod bench;
 mod checks;
 mod cli;
 mod crowds;

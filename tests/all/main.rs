@@ -11,6 +11,8 @@ mod fleet;
 #[cfg(feature = "cli")]
 mod hostile;
 #[cfg(feature = "cli")]
+mod instructions;
+#[cfg(feature = "cli")]
 mod library;
 mod model;
 mod mutants;

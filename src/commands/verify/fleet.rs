@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
@@ -91,7 +91,7 @@ impl Fleet {
         let book = self.directory.join(format!("book-{number}"));
         let log = File::create(self.directory.join(format!("log-{number}")))?;
         let seat = &mut self.seats[index];
-        let mut command = bare(copy::start(&self.program, &book));
+        let mut command = copy::bare(copy::start(&self.program, &book));
         command
             .args(["--queue", &self.queue])
             .args(&self.arguments)
@@ -181,7 +181,7 @@ impl Fleet {
         let output = self.directory.join(format!("errors-{}.jsonl", self.read));
         let log = File::create(self.directory.join(format!("errors-{}.log", self.read)))?;
         self.read += 1;
-        let mut command = bare(copy::get_errors(&self.program));
+        let mut command = copy::bare(copy::get_errors(&self.program));
         command
             .args(["--queue", &self.queue])
             .env("REDIS_URL", place.url(None))
@@ -244,17 +244,6 @@ fn numbers(path: &Path) -> io::Result<Vec<u64>> {
     let text = String::from_utf8_lossy(&text[..whole]);
     let number = |line| copy::number(line).ok_or_else(|| io::Error::other(format!("no number: {line}")));
     text.lines().map(number).collect()
-}
-
-/// The copies get all that they need to know from us, and nothing from our environment.
-fn bare(mut command: Command) -> Command {
-    for (name, _) in std::env::vars_os() {
-        let text = name.to_string_lossy();
-        if text.starts_with("REDIS") || text.starts_with("QUEENRIGHT") {
-            command.env_remove(&name);
-        }
-    }
-    command
 }
 
 pub(super) fn now_ms() -> u64 {

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::plan::Reach;
-use super::server::Server;
 use super::{Failure, PATIENCE, failed};
 use crate::cli::{Invocation, Verify};
 use crate::commands::WRONG_USAGE;
+use crate::commands::server::{Fsync, Server};
 use crate::engine::Engine;
 use crate::engine::keys::{Keys, Names};
 use crate::engine::sqlite::Database;
@@ -79,8 +79,9 @@ impl Place {
             return Ok(place);
         }
         if let Some(program) = Server::program() {
-            let server = Server::start(&program, &directory, flags.chaos)
-                .map_err(|error| failed("start a redis-server", &error))?;
+            let fsync = if flags.chaos { Fsync::Always } else { Fsync::Never };
+            let server =
+                Server::start(&program, &directory, fsync).map_err(|error| failed("start a redis-server", &error))?;
             let url = format!("redis://{}", server.address());
             let info = redis::IntoConnectionInfo::into_connection_info(url.as_str()).expect("an address is a URL");
             let address = format!("a redis-server of its own ({url})");
@@ -214,7 +215,7 @@ impl Drop for Place {
     }
 }
 
-fn is_named(asked: &Invocation) -> bool {
+pub(in crate::commands) fn is_named(asked: &Invocation) -> bool {
     let shared = &asked.shared;
     let flags = [&shared.url, &shared.host, &shared.port];
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -242,7 +243,7 @@ fn unreadable(error: rusqlite::Error) -> Failure {
     failed("look at the file", &std::io::Error::other(error))
 }
 
-fn redis_url(info: &ConnectionInfo, proxy: Option<SocketAddr>) -> String {
+pub(in crate::commands) fn redis_url(info: &ConnectionInfo, proxy: Option<SocketAddr>) -> String {
     let redis = info.redis_settings();
     let user = redis.username().map(escaped).unwrap_or_default();
     let pass = redis.password().map(escaped);
@@ -292,6 +293,6 @@ fn escaped(text: &str) -> String {
     out
 }
 
-fn random() -> String {
+pub(in crate::commands) fn random() -> String {
     (0..8).map(|_| fastrand::lowercase()).collect()
 }

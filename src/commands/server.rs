@@ -18,7 +18,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
 const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
 
-pub(super) struct Server {
+pub(in crate::commands) struct Server {
     program: PathBuf,
     directory: PathBuf,
     port: u16,
@@ -31,17 +31,26 @@ struct Running {
     pid: u32,
 }
 
+/// When what was written reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::commands) enum Fsync {
+    /// Nothing is kept on disk.
+    Never,
+    EverySecond,
+    /// Nothing that was acknowledged is lost by kill -9.
+    Always,
+}
+
 impl Server {
     /// What the system has, by whichever name.
-    pub(super) fn program() -> Option<PathBuf> {
+    pub(in crate::commands) fn program() -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let places = std::env::split_paths(&path)
             .flat_map(|place| ["redis-server", "valkey-server"].map(|name| place.join(name)));
         places.into_iter().find(|place| place.is_file())
     }
 
-    /// With `durable`, nothing that it acknowledged is lost by kill -9.
-    pub(super) fn start(program: &Path, directory: &Path, durable: bool) -> io::Result<Self> {
+    pub(in crate::commands) fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
         let mut server = Self {
             program: program.to_path_buf(),
             directory: directory.to_path_buf(),
@@ -49,8 +58,11 @@ impl Server {
             arguments: Vec::new(),
             running: None,
         };
-        let fsync = if durable { "always" } else { "no" };
-        let append = if durable { "yes" } else { "no" };
+        let (append, fsync) = match fsync {
+            Fsync::Never => ("no", "no"),
+            Fsync::EverySecond => ("yes", "everysec"),
+            Fsync::Always => ("yes", "always"),
+        };
         let port = server.port.to_string();
         let mut arguments = vec![
             "--port",
@@ -96,7 +108,7 @@ impl Server {
     }
 
     /// Starts it, and does not wait for it.
-    pub(super) fn run(&mut self) -> io::Result<()> {
+    pub(in crate::commands) fn run(&mut self) -> io::Result<()> {
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "sh"])
             .arg(&self.program)
@@ -118,7 +130,7 @@ impl Server {
     }
 
     /// kill -9.
-    pub(super) fn kill(&mut self) {
+    pub(in crate::commands) fn kill(&mut self) {
         if let Some(Running { mut keeper, pid }) = self.running.take() {
             copy::signal(pid, Signal::KILL);
             drop(keeper.stdin.take());
@@ -126,20 +138,20 @@ impl Server {
         }
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(in crate::commands) fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::commands) fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    pub(super) fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+    pub(in crate::commands) fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
         command(self.address(), arguments)
     }
 
     /// The same without waiting for the answer.
-    pub(super) fn send(&self, arguments: &[&str]) {
+    pub(in crate::commands) fn send(&self, arguments: &[&str]) {
         let (address, arguments) = (self.address(), arguments.iter().map(ToString::to_string));
         let arguments: Vec<String> = arguments.collect();
         std::thread::spawn(move || {

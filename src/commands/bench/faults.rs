@@ -1,0 +1,184 @@
+//! Who dies, and how soon another goes on.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::copies::{Copy, Hear, event};
+use super::row::{Row, at_most};
+use super::site::{Queue, Site};
+use super::{Failure, Load, Rows};
+
+const TICK_MS: f64 = 500.0;
+const COPIES: usize = 4;
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A fleet that tells what it does.
+struct Fleet<'a> {
+    queue: Queue<'a>,
+    arguments: &'a str,
+    copies: Vec<Copy>,
+    /// When each number was published, as we heard of it.
+    published: BTreeMap<u64, Instant>,
+    redelivered: usize,
+}
+
+impl<'a> Fleet<'a> {
+    fn start(site: &'a Site, arguments: &'a str) -> Result<Self, Failure> {
+        let queue = site.queue()?;
+        let mut fleet = Self {
+            queue,
+            arguments,
+            copies: Vec::new(),
+            published: BTreeMap::new(),
+            redelivered: 0,
+        };
+        for _ in 0..COPIES {
+            fleet.add()?;
+        }
+        super::flat::joined(&fleet.queue, COPIES)?;
+        Ok(fleet)
+    }
+
+    fn add(&mut self) -> Result<(), Failure> {
+        self.copies.push(self.queue.copy(self.arguments, Hear::Log)?);
+        Ok(())
+    }
+
+    fn hear(&mut self) {
+        for (at, line) in self.copies.iter().flat_map(Copy::said) {
+            match event(&line) {
+                Some((event, Some(number))) if event == "published" => {
+                    self.published.entry(number).or_insert(at);
+                }
+                Some((event, _)) if event == "redelivered" => self.redelivered += 1,
+                _ => {}
+            }
+        }
+    }
+
+    fn last(&self) -> Option<(u64, Instant)> {
+        self.published.last_key_value().map(|(number, at)| (*number, *at))
+    }
+
+    /// Waits until more is published than was; returns when the first of it was.
+    fn next_after(&mut self, number: u64, more: u64) -> Result<Instant, Failure> {
+        let site = self.queue.site;
+        site.until("the next message", LOOK, || {
+            self.hear();
+            let enough = self.last().is_some_and(|(last, _)| last >= number + more);
+            Ok(enough
+                .then(|| self.published.range(number + 1..).next().map(|(_, at)| *at))
+                .flatten())
+        })
+    }
+
+    /// Which copy this node is.
+    fn copy_of(&self, choose: impl Fn(&crate::engine::Status) -> Option<u32>) -> Result<usize, Failure> {
+        self.queue.until("a node of ours", LOOK, |status| {
+            let pid = choose(status)?;
+            self.copies.iter().position(|copy| copy.pid() == pid)
+        })
+    }
+
+    fn generator(&self) -> Result<usize, Failure> {
+        self.copy_of(|status| {
+            let generator = status.generator.as_ref()?;
+            Some(status.nodes.iter().find(|node| node.node == *generator)?.pid)
+        })
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+/// kill -9 of the generator, at moments that fall evenly over the tick: from its last message to the next one.
+pub(super) fn failover(site: &Site, load: Load) -> Rows {
+    let kills = load.of(100, 2);
+    let mut fleet = Fleet::start(site, "--work 0 --error-rate 0")?;
+    let mut gaps = Vec::new();
+    for kill in 0..kills {
+        let last = fleet.last().map_or(0, |(number, _)| number);
+        fleet.next_after(last, 2)?;
+        site.pause(Duration::from_millis(500 * kill / kills))?;
+        let victim = fleet.generator()?;
+        fleet.copies[victim].kill();
+        // What it said last may still be on its way to us.
+        site.pause(Duration::from_millis(5))?;
+        fleet.hear();
+        fleet.copies.remove(victim);
+        let Some((last, at)) = fleet.last() else { continue };
+        let next = fleet.next_after(last, 1)?;
+        gaps.push(ms(next.duration_since(at)));
+        fleet.add()?;
+    }
+    let late = gaps.iter().filter(|gap| **gap > 1000.0).count();
+    let row = Row::new("failover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
+    let row = row.target(at_most(650.0)).moonshot(at_most(550.0));
+    Ok(vec![row.note(format!(
+        "kill -9; {late} of {kills} over 1 s; baseline: the tick"
+    ))])
+}
+
+/// SIGTERM of the generator: the widest distance between two ticks.
+pub(super) fn handover(site: &Site, load: Load) -> Rows {
+    let rounds = load.of(20, 2);
+    let mut fleet = Fleet::start(site, "--work 0 --error-rate 0")?;
+    let mut gaps = Vec::new();
+    for round in 0..rounds {
+        let last = fleet.last().map_or(0, |(number, _)| number);
+        fleet.next_after(last, 2)?;
+        site.pause(Duration::from_millis(500 * round / rounds))?;
+        let leaving = fleet.generator()?;
+        let last = fleet.last().map_or(0, |(number, _)| number);
+        fleet.copies[leaving].terminate();
+        site.until("it leaves", LOOK, || {
+            Ok(fleet.copies[leaving].has_ended().then_some(()))
+        })?;
+        fleet.next_after(last, 2)?;
+        let times: Vec<Instant> = fleet.published.range(last..).map(|(_, at)| *at).collect();
+        let widest = times.windows(2).map(|pair| ms(pair[1].duration_since(pair[0])));
+        gaps.push(widest.fold(0.0, f64::max));
+        fleet.copies.remove(leaving);
+        fleet.add()?;
+    }
+    let row = Row::new("handover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
+    Ok(vec![
+        row.target(at_most(550.0))
+            .note("SIGTERM; widest distance of two ticks; baseline: the tick"),
+    ])
+}
+
+/// kill -9 of a handler: until what it held is taken again.
+pub(super) fn redelivery(site: &Site, load: Load) -> Rows {
+    let mut fleet = Fleet::start(site, "--interval 50ms --work 100ms --error-rate 0 --concurrency 100")?;
+    let mut times = Vec::new();
+    for _ in 0..load.of(10, 1) {
+        let victim = fleet.copy_of(|status| {
+            let generator = status.generator.as_deref();
+            let busy = |node: &&crate::engine::NodeStatus| Some(node.node.as_str()) != generator && node.in_hand > 0;
+            status.nodes.iter().find(busy).map(|node| node.pid)
+        })?;
+        fleet.hear();
+        let before = fleet.redelivered;
+        fleet.copies[victim].kill();
+        let killed = Instant::now();
+        fleet.copies.remove(victim);
+        let again = site.until("it is taken again", LOOK, || {
+            fleet.hear();
+            // It may have settled what it held in its last moment: then there is nothing to hand on.
+            let over = killed.elapsed() > Duration::from_secs(5);
+            Ok((fleet.redelivered > before || over).then_some(!over))
+        })?;
+        if again {
+            times.push(ms(killed.elapsed()));
+        }
+        fleet.add()?;
+        super::flat::joined(&fleet.queue, COPIES)?;
+    }
+    Ok(vec![
+        Row::new("redelivery", "ms", times)
+            .target(at_most(3000.0))
+            .note("kill -9 of a handler"),
+    ])
+}

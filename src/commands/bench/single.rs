@@ -1,0 +1,28 @@
+//! One message a call: what is left when packs do not help.
+
+use super::flat::{GENERATOR, through, typical};
+use super::raw;
+use super::row::{Row, ratio_at_least};
+use super::site::Site;
+use super::{Load, Rows};
+
+const CONNECTIONS: usize = 50;
+
+pub(super) fn one_by_one(site: &Site, load: Load) -> Rows {
+    let messages = load.of(200_000, 5_000);
+    // Fifty nodes in one process, as redis-benchmark has fifty clients in one. Never far ahead of the handlers, so that
+    // what is measured is both at once.
+    let handler = format!("bench-node --nodes {CONNECTIONS} --prefer never --work 0 --error-rate 0 --batch 1");
+    let generator = format!("{GENERATOR} --max-backlog 20000");
+    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..load.rounds {
+        let (rate, cost) = through(site, messages, &generator, (1, &handler))?;
+        ours.push(rate);
+        costs.push(cost);
+        theirs.push(raw::lpush(site, messages, CONNECTIONS)?);
+    }
+    let row = Row::new("one-by-one", "messages/s", ours)
+        .beside(theirs)
+        .cost(typical(&costs));
+    Ok(vec![row.target(ratio_at_least(0.5)).moonshot(ratio_at_least(0.8))])
+}

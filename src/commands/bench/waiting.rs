@@ -1,0 +1,96 @@
+//! How soon: a message at an idle handler, a copy from its exec, and what idle copies cost.
+
+use std::time::{Duration, Instant};
+
+use super::copies::{Cost, Hear, event};
+use super::flat::joined;
+use super::raw;
+use super::row::{Row, at_most, percentile, ratio_at_most};
+use super::site::Site;
+use super::{FAILED, Failure, Load, Rows};
+
+const PACE: Duration = Duration::from_millis(5);
+
+pub(super) fn latency(site: &Site, load: Load) -> Rows {
+    let messages = load.of(400, 20);
+    let mut ours = [Vec::new(), Vec::new()];
+    let mut theirs = [Vec::new(), Vec::new()];
+    for _ in 0..load.rounds {
+        let (mine, plain) = (started(site, messages)?, raw::hand_over(site, messages, PACE)?);
+        for (index, share) in [0.5, 0.99].into_iter().enumerate() {
+            ours[index].push(percentile(&mine, share));
+            theirs[index].push(percentile(&plain, share));
+        }
+    }
+    let ([ours_50, ours_99], [plain_50, plain_99]) = (ours, theirs);
+    let row = Row::new("latency p50", "us", ours_50).beside(plain_50);
+    Ok(vec![
+        row.target(ratio_at_most(4.0)).moonshot(ratio_at_most(2.0)),
+        Row::new("latency p99", "us", ours_99)
+            .beside(plain_99)
+            .target(ratio_at_most(4.0)),
+    ])
+}
+
+/// From when a message is made to when its handling starts, each in microseconds.
+fn started(site: &Site, messages: u32) -> Result<Vec<f64>, Failure> {
+    let queue = site.queue()?;
+    let handler = queue.copy(
+        "bench-node --prefer never --work 0 --error-rate 0 --stamp",
+        Hear::Output,
+    )?;
+    joined(&queue, 1)?;
+    let pace = PACE.as_millis();
+    let generator = format!("bench-node --prefer generator --interval {pace}ms --messages {messages} --stamp");
+    let _generator = queue.copy(&generator, Hear::Nothing)?;
+    let mut micros = Vec::new();
+    while micros.len() < messages as usize {
+        let heard = site.until("a message is handled", Duration::ZERO, || {
+            Ok(handler.hears(Duration::from_millis(100)))
+        })?;
+        micros.push(heard.1.parse::<f64>().unwrap_or(f64::INFINITY) / 1000.0);
+    }
+    Ok(micros)
+}
+
+/// A copy that generates and handles, on an empty queue, from exec to its first message; beside a plain connect.
+pub(super) fn start_up(site: &Site, load: Load) -> Rows {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..load.of(20, 2) {
+        let queue = site.queue()?;
+        let start = Instant::now();
+        let arguments = "--also-handle --interval 0 --messages 1 --work 0 --error-rate 0";
+        let copy = queue.copy(arguments, Hear::Log)?;
+        let done = site.until("a first message", Duration::ZERO, || {
+            let heard = copy.hears(Duration::from_millis(100));
+            Ok(heard.filter(|(_, line)| event(line).is_some_and(|(event, _)| event == "done")))
+        })?;
+        ours.push(done.0.duration_since(start).as_secs_f64() * 1000.0);
+        let start = Instant::now();
+        site.socket()?;
+        theirs.push(start.elapsed().as_secs_f64() * 1000.0);
+    }
+    let ours = ours.iter().zip(&theirs).map(|(ours, connect)| ours - connect).collect();
+    let row = Row::new("start-up", "ms", ours).target(at_most(50.0));
+    let connect = percentile(&theirs, 0.5);
+    Ok(vec![row.note(format!("beside {connect:.2} ms of a plain connect"))])
+}
+
+/// What idle copies cost Redis.
+pub(super) fn idle(site: &Site, load: Load) -> Rows {
+    let (nodes, time) = load.of((200, 10), (10, 1));
+    let queue = site.queue()?;
+    let copies = queue.copies(nodes, "--work 0 --error-rate 0")?;
+    joined(&queue, nodes)?;
+    let time = Duration::from_secs(time);
+    site.pause(time / 5)?;
+    let (meter, start) = (Cost::of_redis(site)?, Instant::now());
+    site.pause(time)?;
+    let share = meter.redis_seconds(site)? / start.elapsed().as_secs_f64() * 100.0;
+    if copies.len() < nodes {
+        let line = "copies ended".into();
+        return Err(Failure { line, code: FAILED });
+    }
+    let row = Row::new(format!("idle {nodes}"), "% of a core", vec![share]);
+    Ok(vec![row.target(at_most(10.0)).note("of Redis; a message every 500 ms")])
+}

@@ -1,0 +1,112 @@
+//! `bench`: every regime runs and says what it must; how fast is not asked here.
+
+use std::collections::BTreeSet;
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::fleet::{program, said};
+use crate::server::RedisServer;
+
+fn bench(arguments: &str) -> Output {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let mut command = program();
+    command.arg("bench").args(arguments.split_whitespace());
+    command.env("TMPDIR", temporary.path());
+    let output = command.output().expect("the program starts");
+    let left: Vec<_> = temporary.path().read_dir().expect("a directory").collect();
+    assert!(left.is_empty(), "it leaves {left:?} behind");
+    output
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{}", said(output));
+    let rows: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    rows.as_array().expect("an array").clone()
+}
+
+#[test]
+fn every_regime_has_its_rows_with_all_that_was_measured() {
+    let rows = rows(&bench("--quick --json"));
+    let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["regime"].as_str()).collect();
+    let wanted = [
+        "flat-out",
+        "payloads 100 B",
+        "payloads 1 KB",
+        "payloads 16 KB",
+        "one-by-one",
+        "async-work",
+        "latency p50",
+        "latency p99",
+        "backlog 10 M",
+        "fleet 1",
+        "fleet 3",
+        "persistence everysec",
+        "persistence always",
+        "failover",
+        "handover",
+        "redelivery",
+        "start-up",
+        "mixed",
+        "adapt to slower",
+        "adapt to faster",
+        "memory",
+        "idle 10",
+        "task",
+        "file",
+    ];
+    assert_eq!(names, BTreeSet::from(wanted));
+    for row in &rows {
+        assert!(row["value"].as_f64().is_some_and(|value| value >= 0.0), "{row}");
+        assert!(row["unit"].as_str().is_some_and(|unit| !unit.is_empty()), "{row}");
+        let (baseline, ratio) = (row["baseline"].as_f64(), row["ratio"].as_f64());
+        assert_eq!(baseline.is_some(), ratio.is_some(), "{row}");
+        assert!(ratio.is_none_or(|ratio| ratio > 0.0), "{row}");
+        assert_eq!(row["target"].is_string(), row["reached"].is_boolean(), "{row}");
+        if row["unit"] == "messages/s" && row["regime"] != "file" {
+            assert!(row["value"].as_f64() > Some(0.0), "{row}");
+            // What processes use is known on Linux only.
+            let costs = ["redis_cpu_us", "commands", "client_cpu_us", "peak_rss_mb"];
+            for cost in &costs[..if cfg!(target_os = "linux") { 4 } else { 2 }] {
+                assert!(row[cost].as_f64() > Some(0.0), "{cost}: {row}");
+            }
+        }
+    }
+    let queued = |name: &str| {
+        let row = rows.iter().find(|row| row["regime"] == name).expect("a row");
+        row["queued_bytes"].as_f64().expect("measured")
+    };
+    // Measured, not made up: a message of 16 KB takes 16 KB and a little.
+    assert!((16_000.0..20_000.0).contains(&queued("payloads 16 KB")), "{rows:?}");
+}
+
+#[test]
+fn on_a_redis_that_is_not_its_own_it_leaves_nothing_behind() {
+    let server = RedisServer::start();
+    server.command(&["SET", "theirs", "1"]).expect("set");
+    let url = format!("--url redis://127.0.0.1:{}", server.port());
+    let regimes = "--regime flat-out one-by-one latency mixed";
+    let table = bench(&format!("{url} --quick {regimes}"));
+    assert!(table.status.success(), "{}", said(&table));
+    let text = String::from_utf8_lossy(&table.stdout).into_owned();
+    for row in ["flat-out ", "one-by-one ", "latency p50 ", "mixed "] {
+        assert!(text.lines().any(|line| line.starts_with(row)), "{row}: {text}");
+    }
+    let keys: Vec<String> = redis::from_redis_value(server.command(&["KEYS", "*"]).expect("keys")).expect("names");
+    assert_eq!(keys, ["theirs"]);
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_in_a_line() {
+    for (arguments, word) in [
+        ("--regime nonsense", "flat-out"),
+        ("--queue mine", "leave out --queue"),
+        ("--url sqlite:/tmp/q.db", "plain Redis"),
+        ("--url rediss://localhost", "TLS"),
+    ] {
+        let output = bench(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {}", said(&output));
+        let line = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(line.contains(word) && line.lines().count() == 1, "{arguments}: {line}");
+    }
+}
