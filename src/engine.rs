@@ -51,7 +51,7 @@ pub const TAKE_CUT_BYTES: usize = 32 * 1024;
 /// Whether less than an eighth is missing: then nothing is cut for the rest. Otherwise a take that is once out of step with the
 /// packs would cut one every time.
 pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
-    8 * want.saturating_sub(total) < want
+    want >= 64 && 8 * want.saturating_sub(total) < want
 }
 /// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
 pub const SETTLES_PER_CALL_MAX: usize = 1000;

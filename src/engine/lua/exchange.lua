@@ -227,7 +227,7 @@ local pop = 8
 while total < want and bytes < 1048576 and #packs < 256 do
   -- To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does not
   -- fit, or would not if it is like the others.
-  if 8 * (want - total) < want then break end
+  if want >= 64 and 8 * (want - total) < want then break end
   if bytes >= 32768 and (want - total) * #packs < total then break end
   local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
   if not popped then break end
