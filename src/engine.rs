@@ -34,7 +34,7 @@ pub use facts::Facts;
 pub use history::{Figures, Gauges, History, Kept, Live, Range, Report, Reported};
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
-pub const LAYOUT: u64 = 2;
+pub const LAYOUT: u64 = 3;
 /// How many nodes watch the crown closely. Everyone else looks once per beat.
 pub const HEIRS_MAX: usize = 5;
 /// The grain of a new queue: packs are cut to this until handlers ask for less.
@@ -48,10 +48,23 @@ pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
 /// And one that has so much does not cut a pack to get more.
 pub const TAKE_CUT_BYTES: usize = 32 * 1024;
 
-/// Whether less than an eighth is missing: then nothing is cut for the rest. Otherwise a take that is once out of step with the
-/// packs would cut one every time.
+/// A take of fewer messages is always filled to the last one.
+const TAKE_EXACT: u64 = 64;
+
+/// Whether less than an eighth is missing: then nothing more is looked for.
 pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
-    want >= 64 && 8 * want.saturating_sub(total) < want
+    want >= TAKE_EXACT && 8 * want.saturating_sub(total) < want
+}
+
+/// How many messages are cut off a pack that does not fit. To cut copies the pack. So whoever has half of what it wants leaves it
+/// whole, and whoever has less is content with half: a take that filled itself up would leave a rest, and be out of step with the
+/// packs for ever after.
+pub(crate) fn take_cut(total: u64, want: u64) -> u64 {
+    if want < TAKE_EXACT || total == 0 {
+        want - total
+    } else {
+        want.div_ceil(2).saturating_sub(total)
+    }
 }
 /// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
 pub const SETTLES_PER_CALL_MAX: usize = 1000;

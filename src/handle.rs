@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use crate::beat::{Asks, Standing};
 use crate::config::{Settings, ms};
 use crate::engine::{
-    DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, Settle, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_is_enough,
+    DELAY_MS_MAX, Engine, Exchange, Exchanged, NodeId, Settle, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_cut,
 };
 use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
@@ -485,12 +485,12 @@ fn outcomes(finished: &[pool::Finished], refused: &[(u64, String)]) -> Vec<Entry
     entries
 }
 
-/// Whether the take got everything there was. What was delivered before comes one by one, and a take that has nearly all, or
-/// much, leaves a pack that does not fit.
+/// Whether the take got everything there was. What was delivered before comes one by one, and a take that has enough leaves a
+/// pack that does not fit.
 fn is_dry(want: u32, packs: &[Pack]) -> bool {
     let total: usize = packs.iter().map(Pack::count).sum();
     let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
-    !take_is_enough(total as u64, want.into())
+    take_cut(total as u64, want.into()) > 0
         && bytes < TAKE_CUT_BYTES
         && packs.len() < TAKE_PACKS_MAX
         && packs.iter().all(|pack| pack.attempt() == 1)

@@ -29,8 +29,8 @@ impl Names {
 
     /// No two keys of a queue may be one.
     pub fn check(&self) -> Result<()> {
-        const TAKEN: [&str; 10] = [
-            "meta", "queue", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
+        const TAKEN: [&str; 11] = [
+            "meta", "queue", "bodies", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
         ];
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
@@ -62,6 +62,7 @@ pub struct Keys {
     pub prefix: String,
     pub meta: String,
     pub queue: String,
+    pub bodies: String,
     pub again: String,
     pub later: String,
     pub nodes: String,
@@ -87,6 +88,7 @@ impl Keys {
             names: names.clone(),
             meta: key("meta"),
             queue: key("queue"),
+            bodies: key("bodies"),
             again: key("again"),
             later: key("later"),
             nodes: key("nodes"),

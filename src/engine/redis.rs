@@ -1,5 +1,6 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 
+mod apart;
 mod dump;
 mod link;
 mod reply;
@@ -7,7 +8,6 @@ mod script;
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use redis::Cmd;
 
 use crate::config::Settings;
@@ -22,7 +22,8 @@ use crate::engine::{Facts, HELD_START_BYTES, Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome, Pack};
-use link::Link;
+use apart::Found;
+use link::{Before, Link};
 use reply::Reply;
 
 pub use link::Server;
@@ -43,6 +44,8 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
+    /// Packs of this size stand apart.
+    apart_bytes: usize,
     /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
     aside: Link,
 }
@@ -75,8 +78,16 @@ impl RedisEngine {
             exchange: Link::new(server)?,
             bell: Link::new(server)?,
             crown: Link::new(server)?,
+            apart_bytes: apart::APART_BYTES,
             aside: Link::new(server)?,
         })
+    }
+
+    /// The same, with the bytes of packs from this size on apart: for tests, whose packs are small.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_apart(self, apart_bytes: usize) -> Self {
+        Self { apart_bytes, ..self }
     }
 
     /// The keys of this queue.
@@ -130,6 +141,7 @@ impl RedisEngine {
         all.extend(readers.iter().map(|reader| keys.reading(reader)));
         for key in [
             &keys.queue,
+            &keys.bodies,
             &keys.again,
             &keys.later,
             &keys.errors,
@@ -195,18 +207,47 @@ impl RedisEngine {
                 while list.len() > 0 {
                     refused.push((list.uint()?, list.text()?));
                 }
-                let packs = reply.list()?.rest()?;
-                let packs = packs.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes)));
-                Exchanged::Ok {
-                    packs: packs.collect::<Result<_>>()?,
-                    refused,
-                }
+                let packs = self.joined(&self.exchange, reply.list()?.rest()?).await?;
+                Exchanged::Ok { packs, refused }
             }
             "deposed" => Exchanged::Deposed,
             "stale" => Exchanged::Stale,
             "unheld" => Exchanged::Unheld,
             other => return Err(unknown(other)),
         })
+    }
+
+    /// Packs as scripts return them, with the bytes of those that stand apart. Whoever was given up in this moment may find them
+    /// gone: then the call is to be repeated, and its answer says so.
+    async fn joined(&self, link: &Link, packs: Vec<Vec<u8>>) -> Result<Vec<Pack>> {
+        let found = packs.into_iter().map(Found::of).collect::<Result<Vec<_>>>()?;
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(&self.keys.bodies);
+        let mut apart = 0;
+        for pack in &found {
+            if let Found::Stub { field, .. } = pack {
+                cmd.arg(field);
+                apart += 1;
+            }
+        }
+        let bodies = match apart {
+            0 => Vec::new(),
+            _ => Reply::of(link.query(&cmd).await?)?.options()?,
+        };
+        let mut bodies = bodies.into_iter();
+        found
+            .into_iter()
+            .map(|pack| match pack {
+                Found::Whole(pack) => Ok(pack),
+                Found::Stub { stub, field } => match bodies.next().flatten() {
+                    Some(body) => apart::join(&stub, body),
+                    None => Err(Error::Away {
+                        store: format!("Redis at {}", self.address),
+                        reason: format!("the bytes of the pack {field} are gone from {}", self.keys.bodies),
+                    }),
+                },
+            })
+            .collect()
     }
 
     /// The same call with outcomes that a cluster can write in one step, and what became an error for that.
@@ -320,7 +361,7 @@ fn exchange_arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mu
     let taken = keys.taken(&exchange.node);
     let (settles, effect_keys) = record::settles(&exchange.settles);
     move |cmd| {
-        cmd.arg(8 + effect_keys.len())
+        cmd.arg(9 + effect_keys.len())
             .arg(&[
                 &keys.meta,
                 &keys.queue,
@@ -330,6 +371,7 @@ fn exchange_arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mu
                 &keys.records,
                 &keys.bell,
                 &keys.later,
+                &keys.bodies,
             ])
             .arg(&effect_keys)
             .arg(&exchange.node)
@@ -381,6 +423,7 @@ impl Engine for RedisEngine {
             (&keys.dead, "list"),
             (&keys.errors, "zset"),
             (&keys.records, "hash"),
+            (&keys.bodies, "hash"),
             (&keys.readers, "zset"),
             (&keys.once, "zset"),
             (&keys.once_values, "hash"),
@@ -474,9 +517,19 @@ impl Engine for RedisEngine {
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         let keys = &self.keys;
-        let run = self.control.run_connected(&self.scripts.publish, |cmd| {
-            cmd.arg(3)
-                .arg(&[&keys.meta, &keys.queue, &keys.bell])
+        let apart = |pack: &&Pack| pack.bytes().len() >= self.apart_bytes;
+        let bodies = || {
+            let mut cmd = redis::cmd("HSET");
+            cmd.arg(&keys.bodies);
+            for pack in publish.packs.iter().filter(apart) {
+                cmd.arg(apart::stub(pack).1).arg(&pack.bytes()[..]);
+            }
+            cmd
+        };
+        let before: Option<Before> = publish.packs.iter().any(|pack| apart(&pack)).then_some(&bodies);
+        let run = self.control.run_connected(&self.scripts.publish, before, |cmd| {
+            cmd.arg(4)
+                .arg(&[&keys.meta, &keys.queue, &keys.bell, &keys.bodies])
                 .arg(&publish.node)
                 .arg(publish.epoch)
                 .arg(publish.made)
@@ -486,7 +539,11 @@ impl Engine for RedisEngine {
                 .arg(publish.interval_ms)
                 .arg(publish.cursor.as_deref().unwrap_or_default());
             for pack in &publish.packs {
-                cmd.arg(&pack.bytes()[..]);
+                if apart(&pack) {
+                    cmd.arg(apart::stub(pack).0);
+                } else {
+                    cmd.arg(&pack.bytes()[..]);
+                }
             }
         });
         let mut reply = Reply::of(run.await?)?;
@@ -570,7 +627,7 @@ impl Engine for RedisEngine {
         let keys = &self.keys;
         let taken = keys.taken(&reap.victim);
         let run = self.control.run(&self.scripts.reap, |cmd| {
-            cmd.arg(8)
+            cmd.arg(9)
                 .arg(&[
                     &keys.meta,
                     &keys.nodes,
@@ -580,6 +637,7 @@ impl Engine for RedisEngine {
                     &keys.errors,
                     &keys.records,
                     &keys.bell,
+                    &keys.bodies,
                 ])
                 .arg(&reap.victim)
                 .arg(reap.deliveries_max)
@@ -684,7 +742,8 @@ impl Engine for RedisEngine {
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
         let run = self.aside.run(&self.scripts.held, |cmd| {
-            cmd.arg(1).arg(self.keys.taken(node)).arg(limit).arg(HELD_START_BYTES);
+            cmd.arg(2).arg(self.keys.taken(node)).arg(&self.keys.bodies);
+            cmd.arg(limit).arg(HELD_START_BYTES);
         });
         let mut reply = Reply::of(run.await?)?;
         let mut held = Vec::with_capacity(reply.len());

@@ -336,7 +336,8 @@ impl Inner {
     fn finished(&mut self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
         let took_ns = nanos(took);
         let average = self.message_ns.unwrap_or(took_ns);
-        self.message_ns = Some(average - average / 8 + took_ns / 8);
+        // One that took long may only have been kept from the processor: alone it must not change what is asked for much.
+        self.message_ns = Some(average - average / 8 + took_ns.min(8 * average.max(100)) / 8);
         self.measured.handled(took, took_ns);
         self.finished_count += 1;
         self.finished_at.get_or_insert(now);

@@ -11,6 +11,8 @@ use crate::conformance::{Bench, Check, RedisBench, all_of_redis, verdict};
 const CATCHES: &[(&str, &str)] = &[
     ("again-one", "redelivered_messages_come_one_at_a_time"),
     ("beat-member", "a_beat_after_leaving_does_not_bring_a_node_back"),
+    ("bodies-end", "a_pack_that_stands_apart_goes_with_its_last_message"),
+    ("bodies-refused", "a_publish_that_is_not_applied_leaves_no_bytes"),
     ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
     ("call-repeat", "a_repeated_exchange_is_applied_once"),
     ("call-stale", "an_old_copy_of_an_exchange_writes_nothing"),

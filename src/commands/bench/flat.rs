@@ -105,12 +105,17 @@ fn queued_bytes(site: &Site, messages: u64, generator: &str) -> Result<f64, Fail
 
 /// As Redis counts it, of the queue alone: what clients and others use comes and goes.
 fn bytes_of_each(queue: &Queue, messages: u64) -> Result<f64, Failure> {
-    let key = queue.keys().queue.as_bytes();
-    let used = queue.site.socket()?.call(&[b"MEMORY", b"USAGE", key, b"SAMPLES", b"0"]);
-    match used.map_err(|error| failed("ask for the memory of the queue", &error))? {
-        super::socket::Answer::Number(bytes) => Ok(float(u64::try_from(bytes).unwrap_or(0)) / float(messages)),
-        _ => Ok(0.0),
+    let mut sum = 0;
+    for key in [&queue.keys().queue, &queue.keys().bodies] {
+        let asked: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
+        let used = queue.site.socket()?.call(&asked);
+        if let super::socket::Answer::Number(bytes) =
+            used.map_err(|error| failed("ask for the memory of the queue", &error))?
+        {
+            sum += u64::try_from(bytes).unwrap_or(0);
+        }
     }
+    Ok(float(sum) / float(messages))
 }
 
 /// Publishes and leaves it there. The generator is still alive.

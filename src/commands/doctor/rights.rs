@@ -6,7 +6,7 @@ use crate::error::Error;
 
 use super::Findings;
 
-/// Each command with arguments that do no harm. `K` stands for the key. What is written is removed by the last two.
+/// Each command with arguments that do no harm. `K` stands for the key. What is written is removed by DEL; a transaction ends as it began.
 pub(super) const TRIED: &[&str] = &[
     "PING",
     "INFO",
@@ -46,6 +46,8 @@ pub(super) const TRIED: &[&str] = &[
     "ZSCORE K a",
     "DEL K",
     "UNLINK K",
+    "MULTI",
+    "EXEC",
 ];
 
 /// The server refuses because of the user's rights.

@@ -1,16 +1,15 @@
 -- exchange: settles what is finished, then takes what comes next.
--- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell 8 later, then the keys of effects
+-- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell 8 later 9 bodies, then the keys of effects
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
 -- Returns  ok refused packs | deposed | stale | unheld
--- Lua reads every byte of every string that it is handed. So a pack in hand has its size and history in a tag beside it, and
--- the pack itself is fetched only where it is to be cut or kept.
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
+-- Functions cost time where they are made: so those for what is rare are made only there.
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local settles = ARGV[4] == '' and {} or cmsgpack.unpack(ARGV[4])
 local fields = {lane, 'worn'}
-for i, settle in ipairs(settles) do fields[i + 2] = TAG .. num(settle[1]) end
+for i, settle in ipairs(settles) do fields[i + 2] = num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[4], unpack(fields))
 local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
 if not stored[1] then return {'deposed'} end -- guard: lane-record
@@ -33,155 +32,174 @@ local paused = false
 paused = (m[3] or '0') > '1' -- guard: paused-handlers
 if paused then want = 0 end
 
--- Effects are checked against what the keys hold, and against those already admitted in this call.
-local own, known = string.sub(KEYS[1], 1, -5), {}
-local function lookup(trial, key)
-  local entry = trial[key] or known[key]
-  if not entry then
-    entry = {kind = redis.call('TYPE', key).ok}
-    known[key] = entry
-  end
-  return entry
-end
--- 2^53 - 1: above it a sum may be rounded down to what is allowed.
-local LIMIT = 9007199254740991
-local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
-local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
-local function refusal(effects)
-  local trial = {}
-  for _, effect in ipairs(effects) do
-    local key = KEYS[8 + effect[2]]
-    if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
-    local entry, kind = lookup(trial, key), KINDS[effect[1]]
-    if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
-      return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
-    end -- guard: effect-type
-    local value = nil
-    if effect[1] == 'add' then
-      local text = entry.value or (entry.kind == 'string' and redis.call('GET', key)) or '0'
-      local old = string.match(text, '^%-?%d+$') and tonumber(text)
-      if not old or math.abs(old) > LIMIT or num(old) ~= text then return 'key ' .. key .. ' holds no whole number' end -- guard: effect-number
-      local new = (old or 0) + effect[3]
-      if math.abs(effect[3]) > LIMIT or math.abs(new) > LIMIT then return 'key ' .. key .. ' would leave 2^53' end
-      value = num(new)
-    elseif effect[1] == 'set' then
-      value = effect[3]
-    end
-    trial[key] = {kind = kind, value = value}
-  end
-  for key, entry in pairs(trial) do known[key] = entry end
-end
-
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, errors, records, back, back_again, later = {}, {}, {}, {}, {}, {}, {}
-local effects, refused, done, failed, returned = {}, {}, 0, 0, 0
+local effects, refused, done, failed, returned, ended = {}, {}, 0, 0, 0, {}
 local worn, worn_out = 0, 0
-if stored[2] then
-  worn, worn_out = string.match(stored[2], '(%-?%d+) (%-?%d+)')
+if stored[2] ~= '0 0' then
+  worn, worn_out = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
   worn, worn_out = tonumber(worn), tonumber(worn_out)
 end
 local worn_before, worn_out_before = worn, worn_out
-local time = nil
-local function now()
-  if not time then local _, wall = hive(0, 0, 0); time = wall end
-  return time
+local function release(pack, n)
+  if is_stub(pack) then
+    local id, count = body(pack)
+    ended[#ended + 1] = {id, count, n}
+  end
 end
-local function fail(pack, index, text)
-  local number, kept = failure(pack, index, now(), node, text)
-  errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
-  records[#records + 1] = num(number); records[#records + 1] = kept
-  failed = failed + 1
-  return number
-end
--- Tried again under the same number: failures + 1, and out of the order of numbers.
-local function put_off(pack, index, after)
-  local one = piece(pack, index, 1)
-  local _, _, _, failures, _, number = head(one)
-  local counted = failures
-  counted = math.min(failures + 1, 65535) -- guard: failures
-  one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
-  later[#later + 1] = num(now() + after)
-  later[#later + 1] = later_entry(number, one)
-end
-local function hold(pack, count, attempt, astray, first)
-  local field, n = num(first), #set
-  set[n + 1], set[n + 2] = field, pack
-  set[n + 3], set[n + 4] = TAG .. field, struct.pack(TAGGED, count, attempt, astray)
-  return field
-end
--- Packs that are not simply done as a whole are needed themselves.
-local wanted, whole = {}, {}
+-- Packs that are simply done as a whole are not even read.
+local plain = true
 for i, settle in ipairs(settles) do
-  local at, plain = 0, stored[i + 2] and true
-  for _, run in ipairs(settle[2]) do
-    plain = plain and run[1] == at and run[3] == 0 and not run[4]
-    at = run[1] + run[2]
-  end
-  if not plain or at ~= struct.unpack(TAGGED, stored[i + 2]) then
-    wanted[#wanted + 1] = string.sub(fields[i + 2], 2)
-    whole[i] = #wanted
-  end
+  local pack, run = stored[i + 2], settle[2][1]
+  if not pack then return {'unheld'} end
+  plain = plain and #settle[2] == 1 and run[1] == 0 and run[3] == 0 and not run[4]
+    and run[2] == struct.unpack('<I4', pack, 33) and struct.unpack('<H', pack, 3) == 1
 end
-local fetched = #wanted > 0 and redis.call('HMGET', KEYS[4], unpack(wanted))
 local named = {}
 for i, settle in ipairs(settles) do
-  local pack, at, released = whole[i] and fetched[whole[i]], 0, 0
-  if not stored[i + 2] or (whole[i] and not pack) then return {'unheld'} end
   if named[settle[1]] then return {'unheld'} end -- guard: named-once
   named[settle[1]] = true
-  local count, attempt, astray = struct.unpack(TAGGED, stored[i + 2])
-  local function keep(from, n) hold(piece(pack, from, n), n, attempt, astray, settle[1] + from) end
-  for _, run in ipairs(settle[2]) do
-    local from, n, outcome = run[1], run[2], run[3]
-    if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
-    if from > at then keep(at, from - at) end
-    if outcome == 0 and run[4] then
-      local why = refusal(run[4])
-      if why then
-        for index = from, from + n - 1 do
-          refused[#refused + 1] = fail(pack, index, 'effect refused: ' .. why)
-          refused[#refused + 1] = 'effect refused: ' .. why
-        end
-      else
-        done = done + n
-        for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end
-      end
-    elseif outcome == 0 then
-      done = done + n
-    elseif outcome == 1 then
-      for index = from, from + n - 1 do fail(pack, index, run[4]) end
-    elseif outcome == 3 then
-      for index = from, from + n - 1 do put_off(pack, index, run[4]) end
-    else
-      local to = (attempt > 1 or astray ~= 0) and back_again or back
-      to[#to + 1] = piece(pack, from, n)
-      returned = returned + n
-    end
-    at, released = from + n, released + n
+  if plain then
+    local n = settle[2][1][2]
+    gone[i], done = fields[i + 2], done + n
+    release(stored[i + 2], n)
   end
-  if at < count then keep(at, count - at) end
-  gone[#gone + 1] = fields[i + 2]
-  gone[#gone + 1] = string.sub(fields[i + 2], 2)
-  if attempt > 1 then worn = worn - released end
-  if attempt > 2 then worn_out = worn_out - released end
+end
+if not plain then
+  -- Effects are checked against what the keys hold, and against those already admitted in this call.
+  local own, known = string.sub(KEYS[1], 1, -5), {}
+  local function lookup(trial, key)
+    local entry = trial[key] or known[key]
+    if not entry then
+      entry = {kind = redis.call('TYPE', key).ok}
+      known[key] = entry
+    end
+    return entry
+  end
+  -- 2^53 - 1: above it a sum may be rounded down to what is allowed.
+  local LIMIT = 9007199254740991
+  local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
+  local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
+  local function refusal(effects)
+    local trial = {}
+    for _, effect in ipairs(effects) do
+      local key = KEYS[9 + effect[2]]
+      if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
+      local entry, kind = lookup(trial, key), KINDS[effect[1]]
+      if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
+        return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
+      end -- guard: effect-type
+      local value = nil
+      if effect[1] == 'add' then
+        local text = entry.value or (entry.kind == 'string' and redis.call('GET', key)) or '0'
+        local old = string.match(text, '^%-?%d+$') and tonumber(text)
+        if not old or math.abs(old) > LIMIT or num(old) ~= text then return 'key ' .. key .. ' holds no whole number' end -- guard: effect-number
+        local new = (old or 0) + effect[3]
+        if math.abs(effect[3]) > LIMIT or math.abs(new) > LIMIT then return 'key ' .. key .. ' would leave 2^53' end
+        value = num(new)
+      elseif effect[1] == 'set' then
+        value = effect[3]
+      end
+      trial[key] = {kind = kind, value = value}
+    end
+    for key, entry in pairs(trial) do known[key] = entry end
+  end
+
+  local time = nil
+  local function now()
+    if not time then local _, wall = hive(0, 0, 0); time = wall end
+    return time
+  end
+  local function fail(pack, index, text)
+    local number, kept = failure(pack, index, now(), node, text)
+    errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
+    records[#records + 1] = num(number); records[#records + 1] = kept
+    failed = failed + 1
+    return number
+  end
+  -- Tried again under the same number: failures + 1, and out of the order of numbers.
+  local function put_off(pack, index, after)
+    local one = piece(pack, index, 1)
+    local _, _, _, failures, _, number = head(one)
+    local counted = failures
+    counted = math.min(failures + 1, 65535) -- guard: failures
+    one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
+    later[#later + 1] = num(now() + after)
+    later[#later + 1] = later_entry(number, one)
+  end
+  for i, settle in ipairs(settles) do
+    local pack, at, released, kept = stored[i + 2], 0, 0, 0
+    local _, _, attempt, _, astray, first, _, _, count = head(pack)
+    -- Its bytes are fetched where they are needed: not for what is only done, kept, or given back as it stands.
+    local full, entire = nil, not is_part(pack)
+    for _, run in ipairs(settle[2]) do
+      local stands = entire and run[3] == 2 and run[2] == count
+      if not full and not stands and (run[3] ~= 0 or run[4]) then
+        full = whole(KEYS[9], pack)
+        if not full then return bytes_gone(pack) end
+      end
+    end
+    local function keep(from, n)
+      set[#set + 1] = num(first + from)
+      set[#set + 1] = piece(pack, from, n)
+    end
+    for _, run in ipairs(settle[2]) do
+      local from, n, outcome = run[1], run[2], run[3]
+      if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
+      if from > at then keep(at, from - at) end
+      if outcome == 0 and run[4] then
+        local why = refusal(run[4])
+        if why then
+          for index = from, from + n - 1 do
+            refused[#refused + 1] = fail(full, index, 'effect refused: ' .. why)
+            refused[#refused + 1] = 'effect refused: ' .. why
+          end
+        else
+          done = done + n
+          for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end
+        end
+      elseif outcome == 0 then
+        done = done + n
+      elseif outcome == 1 then
+        for index = from, from + n - 1 do fail(full, index, run[4]) end
+      elseif outcome == 3 then
+        for index = from, from + n - 1 do put_off(full, index, run[4]) end
+      else
+        local to = (attempt > 1 or astray ~= 0) and back_again or back
+        to[#to + 1] = piece(full or pack, from, n)
+        returned = returned + n
+        if not full then kept = n end
+      end
+      at, released = from + n, released + n
+    end
+    if at < count then keep(at, count - at) end
+    gone[#gone + 1] = fields[i + 2]
+    -- What goes back as it stands takes its body along.
+    if released > kept then release(pack, released - kept) end
+    if attempt > 1 then worn = worn - released end
+    if attempt > 2 then worn_out = worn_out - released end
+  end
 end
 
 -- Now the writes. The first is one that full memory does not refuse.
 if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[4], '') end -- guard: opener-exchange
--- A right that is missing would show only in the middle: so each is tried where it can do nothing.
-local used = {}
-for _, effect in ipairs(effects) do used[effect[1]] = true end
-local tried = {}
-if used.add then tried[1] = redis.pcall('INCRBY', KEYS[1], 0) end -- guard: effect-rights
-if used.set then tried[#tried + 1] = redis.pcall('SET', KEYS[1], '', 'NX') end -- guard: effect-rights
-for _, answer in ipairs(tried) do
-  if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE') then
-    return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
+if #effects > 0 then
+  -- A right that is missing would show only in the middle: so each is tried where it can do nothing.
+  local used = {}
+  for _, effect in ipairs(effects) do used[effect[1]] = true end
+  local tried = {}
+  if used.add then tried[1] = redis.pcall('INCRBY', KEYS[1], 0) end -- guard: effect-rights
+  if used.set then tried[#tried + 1] = redis.pcall('SET', KEYS[1], '', 'NX') end -- guard: effect-rights
+  for _, answer in ipairs(tried) do
+    if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE') then
+      return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
+    end
   end
 end
 for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[4], unpack(gone, i, math.min(i + 1999, #gone))) end
+for _, one in ipairs(ended) do let_go(KEYS[9], one[1], one[2], one[3]) end
 for _, effect in ipairs(effects) do
-  local kind, key = effect[1], KEYS[8 + effect[2]]
+  local kind, key = effect[1], KEYS[9 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
   elseif kind == 'set' then redis.call('SET', key, effect[3])
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
@@ -199,19 +217,29 @@ local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: what waits to be taken again first.
 local ids, packs, total, bytes, grain = {}, {}, 0, 0, tonumber(m[1])
-local function take(pack, n)
-  local _, _, attempt, _, astray, first = head(pack)
-  ids[#ids + 1] = hold(pack, n, attempt, astray, first)
-  packs[#packs + 1] = pack
-  total, bytes = total + n, bytes + #pack
+local function take(pack, n, attempt, first)
+  local field = num(first)
+  ids[#ids + 1], packs[#packs + 1] = field, pack
+  set[#set + 1] = field
+  set[#set + 1] = pack
+  total, bytes = total + n, bytes + size(pack)
   if attempt > 1 then worn = worn + n end
   if attempt > 2 then worn_out = worn_out + n end
+end
+-- To be cut, a pack gets its bytes back. One whose bytes are gone stays as it is: whoever takes it says so.
+local function bring(pack)
+  local full = whole(KEYS[9], pack)
+  if full and is_stub(pack) then
+    local id, count = body(pack)
+    let_go(KEYS[9], id, count, (select(9, head(pack))))
+  end
+  return full
 end
 -- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
 while again and total < want and bytes < 1048576 and #packs < 256 do
   local pack = redis.call('LPOP', KEYS[3])
   if not pack then again = false; break end
-  local _, _, attempt, _, _, _, _, _, count = head(pack)
+  local _, _, attempt, _, _, first, _, _, count = head(pack)
   -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
   local alone, n = true, math.min(count, want - total)
   if attempt > 1 then
@@ -219,32 +247,42 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
     n = 1 -- guard: again-one
   end
   if not alone then redis.call('LPUSH', KEYS[3], pack); break end
-  if count > n then redis.call('LPUSH', KEYS[3], piece(pack, n, count - n)) end
-  take(piece(pack, 0, n), n)
+  local full = pack
+  if count > n or is_part(pack) then full = bring(pack) end
+  if not full then full, n = pack, count end
+  if count > n then redis.call('LPUSH', KEYS[3], piece(full, n, count - n)) end
+  take(piece(full, 0, n), n, attempt, first)
   if attempt > 1 then break end
 end
 local pop = 8
 while total < want and bytes < 1048576 and #packs < 256 do
-  -- To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does not
-  -- fit, or would not if it is like the others.
+  -- Whoever has nearly all that it wants looks for no more, nor does whoever has much and expects a pack that does not fit.
   if want >= 64 and 8 * (want - total) < want then break end
   if bytes >= 32768 and (want - total) * #packs < total then break end
   local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
   if not popped then break end
   local left = {}
   for _, pack in ipairs(popped) do
-    local count, room = select(9, head(pack)), want - total
-    local cut = count > room and bytes >= 32768
-    if room <= 0 or bytes >= 1048576 or cut or #left > 0 then
+    local _, _, attempt, _, _, first, _, _, count = head(pack)
+    local room = want - total
+    -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
+    -- to fill up more would leave a rest, and the next take out of step with the packs.
+    local cut = room
+    if want >= 64 and total > 0 then cut = math.ceil(want / 2) - total end
+    local leaves = count > room and (cut <= 0 or bytes >= 32768)
+    if room <= 0 or bytes >= 1048576 or leaves or #left > 0 then
       left[#left + 1] = pack
-    elseif count <= room then
-      take(pack, count)
     else
-      take(piece(pack, 0, room), room)
-      -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
-      local rest = count - room
-      local share = rest > 8 * room and math.ceil(rest / 8) or rest
-      for from = room, count - 1, share do left[#left + 1] = piece(pack, from, math.min(share, count - from)) end
+      local full = count > room and bring(pack)
+      if not full then
+        take(pack, count, attempt, first)
+      else
+        take(piece(full, 0, cut), cut, attempt, first)
+        -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
+        local rest = count - cut
+        local share = rest > 8 * cut and math.ceil(rest / 8) or rest
+        for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
+      end
     end
   end
   for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end

@@ -1,43 +1,66 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
--- KEYS  1 meta 2 queue 3 bell
+-- KEYS  1 meta 2 queue 3 bell 4 bodies
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
 -- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | paused | finished
 -- The first write is RPUSH: with memory full it is refused, and so nothing is written.
+-- The bodies of large packs were written just before this, in the same transaction: what is not published is removed again. One
+-- that is published has its count beside it.
+local function apart()
+  local ids, counts = {}, {}
+  for i = 9, #ARGV do
+    if is_stub(ARGV[i]) then ids[#ids + 1], counts[#counts + 1] = body(ARGV[i]) end
+  end
+  return ids, counts
+end
+local function without_bodies(answer)
+  local ids, left = apart(), {}
+  for i, id in ipairs(ids) do left[i] = id .. '+' end
+  local published = #ids > 0 and redis.call('HMGET', KEYS[4], unpack(left))
+  for i, id in ipairs(ids) do
+    if not published[i] then redis.call('HDEL', KEYS[4], id) end -- guard: bodies-refused
+  end
+  return answer
+end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
   'grain', 'head', 'paused')
-if not m[1] then return {'fenced'} end
+if not m[1] then return without_bodies({'fenced'}) end
 local clock = hive(m[1], m[2], m[3])
-if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return {'fenced'} end -- guard: token
-if tonumber(m[6]) <= clock then return {'fenced'} end -- guard: crown-lease
+if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end -- guard: token
+if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: crown-lease
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local n = 0
 for i = 9, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
-  if version ~= 1 or flags ~= 0 or number ~= first + n or epoch ~= tonumber(m[5]) or count < 1 then
-    return redis.error_reply('ERR queenright: malformed pack')
+  if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= tonumber(m[5]) or count < 1 then
+    return without_bodies(redis.error_reply('ERR queenright: malformed pack'))
   end
   n = n + count
 end
 local seq, due, interval, limit = tonumber(m[7]), tonumber(m[9]), tonumber(ARGV[7]), tonumber(ARGV[6])
 local applied = false
 applied = made + n <= tonumber(m[8]) -- guard: made
-if applied then return {'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)} end
-if made ~= tonumber(m[8]) then return {'gap'} end -- guard: gap
-if m[12] and tonumber(m[12]) % 2 == 1 then return {'paused'} end -- guard: paused-generator
-if first ~= seq then return {'moved', seq} end -- guard: moved
-if last >= 0 and seq + n > last then return {'finished'} end
+if applied then return without_bodies({'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)}) end
+if made ~= tonumber(m[8]) then return without_bodies({'gap'}) end -- guard: gap
+if m[12] and tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
+if first ~= seq then return without_bodies({'moved', seq}) end -- guard: moved
+if last >= 0 and seq + n > last then return without_bodies({'finished'}) end
 
 -- How many wait is not counted but told from the number at the head, and that is looked up only when it matters.
 local waiting_from = tonumber(m[11])
 if seq + n - waiting_from > limit then
   local pack = redis.call('LINDEX', KEYS[2], 0)
   waiting_from = pack and select(6, head(pack)) or seq
-  if seq + n - waiting_from > limit then return {'full'} end -- guard: full
+  if seq + n - waiting_from > limit then return without_bodies({'full'}) end -- guard: full
 end
 
-for i = 9, #ARGV, 1000 do
-  redis.call('RPUSH', KEYS[2], unpack(ARGV, i, math.min(i + 999, #ARGV)))
+local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 9))
+if type(pushed) == 'table' then return without_bodies(pushed) end
+local ids, left = apart()
+if #ids > 0 then
+  local marks = {}
+  for i, id in ipairs(ids) do marks[2 * i - 1], marks[2 * i] = id .. '+', num(left[i]) end
+  redis.call('HSET', KEYS[4], unpack(marks))
 end
 if interval > 0 then
   if due > clock + interval then due = clock end

@@ -1,5 +1,5 @@
 -- reap: gives up a member whose lease has run out, and hands on what it held, a bounded part of it a call.
--- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell
+-- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies
 -- ARGV  1 victim 2 most deliveries 3 most packs
 -- Returns  redelivered failed more deposed
 -- Deposes before it moves anything: from then on the victim's calls are refused.
@@ -22,18 +22,21 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
   if string.match(field, '^%d+$') then pieces[#pieces + 1] = tonumber(field) end
 end
 table.sort(pieces)
-local moved, redelivered, failed, bytes, again, errors, records = {}, 0, 0, 0, {}, {}, {}
+local moved, redelivered, failed, bytes, again, errors, records, spent_stubs = {}, 0, 0, 0, {}, {}, {}, {}
 for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
   if failed >= 1000 or bytes >= 1048576 then break end
   moved[i] = num(pieces[i])
   local pack = redis.call('HGET', KEYS[4], moved[i])
   local _, _, attempt, _, _, _, _, _, count = head(pack)
-  bytes = bytes + #pack
+  bytes = bytes + size(pack)
   local spent = false
   spent = attempt >= tonumber(ARGV[2]) -- guard: deliveries
   if spent then
+    local full = whole(KEYS[9], pack)
+    if not full then return bytes_gone(pack) end
+    if is_stub(pack) then spent_stubs[#spent_stubs + 1] = pack end
     for index = 0, count - 1 do
-      local number, kept = failure(pack, index, wall, victim, 'delivered ' .. num(attempt) .. ' times without an outcome')
+      local number, kept = failure(full, index, wall, victim, 'delivered ' .. num(attempt) .. ' times without an outcome')
       errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
       records[#records + 1] = num(number); records[#records + 1] = kept
     end
@@ -43,9 +46,11 @@ for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
     redelivered = redelivered + count
   end
 end
-local gone = {}
-for i, field in ipairs(moved) do gone[2 * i - 1], gone[2 * i] = field, TAG .. field end
-if #gone > 0 then redis.call('HDEL', KEYS[4], unpack(gone)) end
+if #moved > 0 then redis.call('HDEL', KEYS[4], unpack(moved)) end
+for _, stub in ipairs(spent_stubs) do
+  local id, count = body(stub)
+  let_go(KEYS[9], id, count, (select(9, head(stub))))
+end
 for i = 1, #errors, 2000 do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + 1999, #errors)))
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + 1999, #records)))

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::RedisEngine;
+use super::apart::{self, Found};
 use super::reply::Reply;
 use crate::engine::history::{Kept, Range};
 use crate::engine::state::{State, Stored, Taken};
@@ -54,9 +55,25 @@ impl RedisEngine {
         if indexed != recorded {
             return Err(broken(format!("errors {indexed:?} but records {recorded:?}")));
         }
+        let mut left = BTreeMap::new();
+        for key in [&keys.queue, &keys.again] {
+            for bytes in self.list(key).await? {
+                count_stub(&mut left, &bytes)?;
+            }
+        }
         for key in self.all_keys().await? {
             if let Some(node) = key.strip_prefix(&keys.taken("")) {
-                state.taken.insert(node.to_string(), taken(&self.hash(&key).await?)?);
+                let (mut taken, pieces) = taken(&self.hash(&key).await?)?;
+                for (first, bytes) in pieces {
+                    count_stub(&mut left, &bytes)?;
+                    taken.pieces.extend(
+                        self.joined(&self.aside, vec![bytes])
+                            .await?
+                            .into_iter()
+                            .map(|pack| (first, pack)),
+                    );
+                }
+                state.taken.insert(node.to_string(), taken);
             } else if let Some(reader) = key.strip_prefix(&keys.reading("")) {
                 if reader != "records" {
                     let mut list = self.list(&key).await?.into_iter();
@@ -70,7 +87,26 @@ impl RedisEngine {
                 state.stored.insert(key, stored);
             }
         }
+        self.check_bodies(&left).await?;
         Ok(state)
+    }
+
+    /// Nothing stands apart that nothing refers to, and what is left of each body is counted right.
+    async fn check_bodies(&self, left: &BTreeMap<String, u64>) -> Result<()> {
+        let mut found = BTreeMap::new();
+        let mut bodies = Vec::new();
+        for (field, value) in self.hash(&self.keys.bodies).await? {
+            match field.strip_suffix('+') {
+                Some(field) => _ = found.insert(field.to_string(), parse(&String::from_utf8_lossy(&value))?),
+                None => bodies.push(field),
+            }
+        }
+        if found != *left || !found.keys().eq(&bodies) {
+            return Err(broken(format!(
+                "bodies {bodies:?} with {found:?} left, but stubs of {left:?}"
+            )));
+        }
+        Ok(())
     }
 
     async fn all_keys(&self) -> Result<Vec<String>> {
@@ -91,7 +127,7 @@ impl RedisEngine {
 
     async fn packs(&self, key: &str) -> Result<Vec<Pack>> {
         let list = self.list(key).await?;
-        list.into_iter().map(|bytes| Pack::decode(Bytes::from(bytes))).collect()
+        self.joined(&self.aside, list).await
     }
 
     async fn hash(&self, key: &str) -> Result<BTreeMap<String, Vec<u8>>> {
@@ -182,6 +218,14 @@ fn broken(detail: String) -> Error {
     Error::Protocol { detail }
 }
 
+/// How many messages refer to each body.
+fn count_stub(left: &mut BTreeMap<String, u64>, bytes: &[u8]) -> Result<()> {
+    if let Found::Stub { field, stub } = Found::of(bytes.to_vec())? {
+        *left.entry(field).or_default() += apart::messages(&stub);
+    }
+    Ok(())
+}
+
 fn parse(text: &str) -> Result<u64> {
     text.parse().map_err(|_| broken(format!("no number: {text:?}")))
 }
@@ -234,9 +278,10 @@ fn report(taken: &mut Taken) -> &mut Kept {
     taken.report.get_or_insert_default()
 }
 
-fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
+/// All but the pieces in hand, whose bytes may stand apart.
+fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Vec<(u64, Vec<u8>)>)> {
     let mut taken = Taken::default();
-    let mut tags = BTreeMap::new();
+    let mut pieces = Vec::new();
     for (field, value) in hash {
         let text = || String::from_utf8_lossy(value).into_owned();
         if let Some(lane) = field.strip_prefix("lane:") {
@@ -259,22 +304,9 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<Taken> {
             let text = text();
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
             taken.about.worn = (parse(twice)?, parse(thrice)?);
-        } else if let Some(first) = field.strip_prefix('h') {
-            tags.insert(parse(first)?, value.clone());
         } else {
-            taken
-                .pieces
-                .insert(parse(field)?, Pack::decode(Bytes::copy_from_slice(value))?);
+            pieces.push((parse(field)?, value.clone()));
         }
     }
-    let tag = |pack: &Pack| {
-        let count = u32::try_from(pack.count()).expect("within a pack").to_le_bytes();
-        let (attempt, astray) = (pack.attempt().to_le_bytes(), u16::from(pack.astray()).to_le_bytes());
-        [&count[..], &attempt, &astray].concat()
-    };
-    let wanted: BTreeMap<u64, Vec<u8>> = taken.pieces.iter().map(|(first, pack)| (*first, tag(pack))).collect();
-    if tags != wanted {
-        return Err(broken(format!("tags {tags:?} for {wanted:?}")));
-    }
-    Ok(taken)
+    Ok((taken, pieces))
 }

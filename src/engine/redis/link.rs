@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 
 use super::script::Script;
@@ -37,6 +37,9 @@ fn with_nodelay(info: redis::ConnectionInfo) -> redis::ConnectionInfo {
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     info.set_tcp_settings(tcp)
 }
+
+/// Makes the command that comes before a script: large, and hardly ever made twice.
+pub(super) type Before<'a> = &'a (dyn Fn() -> Cmd + Sync);
 
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
 /// verb allows for.
@@ -91,25 +94,31 @@ impl Link {
     /// Runs a script; one that the server does not know is sent whole.
     pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
         let connection = self.connection().await?;
-        self.run_on(connection, script, arguments).await
+        self.run_on(connection, script, None, arguments).await
     }
 
     /// The same, but does not connect: a connection lives in the runtime that made it, and the control connection
-    /// must live in that of the beat, which no handler can block.
-    pub(super) async fn run_connected(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+    /// must live in that of the beat, which no handler can block. With a command before it, both are one transaction.
+    pub(super) async fn run_connected(
+        &self,
+        script: &Script,
+        before: Option<Before<'_>>,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value> {
         let Some(connection) = self.connection.lock().await.clone() else {
             return Err(Error::Away {
                 store: format!("Redis at {}", self.address),
                 reason: "not connected".into(),
             });
         };
-        self.run_on(connection, script, arguments).await
+        self.run_on(connection, script, before, arguments).await
     }
 
     async fn run_on(
         &self,
         mut connection: MultiplexedConnection,
         script: &Script,
+        before: Option<Before<'_>>,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value> {
         let build = |name: &str, text: &str| {
@@ -118,12 +127,11 @@ impl Link {
             arguments(&mut cmd);
             cmd
         };
-        let answer = connection.send_packed_command(&build("EVALSHA", &script.sha)).await;
-        let answer = match answer.and_then(Value::extract_error) {
-            Err(error) if error.code() == Some("NOSCRIPT") => connection
-                .send_packed_command(&build("EVAL", &script.text))
-                .await
-                .and_then(Value::extract_error),
+        let answer = send(&mut connection, before, build("EVALSHA", &script.sha)).await;
+        let answer = match answer {
+            Err(error) if error.code() == Some("NOSCRIPT") => {
+                send(&mut connection, before, build("EVAL", &script.text)).await
+            }
             answer => answer,
         };
         match answer {
@@ -162,6 +170,25 @@ impl Link {
     }
 }
 
+/// A command, or two in one transaction: then the answer is that of the second.
+async fn send(connection: &mut MultiplexedConnection, before: Option<Before<'_>>, cmd: Cmd) -> RedisResult<Value> {
+    let Some(before) = before else {
+        return connection.send_packed_command(&cmd).await?.extract_error();
+    };
+    let mut pipe = redis::pipe();
+    pipe.cmd("MULTI").add_command(before()).add_command(cmd).cmd("EXEC");
+    let answers = connection.send_packed_commands(&pipe, 0, 4).await?;
+    let mut last = Value::Nil;
+    // What is refused before the transaction says why there; at its end it is only said that it was.
+    for answer in answers {
+        last = answer.extract_error()?;
+    }
+    match last {
+        Value::Array(mut both) => both.pop().unwrap_or(Value::Nil).extract_error(),
+        other => Ok(other),
+    }
+}
+
 /// A script that fails by itself would do so again. Redis 6.2 wraps passing errors in the same words.
 fn is_script_error(reason: &str) -> bool {
     const PASSING: [&str; 8] = [
@@ -179,7 +206,7 @@ fn is_script_error(reason: &str) -> bool {
 }
 
 const RIGHTS: &str = "grant the user its rights: ACL SETUSER <user> ~{qr:<queue>}:* +@hash +@list +@sortedset \
-                      +@scripting +type +time +del +info (and those that effects need)";
+                      +@scripting +@transaction +type +time +del +info (and those that effects need)";
 
 /// Which errors pass and which need someone to act. Texts of the server never contain our password.
 pub(super) fn classify(address: &str, error: &RedisError) -> Error {

@@ -84,6 +84,19 @@ impl Reply {
         Ok(all)
     }
 
+    /// Everything that is left, as bytes that may be missing.
+    pub(super) fn options(mut self) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut all = Vec::with_capacity(self.len());
+        while self.len() > 0 {
+            all.push(match self.next()? {
+                Value::BulkString(bytes) => Some(bytes),
+                Value::Nil => None,
+                other => return Err(unexpected(other)),
+            });
+        }
+        Ok(all)
+    }
+
     /// Everything that is left, as bytes.
     pub(super) fn rest(mut self) -> Result<Vec<Vec<u8>>> {
         let mut all = Vec::with_capacity(self.len());

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::failure;
 use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
 use crate::engine::{
-    DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_is_enough,
+    DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_cut,
+    take_is_enough,
 };
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
@@ -306,17 +307,18 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
         let mut left = Vec::new();
         for pack in popped {
             let (count, room) = (pack.count(), usize::try_from(want - take.total).unwrap_or(0));
-            let cut = count > room && take.bytes >= TAKE_CUT_BYTES;
-            if room == 0 || take.bytes >= TAKE_BYTES_MAX || cut || !left.is_empty() {
+            let cut = usize::try_from(take_cut(take.total, want)).unwrap_or(0);
+            let leaves = count > room && (cut == 0 || take.bytes >= TAKE_CUT_BYTES);
+            if room == 0 || take.bytes >= TAKE_BYTES_MAX || leaves || !left.is_empty() {
                 left.push(pack);
             } else if count <= room {
                 take.add(about, pack);
             } else {
-                take.add(about, pack.piece(0, room));
+                take.add(about, pack.piece(0, cut));
                 // A pack far larger than its taker is broken into eight, so that the next takers copy less.
-                let rest = count - room;
-                let share = if rest > 8 * room { rest.div_ceil(8) } else { rest };
-                for from in (room..count).step_by(share) {
+                let rest = count - cut;
+                let share = if rest > 8 * cut { rest.div_ceil(8) } else { rest };
+                for from in (cut..count).step_by(share) {
                     left.push(pack.piece(from, share.min(count - from)));
                 }
             }

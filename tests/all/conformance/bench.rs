@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use queenright::engine::keys::{Keys, Names};
-use queenright::engine::redis::{RedisEngine, Scripts};
+use queenright::engine::redis::{RedisEngine, Scripts, Server};
 use queenright::engine::sqlite::{Database, SqliteEngine};
 use queenright::engine::state::{Local, State, Stored};
 use queenright::engine::{Engine, Join, Joined, Push, Pushed};
@@ -232,6 +232,15 @@ impl RedisBench {
     }
 }
 
+/// Packs in tests are small: of these, most stand apart, and single messages do not.
+const APART_BYTES: usize = 52;
+
+/// An engine that has some packs apart.
+pub fn engine(server: &Server, keys: Keys, scripts: &Scripts) -> RedisEngine {
+    let engine = RedisEngine::with_scripts(server, keys, scripts.clone()).expect("a URL");
+    engine.with_apart(APART_BYTES)
+}
+
 impl Bench for RedisBench {
     type Engine = RedisEngine;
     type Store = Arc<RedisServer>;
@@ -246,7 +255,7 @@ impl Bench for RedisBench {
         let client = redis::Client::open(server.url()).expect("a URL");
         let connection = patient(&client).await;
         let bench = Self {
-            engine: RedisEngine::with_scripts(&server.server(), keys, scripts.clone()).expect("a URL"),
+            engine: engine(&server.server(), keys, &scripts),
             server: server.clone(),
             scripts,
             connection,

@@ -1,7 +1,7 @@
 //! Membership, the crown, the hive clock.
 
 use queenright::engine::keys::Names;
-use queenright::engine::{Beat, Engine, Exchanged, Join, Published, Pulse, Seen, Wake};
+use queenright::engine::{Beat, Engine, Exchanged, Join, LAYOUT, Published, Pulse, Seen, Wake};
 use queenright::error::Error;
 
 use super::hive::{CROWN_MS, LEASE_MS, STEP_MS, numbers};
@@ -272,17 +272,17 @@ async fn a_live_node_is_not_reaped<B: Bench>(hive: &Hive<B>) {
 
 async fn a_queue_of_a_newer_layout_is_refused<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &[]).await;
-    hive.bench.set_layout(3).await;
+    hive.bench.set_layout(LAYOUT + 1).await;
     let before = hive.state().await;
     let answer = hive.engine().join(&Hive::<B>::join_call("b")).await;
     assert!(
-        matches!(answer, Err(Error::NewerLayout { found: 3, known: 2, .. })),
+        matches!(answer, Err(Error::NewerLayout { found, known: LAYOUT, .. }) if found == LAYOUT + 1),
         "{answer:?}"
     );
     assert_eq!(hive.state().await, before);
     let look = hive.engine().status().await;
     assert!(matches!(look, Err(Error::NewerLayout { .. })), "{look:?}");
-    hive.bench.set_layout(2).await;
+    hive.bench.set_layout(LAYOUT).await;
 }
 
 async fn other_key_names_are_refused<B: Bench>(hive: &Hive<B>) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queenright::engine::keys::Names;
-use queenright::engine::{CALL_MS, Engine, Item, Published, Push, Pushed, Wake};
+use queenright::engine::{CALL_MS, Engine, Item, LAYOUT, Published, Push, Pushed, Wake};
 use queenright::error::Error;
 use queenright::message::Pack;
 
@@ -177,7 +177,7 @@ async fn a_push_into_a_queue_of_a_newer_layout_is_refused<B: Bench>(hive: &Hive<
         "{answer:?}"
     );
     assert_eq!(hive.state().await, before);
-    hive.bench.set_layout(2).await;
+    hive.bench.set_layout(LAYOUT).await;
 }
 
 async fn a_push_with_other_key_names_is_refused<B: Bench>(hive: &Hive<B>) {

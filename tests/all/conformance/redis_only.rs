@@ -2,12 +2,12 @@
 
 use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::{RedisEngine, Scripts};
-use queenright::engine::{Drained, Engine, Exchanged, Item, Published};
+use queenright::engine::{Drained, Engine, Exchanged, Item, Publish, Published};
 use queenright::error::Error;
-use queenright::message::Effect;
+use queenright::message::{Effect, Outcome};
 
 use super::bench::QUEUE;
-use super::hive::{LEASE_MS, done, numbers, whole, with};
+use super::hive::{LEASE_MS, done, failure, numbers, part, run, whole, with};
 use super::push::push_call;
 use super::{Bench, Check, Hive, RedisBench};
 use crate::server::RedisServer;
@@ -38,6 +38,9 @@ redis_checks![
     a_replica_is_away,
     wrong_credentials_are_refused_without_telling_them,
     a_server_that_evicts_is_refused,
+    a_pack_that_stands_apart_goes_with_its_last_message,
+    a_publish_that_is_not_applied_leaves_no_bytes,
+    bytes_that_someone_removed_are_told_and_cost_no_other_message,
 ];
 
 type Redis = Hive<RedisBench>;
@@ -279,7 +282,8 @@ async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis
     hive.publish("a", &[1]).await;
     let packs = hive.take("b", 1).await;
     // What the README says a user needs, and nothing for effects.
-    let rights = "ACL SETUSER bee on >honey ~* +@hash +@list +@sortedset +@scripting +type +time +del +info";
+    let rights =
+        "ACL SETUSER bee on >honey ~* +@hash +@list +@sortedset +@scripting +@transaction +type +time +del +info";
     hive.bench.command(&rights.split(' ').collect::<Vec<_>>()).await;
     let url = format!("redis://bee:honey@127.0.0.1:{}", hive.bench.server.port());
     let keys = Keys::new(QUEUE, &Names::default());
@@ -368,4 +372,129 @@ async fn a_server_that_evicts_is_refused(hive: &Redis) {
         matches!(&answer, Err(Error::Evicts { policy, .. }) if policy == "allkeys-lru"),
         "{answer:?}"
     );
+}
+
+/// How many fields there are in `bodies`: two for each pack that stands apart.
+async fn apart(hive: &Redis) -> usize {
+    let found = hive.bench.command(&["HLEN", &hive.engine().keys().bodies]).await;
+    redis::from_redis_value(found).expect("a length")
+}
+
+async fn a_pack_that_stands_apart_goes_with_its_last_message(hive: &Redis) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[5, 1]).await;
+    assert_eq!(apart(hive).await, 2, "a single message does not");
+    let packs = hive.take("b", 9).await;
+    let settle = |runs: &[_]| vec![part(&packs[0], runs)];
+    hive.exchange("b", settle(&[run(1, 1, &done()), run(3, 1, &failure())]), 0)
+        .await;
+    assert_eq!(apart(hive).await, 2, "others refer to it");
+    hive.state().await;
+    // One part is handed on, one is given back; in the end nothing is left.
+    let (kept, given_back) = ((0, 1), (2, 1));
+    let rest = |(from, count), outcome| queenright::engine::Settle {
+        piece: from,
+        runs: vec![run(0, count, outcome)],
+    };
+    hive.exchange("b", vec![rest(given_back, &Outcome::Return)], 0).await;
+    hive.bury("b", &["a", "c"]).await;
+    hive.state().await;
+    let mut seen = Vec::new();
+    loop {
+        let packs = hive.take("c", 9).await;
+        if packs.is_empty() {
+            break;
+        }
+        seen.extend(numbers(&packs));
+        let payloads = packs
+            .iter()
+            .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)));
+        for message in payloads {
+            assert_eq!(message.payload, message.number.to_string());
+        }
+        hive.exchange("c", packs.iter().map(|pack| whole(pack, &done())).collect(), 0)
+            .await;
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, [kept.0, given_back.0, 4, 5]);
+    assert_eq!(apart(hive).await, 0);
+}
+
+async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    let first = hive.publish("a", &[5]).await;
+    assert!(matches!(hive.send(&first).await, Published::Ok { .. }), "a copy");
+    assert_eq!(apart(hive).await, 2, "a copy of what is queued changes nothing");
+    let packs = hive.take("b", 9).await;
+    assert_eq!(packs, first.packs);
+    hive.exchange("b", vec![whole(&packs[0], &done())], 0).await;
+    assert!(matches!(hive.send(&first).await, Published::Ok { .. }), "a late copy");
+    assert_eq!(apart(hive).await, 0, "a late copy brings nothing back");
+    let next = hive.publish_call("a", &[5]).await;
+    let refused = [
+        (
+            Publish {
+                epoch: 7,
+                ..next.clone()
+            },
+            "another reign",
+        ),
+        (
+            Publish {
+                made: 9,
+                ..next.clone()
+            },
+            "a gap",
+        ),
+        (
+            Publish {
+                first: 9,
+                packs: super::hive::packs(9, next.epoch, 0, &[5]),
+                ..next.clone()
+            },
+            "moved",
+        ),
+        (
+            Publish {
+                messages: Some(7),
+                ..next.clone()
+            },
+            "no more are wanted",
+        ),
+        (
+            Publish {
+                backlog_max: 3,
+                ..next.clone()
+            },
+            "a full backlog",
+        ),
+    ];
+    for (publish, why) in refused {
+        let answer = hive.send(&publish).await;
+        assert!(!matches!(answer, Published::Ok { .. }), "{why}: {answer:?}");
+        assert_eq!(apart(hive).await, 0, "{why}");
+    }
+    fill_memory(hive).await;
+    assert!(hive.engine().publish(&next).await.is_err_and(|error| error.is_away()));
+    free_memory(hive).await;
+    assert_eq!(apart(hive).await, 0, "full memory");
+    assert!(matches!(hive.send(&next).await, Published::Ok { .. }));
+}
+
+async fn bytes_that_someone_removed_are_told_and_cost_no_other_message(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[5, 1]).await;
+    let body = format!("{}:0", hive.beat("a").await.epoch);
+    hive.bench.command(&["HDEL", &hive.engine().keys().bodies, &body]).await;
+    let call = hive.next_call("b", 0, Vec::new(), 3);
+    for _ in 0..2 {
+        let error = hive.engine().exchange(&call).await.expect_err("gone");
+        assert!(error.is_away() && error.to_string().contains("are gone"), "{error}");
+    }
+    let call = hive.next_call("b", 0, Vec::new(), 3);
+    match hive.call(&call).await {
+        Exchanged::Ok { packs, .. } => assert_eq!(numbers(&packs), [5]),
+        other => panic!("{other:?}"),
+    }
+    hive.bench.command(&["FLUSHALL"]).await;
 }

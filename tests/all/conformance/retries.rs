@@ -1,6 +1,6 @@
 //! Messages that are put off: tried again after a failure, under the same number.
 
-use queenright::engine::{DUE_MAX, Engine, Wake};
+use queenright::engine::{DUE_MAX, Engine, LAYOUT, Wake};
 use queenright::message::{Outcome, Pack};
 
 use super::hive::{CROWN_MS, LEASE_MS, done, failure, numbers, part, run, whole};
@@ -196,7 +196,7 @@ async fn a_queue_of_the_first_layout_is_raised<B: Bench>(hive: &Hive<B>) {
     hive.join("b").await;
     assert_eq!(
         hive.state().await.meta.expect("a queue").layout,
-        2,
+        LAYOUT,
         "older programs refuse it now"
     );
 }

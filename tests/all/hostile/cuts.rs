@@ -258,7 +258,7 @@ impl Cuts {
         let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
         let server = server.server_as(&format!("redis://{}", proxy.address()));
         let keys = Keys::new(QUEUE, &Names::default());
-        let engine = RedisEngine::with_scripts(&server, keys, hive.bench.scripts.clone()).expect("a URL");
+        let engine = crate::conformance::engine(&server, keys, &hive.bench.scripts);
         let client = redis::Client::open(hive.bench.server.url()).expect("a URL");
         let mut connection = patient(&client).await;
         let stored = snapshot(&mut connection).await;

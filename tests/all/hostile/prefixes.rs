@@ -97,7 +97,7 @@ impl Prefix {
     async fn load(log: &[u8], run: &History) -> Self {
         let server = RedisServer::on_log(log);
         let keys = Keys::new(&run.queue, &Names::default());
-        let engine = RedisEngine::with_scripts(&server.server(), keys, scripts(None)).expect("a URL");
+        let engine = crate::conformance::engine(&server.server(), keys, &scripts(None));
         let wall_ms = engine.dump().await.expect("readable").meta.map_or(1, |meta| meta.wall);
         let prefix = Self {
             server,
