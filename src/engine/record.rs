@@ -25,14 +25,26 @@ fn uint(out: &mut Vec<u8>, value: u64) {
     encode::write_uint(out, value).expect(IN_MEMORY);
 }
 
-/// The settles of an exchange, and the keys that its effects touch.
+/// The piece and the count of a settle that says only: done, from its start on.
+pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
+    match settle.runs.as_slice() {
+        [run] if run.from == 0 && matches!(&run.outcome, Outcome::Done(effects) if effects.is_empty()) => {
+            Some((settle.piece, run.count))
+        }
+        _ => None,
+    }
+}
+
+/// All other settles of an exchange, and the keys that their effects touch.
 pub(super) fn settles(settles: &[Settle]) -> (Vec<u8>, Vec<&str>) {
     let (mut out, mut keys) = (Vec::new(), Vec::new());
-    if settles.is_empty() {
+    let rest = || settles.iter().filter(|settle| plain(settle).is_none());
+    let count = rest().count();
+    if count == 0 {
         return (out, keys);
     }
-    array(&mut out, settles.len());
-    for settle in settles {
+    array(&mut out, count);
+    for settle in rest() {
         array(&mut out, 2);
         uint(&mut out, settle.piece);
         array(&mut out, settle.runs.len());

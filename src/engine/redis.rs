@@ -8,7 +8,7 @@ mod script;
 
 use std::time::Duration;
 
-use redis::Cmd;
+use redis::{Cmd, Pipeline};
 
 use crate::config::Settings;
 use crate::engine::history::{History, Kept, LOOK_NODES_MAX, REIGNS_MAX, Range, Report, Reported};
@@ -380,6 +380,9 @@ fn exchange_arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mu
             .arg(&settles)
             .arg(exchange.want)
             .arg(u8::from(exchange.woken));
+        for (piece, count) in exchange.settles.iter().filter_map(record::plain) {
+            cmd.arg(piece).arg(count);
+        }
     }
 }
 
@@ -518,13 +521,12 @@ impl Engine for RedisEngine {
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         let keys = &self.keys;
         let apart = |pack: &&Pack| pack.bytes().len() >= self.apart_bytes;
-        let bodies = || {
-            let mut cmd = redis::cmd("HSET");
-            cmd.arg(&keys.bodies);
+        // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
+        let bodies = |pipe: &mut Pipeline| {
             for pack in publish.packs.iter().filter(apart) {
-                cmd.arg(apart::stub(pack).1).arg(&pack.bytes()[..]);
+                let field = apart::stub(pack).1;
+                pipe.cmd("HSETNX").arg(&keys.bodies).arg(field).arg(&pack.bytes()[..]);
             }
-            cmd
         };
         let before: Option<Before> = publish.packs.iter().any(|pack| apart(&pack)).then_some(&bodies);
         let run = self.control.run_connected(&self.scripts.publish, before, |cmd| {

@@ -14,6 +14,7 @@ pub(super) const TRIED: &[&str] = &[
     "EVAL return+1 0",
     "EVALSHA 0000000000000000000000000000000000000000 0",
     "HSET K a 1",
+    "HSETNX K a 1",
     "HDEL K a",
     "HEXISTS K a",
     "HGET K a",

@@ -81,8 +81,9 @@ local function bytes_gone(pack)
   return redis.error_reply('ERR queenright: the bytes of message ' .. num((select(6, head(pack)))) .. ' are gone from `bodies`')
 end
 
--- So many messages no longer refer to a body.
-local function let_go(bodies, id, count, n)
+-- So many messages of a stub no longer refer to its body.
+local function let_go(bodies, pack, n)
+  local id, count = body(pack)
   if n == count or redis.call('HINCRBY', bodies, id .. '+', num(-n)) == 0 then
     redis.call('HDEL', bodies, id, id .. '+') -- guard: bodies-end
   end

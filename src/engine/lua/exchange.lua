@@ -1,15 +1,17 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell 8 later 9 bodies, then the keys of effects
--- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
 -- Returns  ok refused packs | deposed | stale | unheld
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
--- Functions cost time where they are made: so those for what is rare are made only there.
+-- Functions and tables cost time where they are made: so those for what is rare are made only there.
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
-local settles = ARGV[4] == '' and {} or cmsgpack.unpack(ARGV[4])
+local none = {}
+local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
 local fields = {lane, 'worn'}
-for i, settle in ipairs(settles) do fields[i + 2] = num(settle[1]) end
+for i = 7, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+for _, settle in ipairs(settles) do fields[#fields + 1] = num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[4], unpack(fields))
 local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
 if not stored[1] then return {'deposed'} end -- guard: lane-record
@@ -33,39 +35,42 @@ paused = (m[3] or '0') > '1' -- guard: paused-handlers
 if paused then want = 0 end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
-local gone, set, errors, records, back, back_again, later = {}, {}, {}, {}, {}, {}, {}
-local effects, refused, done, failed, returned, ended = {}, {}, 0, 0, 0, {}
-local worn, worn_out = 0, 0
+local gone, set, ended, rest, named = {}, {}, none, none, {}
+local errors, records, back, back_again, later, effects, refused = none, none, none, none, none, none, none
+local done, failed, returned, worn, worn_out = 0, 0, 0, 0, 0
 if stored[2] ~= '0 0' then
   worn, worn_out = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
   worn, worn_out = tonumber(worn), tonumber(worn_out)
 end
 local worn_before, worn_out_before = worn, worn_out
-local function release(pack, n)
-  if is_stub(pack) then
-    local id, count = body(pack)
-    ended[#ended + 1] = {id, count, n}
+for i = 3, #fields do
+  if not stored[i] then return {'unheld'} end
+  if named[fields[i]] then return {'unheld'} end -- guard: named-once
+  named[fields[i]] = true
+end
+-- What is done as a whole is not even read.
+for i = 7, #ARGV, 2 do
+  local pack, n = stored[(i - 1) / 2], tonumber(ARGV[i + 1])
+  local _, flags, attempt, _, _, _, _, _, count = head(pack)
+  if n == count and attempt == 1 then
+    gone[#gone + 1], done = ARGV[i], done + n
+    if flags == 1 then
+      if ended == none then ended = {} end
+      ended[#ended + 1] = {pack, n}
+    end
+  else
+    if rest == none then rest = {} end
+    rest[#rest + 1] = {ARGV[i], pack, {{0, n, 0}}}
   end
 end
--- Packs that are simply done as a whole are not even read.
-local plain = true
+if #settles > 0 and rest == none then rest = {} end
 for i, settle in ipairs(settles) do
-  local pack, run = stored[i + 2], settle[2][1]
-  if not pack then return {'unheld'} end
-  plain = plain and #settle[2] == 1 and run[1] == 0 and run[3] == 0 and not run[4]
-    and run[2] == struct.unpack('<I4', pack, 33) and struct.unpack('<H', pack, 3) == 1
+  local at = #fields - #settles + i
+  rest[#rest + 1] = {fields[at], stored[at], settle[2]}
 end
-local named = {}
-for i, settle in ipairs(settles) do
-  if named[settle[1]] then return {'unheld'} end -- guard: named-once
-  named[settle[1]] = true
-  if plain then
-    local n = settle[2][1][2]
-    gone[i], done = fields[i + 2], done + n
-    release(stored[i + 2], n)
-  end
-end
-if not plain then
+if rest ~= none then
+  errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
+  if ended == none then ended = {} end
   -- Effects are checked against what the keys hold, and against those already admitted in this call.
   local own, known = string.sub(KEYS[1], 1, -5), {}
   local function lookup(trial, key)
@@ -127,12 +132,13 @@ if not plain then
     later[#later + 1] = num(now() + after)
     later[#later + 1] = later_entry(number, one)
   end
-  for i, settle in ipairs(settles) do
-    local pack, at, released, kept = stored[i + 2], 0, 0, 0
+  for _, settle in ipairs(rest) do
+    local field, pack, runs = unpack(settle)
+    local at, released, kept = 0, 0, 0
     local _, _, attempt, _, astray, first, _, _, count = head(pack)
     -- Its bytes are fetched where they are needed: not for what is only done, kept, or given back as it stands.
     local full, entire = nil, not is_part(pack)
-    for _, run in ipairs(settle[2]) do
+    for _, run in ipairs(runs) do
       local stands = entire and run[3] == 2 and run[2] == count
       if not full and not stands and (run[3] ~= 0 or run[4]) then
         full = whole(KEYS[9], pack)
@@ -143,7 +149,7 @@ if not plain then
       set[#set + 1] = num(first + from)
       set[#set + 1] = piece(pack, from, n)
     end
-    for _, run in ipairs(settle[2]) do
+    for _, run in ipairs(runs) do
       local from, n, outcome = run[1], run[2], run[3]
       if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
       if from > at then keep(at, from - at) end
@@ -173,9 +179,9 @@ if not plain then
       at, released = from + n, released + n
     end
     if at < count then keep(at, count - at) end
-    gone[#gone + 1] = fields[i + 2]
+    gone[#gone + 1] = field
     -- What goes back as it stands takes its body along.
-    if released > kept then release(pack, released - kept) end
+    if is_stub(pack) and released > kept then ended[#ended + 1] = {pack, released - kept} end
     if attempt > 1 then worn = worn - released end
     if attempt > 2 then worn_out = worn_out - released end
   end
@@ -197,7 +203,7 @@ if #effects > 0 then
   end
 end
 for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[4], unpack(gone, i, math.min(i + 1999, #gone))) end
-for _, one in ipairs(ended) do let_go(KEYS[9], one[1], one[2], one[3]) end
+for _, one in ipairs(ended) do let_go(KEYS[9], one[1], one[2]) end
 for _, effect in ipairs(effects) do
   local kind, key = effect[1], KEYS[9 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
@@ -216,30 +222,18 @@ for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[3], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: what waits to be taken again first.
-local ids, packs, total, bytes, grain = {}, {}, 0, 0, tonumber(m[1])
-local function take(pack, n, attempt, first)
-  local field = num(first)
-  ids[#ids + 1], packs[#packs + 1] = field, pack
-  set[#set + 1] = field
-  set[#set + 1] = pack
-  total, bytes = total + n, bytes + size(pack)
-  if attempt > 1 then worn = worn + n end
-  if attempt > 2 then worn_out = worn_out + n end
-end
+local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
 -- To be cut, a pack gets its bytes back. One whose bytes are gone stays as it is: whoever takes it says so.
 local function bring(pack)
   local full = whole(KEYS[9], pack)
-  if full and is_stub(pack) then
-    local id, count = body(pack)
-    let_go(KEYS[9], id, count, (select(9, head(pack))))
-  end
+  if full and is_stub(pack) then let_go(KEYS[9], pack, (select(9, head(pack)))) end
   return full
 end
 -- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
 while again and total < want and bytes < 1048576 and #packs < 256 do
   local pack = redis.call('LPOP', KEYS[3])
   if not pack then again = false; break end
-  local _, _, attempt, _, _, first, _, _, count = head(pack)
+  local _, _, attempt, _, _, _, _, _, count = head(pack)
   -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
   local alone, n = true, math.min(count, want - total)
   if attempt > 1 then
@@ -251,7 +245,10 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
   if count > n or is_part(pack) then full = bring(pack) end
   if not full then full, n = pack, count end
   if count > n then redis.call('LPUSH', KEYS[3], piece(full, n, count - n)) end
-  take(piece(full, 0, n), n, attempt, first)
+  packs[#packs + 1] = piece(full, 0, n)
+  total, bytes = total + n, bytes + size(packs[#packs])
+  if attempt > 1 then worn = worn + n end
+  if attempt > 2 then worn_out = worn_out + n end
   if attempt > 1 then break end
 end
 local pop = 8
@@ -261,33 +258,40 @@ while total < want and bytes < 1048576 and #packs < 256 do
   if bytes >= 32768 and (want - total) * #packs < total then break end
   local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
   if not popped then break end
-  local left = {}
+  local left = none
   for _, pack in ipairs(popped) do
-    local _, _, attempt, _, _, first, _, _, count = head(pack)
-    local room = want - total
+    local count, room = struct.unpack('<I4', pack, 33), want - total
     -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
     -- to fill up more would leave a rest, and the next take out of step with the packs.
     local cut = room
     if want >= 64 and total > 0 then cut = math.ceil(want / 2) - total end
     local leaves = count > room and (cut <= 0 or bytes >= 32768)
-    if room <= 0 or bytes >= 1048576 or leaves or #left > 0 then
+    if room <= 0 or bytes >= 1048576 or leaves or left ~= none then
+      if left == none then left = {} end
       left[#left + 1] = pack
     else
       local full = count > room and bring(pack)
-      if not full then
-        take(pack, count, attempt, first)
-      else
-        take(piece(full, 0, cut), cut, attempt, first)
+      if full then
         -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
-        local rest = count - cut
-        local share = rest > 8 * cut and math.ceil(rest / 8) or rest
+        local over = count - cut
+        local share = over > 8 * cut and math.ceil(over / 8) or over
+        left = {}
         for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
+        pack, count = piece(full, 0, cut), cut
       end
+      packs[#packs + 1] = pack
+      total, bytes = total + count, bytes + size(pack)
     end
   end
   for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end
-  if #left > 0 then break end
+  if left ~= none then break end
   pop = pop * 2
+end
+local ids = {}
+for i, pack in ipairs(packs) do
+  ids[i] = num((struct.unpack('<I8', pack, 9)))
+  set[#set + 1] = ids[i]
+  set[#set + 1] = pack
 end
 
 if want > 0 then

@@ -47,10 +47,7 @@ for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
   end
 end
 if #moved > 0 then redis.call('HDEL', KEYS[4], unpack(moved)) end
-for _, stub in ipairs(spent_stubs) do
-  local id, count = body(stub)
-  let_go(KEYS[9], id, count, (select(9, head(stub))))
-end
+for _, stub in ipairs(spent_stubs) do let_go(KEYS[9], stub, (select(9, head(stub)))) end
 for i = 1, #errors, 2000 do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + 1999, #errors)))
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + 1999, #records)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, RedisResult, Value};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 
 use super::script::Script;
@@ -38,8 +38,8 @@ fn with_nodelay(info: redis::ConnectionInfo) -> redis::ConnectionInfo {
     info.set_tcp_settings(tcp)
 }
 
-/// Makes the command that comes before a script: large, and hardly ever made twice.
-pub(super) type Before<'a> = &'a (dyn Fn() -> Cmd + Sync);
+/// Makes the commands that come before a script: large, and hardly ever made twice.
+pub(super) type Before<'a> = &'a (dyn Fn(&mut Pipeline) + Sync);
 
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
 /// verb allows for.
@@ -98,7 +98,7 @@ impl Link {
     }
 
     /// The same, but does not connect: a connection lives in the runtime that made it, and the control connection
-    /// must live in that of the beat, which no handler can block. With a command before it, both are one transaction.
+    /// must live in that of the beat, which no handler can block. With commands before it, all are one transaction.
     pub(super) async fn run_connected(
         &self,
         script: &Script,
@@ -170,21 +170,23 @@ impl Link {
     }
 }
 
-/// A command, or two in one transaction: then the answer is that of the second.
+/// A command, or the last of several in one transaction.
 async fn send(connection: &mut MultiplexedConnection, before: Option<Before<'_>>, cmd: Cmd) -> RedisResult<Value> {
     let Some(before) = before else {
         return connection.send_packed_command(&cmd).await?.extract_error();
     };
     let mut pipe = redis::pipe();
-    pipe.cmd("MULTI").add_command(before()).add_command(cmd).cmd("EXEC");
-    let answers = connection.send_packed_commands(&pipe, 0, 4).await?;
+    pipe.cmd("MULTI");
+    before(&mut pipe);
+    pipe.add_command(cmd).cmd("EXEC");
+    let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await?;
     let mut last = Value::Nil;
     // What is refused before the transaction says why there; at its end it is only said that it was.
     for answer in answers {
         last = answer.extract_error()?;
     }
     match last {
-        Value::Array(mut both) => both.pop().unwrap_or(Value::Nil).extract_error(),
+        Value::Array(mut all) => all.pop().unwrap_or(Value::Nil).extract_error(),
         other => Ok(other),
     }
 }

@@ -425,6 +425,15 @@ async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
     let first = hive.publish("a", &[5]).await;
     assert!(matches!(hive.send(&first).await, Published::Ok { .. }), "a copy");
     assert_eq!(apart(hive).await, 2, "a copy of what is queued changes nothing");
+    let other = super::hive::packs(first.first, first.epoch, 7, &[5]);
+    let other = Publish {
+        packs: other,
+        ..first.clone()
+    };
+    assert!(
+        matches!(hive.send(&other).await, Published::Ok { .. }),
+        "nor one that differs"
+    );
     let packs = hive.take("b", 9).await;
     assert_eq!(packs, first.packs);
     hive.exchange("b", vec![whole(&packs[0], &done())], 0).await;
