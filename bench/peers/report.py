@@ -60,7 +60,7 @@ def chart(title, systems):
     for name, kind, rates in systems:
         measured = [(mode, rate) for mode, rate in rates.items() if rate]
         bars += [(name if first == 0 else "", kind or mode, mode, rate, first == 0) for first, (mode, rate) in enumerate(measured)]
-    width, bar, gap, left, right, top = 860, 13, 8, 210, 90, 62
+    width, bar, gap, left, right, top = 880, 13, 8, 230, 90, 62
     low = math.floor(math.log10(min(rate for *_, rate, _ in bars)))
     high = math.ceil(math.log10(max(rate for *_, rate, _ in bars)))
     x = lambda rate: left + (math.log10(rate) - low) / (high - low) * (width - left - right)
