@@ -18,6 +18,8 @@ if (isProducer) {
     (number) => queue.createJob(number).save(),
   );
 } else {
+  // Without this it would not give again what a killed worker had.
+  await queue.checkStalledJobs(5000);
   queue.process(inBatches ? 200 : SIDE_BY_SIDE, async () => {});
   queue.on('succeeded', count);
   begin(import.meta.filename);

@@ -17,7 +17,7 @@ let start;
 export function begin(file) {
   const producer = fork(file, ['produce']);
   producer.on('message', () => { start = process.hrtime.bigint(); });
-  setTimeout(() => end({ error: `${handled} of ${messages} after two minutes` }), 120_000);
+  setTimeout(() => end({ error: `${handled} of ${messages} after 60 s` }), 60_000);
 }
 
 export function count() {

@@ -29,13 +29,13 @@ pub async fn room(pushed: u64, most: u64) {
     }
 }
 
-/// Waits until all are handled, and prints what `run` reads.
-pub async fn report(start: Instant) {
-    let deadline = start + Duration::from_secs(120);
-    while HANDLED.load(Ordering::Relaxed) < messages() {
+/// Waits until all are handled and `settled` says so too, and prints what `run` reads.
+pub async fn report(start: Instant, mut settled: impl AsyncFnMut() -> bool) {
+    let deadline = start + Duration::from_secs(60);
+    while HANDLED.load(Ordering::Relaxed) < messages() || !settled().await {
         if Instant::now() > deadline {
             let count = HANDLED.load(Ordering::Relaxed);
-            println!("{{\"error\":\"{count} of {} after two minutes\"}}", messages());
+            println!("{{\"error\":\"{count} of {} after 60 s\"}}", messages());
             std::process::exit(0);
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
