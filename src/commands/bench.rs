@@ -103,7 +103,11 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     }
     if flags.growth {
         progress("growth");
-        curves = growth::run(&site, load)?;
+        match growth::run(&site, load) {
+            Ok(measured) => curves = measured,
+            Err(failure) if site.is_interrupted() => return Err(failure),
+            Err(failure) => failures.push(format!("growth: {}", failure.line)),
+        }
     }
     progress("");
     let about = site.about();

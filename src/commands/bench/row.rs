@@ -100,7 +100,7 @@ impl Row {
     }
 
     pub(super) fn least(&self) -> f64 {
-        self.values.iter().copied().fold(f64::INFINITY, f64::min)
+        self.values.iter().copied().reduce(f64::min).unwrap_or(0.0)
     }
 
     pub(super) fn most(&self) -> f64 {
@@ -162,8 +162,16 @@ impl Row {
     }
 }
 
+/// Of an even number of values, what is between the two in the middle.
 pub(super) fn median(values: &[f64]) -> f64 {
-    percentile(values, 0.5)
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.get(middle) {
+        None => 0.0,
+        Some(upper) if sorted.len() % 2 == 1 => *upper,
+        Some(upper) => f64::midpoint(sorted[middle - 1], *upper),
+    }
 }
 
 /// The value that a share of all does not exceed.
@@ -335,5 +343,6 @@ mod tests {
             (percentile(&values, 0.99), median(&values), median(&[])),
             (99.0, 50.0, 0.0)
         );
+        assert!((median(&[1.0, 2.0, 4.0, 9.0]) - 3.0).abs() < f64::EPSILON);
     }
 }
