@@ -1,5 +1,7 @@
 //! Messages, the packs they travel in, and their outcomes.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
@@ -45,6 +47,14 @@ pub enum Outcome {
     Retry { error: String, after_ms: u64 },
     /// Not started: goes back to the head of the queue, attempt unchanged.
     Return,
+}
+
+impl Outcome {
+    /// Done, and nothing else to be done with it.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Done(effects) if effects.is_empty())
+    }
 }
 
 /// A change in the store that happens exactly once, together with the settle of its message.
@@ -121,10 +131,12 @@ pub struct Pack {
     bytes: Bytes,
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -215,17 +227,14 @@ impl Pack {
         u32_at(&self.bytes, 32) as usize
     }
 
-    fn offset(&self, i: usize) -> usize {
-        u32_at(&self.bytes, HEADER_BYTES + OFFSET_BYTES * i) as usize
-    }
-
-    fn data(&self) -> usize {
-        HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)
-    }
-
-    /// Where the payload of the message at `index` begins. A piece begins with the offset that it had in the whole.
-    fn place(&self, index: usize) -> usize {
-        self.data() + (self.offset(index) - self.offset(0))
+    /// The payloads of the messages `from .. to`, as a range of the bytes. A piece begins with the offset that it had in the
+    /// whole.
+    #[inline]
+    fn place(&self, from: usize, to: usize) -> Range<usize> {
+        let offsets = &self.bytes[HEADER_BYTES..HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)];
+        let data = HEADER_BYTES + offsets.len();
+        let offset = |index| u32_at(offsets, OFFSET_BYTES * index) as usize;
+        data + (offset(from) - offset(0))..data + (offset(to) - offset(0))
     }
 
     /// The payload of the message at `index`, sharing the pack's memory.
@@ -233,13 +242,15 @@ impl Pack {
     /// # Panics
     /// If `index` is not below [`Pack::count`].
     #[must_use]
+    #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
         assert!(index < self.count(), "index within the pack");
-        self.bytes.slice(self.place(index)..self.place(index + 1))
+        self.bytes.slice(self.place(index, index + 1))
     }
 
     /// The message at `index`.
     #[must_use]
+    #[inline]
     pub fn message(&self, index: usize) -> Message {
         Message {
             number: self.first() + index as u64,
@@ -258,7 +269,7 @@ impl Pack {
     #[must_use]
     pub fn piece(&self, from: usize, count: usize) -> Self {
         assert!(count > 0 && from + count <= self.count(), "range within the pack");
-        let payloads = self.place(from)..self.place(from + count);
+        let payloads = self.place(from, from + count);
         let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&self.bytes[..8]);
         out.put_u64_le(self.first() + from as u64);

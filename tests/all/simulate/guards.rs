@@ -152,6 +152,7 @@ fn guards() -> Vec<&'static str> {
         include_str!("../../../src/handle.rs"),
         include_str!("../../../src/handle/held.rs"),
         include_str!("../../../src/handle/pool.rs"),
+        include_str!("../../../src/handle/slot.rs"),
         include_str!("../../../src/node.rs"),
         include_str!("../../../src/retry.rs"),
     ]);
