@@ -149,6 +149,7 @@ fn guards() -> Vec<&'static str> {
         include_str!("../../../src/beat.rs"),
         include_str!("../../../src/errors.rs"),
         include_str!("../../../src/generate.rs"),
+        include_str!("../../../src/generate/batch.rs"),
         include_str!("../../../src/handle.rs"),
         include_str!("../../../src/handle/held.rs"),
         include_str!("../../../src/handle/pool.rs"),
