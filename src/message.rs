@@ -227,14 +227,11 @@ impl Pack {
         u32_at(&self.bytes, 32) as usize
     }
 
-    /// The payloads of the messages `from .. to`, as a range of the bytes. A piece begins with the offset that it had in the
-    /// whole.
+    /// Where the payload begins that has this offset. A piece begins with the offset that it had in the whole.
     #[inline]
-    fn place(&self, from: usize, to: usize) -> Range<usize> {
-        let offsets = &self.bytes[HEADER_BYTES..HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)];
-        let data = HEADER_BYTES + offsets.len();
-        let offset = |index| u32_at(offsets, OFFSET_BYTES * index) as usize;
-        data + (offset(from) - offset(0))..data + (offset(to) - offset(0))
+    fn place(&self, offset: u32) -> usize {
+        let data = HEADER_BYTES + OFFSET_BYTES * (self.count() + 1);
+        data + (offset - u32_at(&self.bytes, HEADER_BYTES)) as usize
     }
 
     /// The payload of the message at `index`, sharing the pack's memory.
@@ -244,8 +241,16 @@ impl Pack {
     #[must_use]
     #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
-        assert!(index < self.count(), "index within the pack");
-        self.bytes.slice(self.place(index, index + 1))
+        self.bytes.slice(self.payloads(index, 1))
+    }
+
+    /// Where the payloads of the messages `from .. from + count` are.
+    #[inline]
+    fn payloads(&self, from: usize, count: usize) -> Range<usize> {
+        assert!(from + count <= self.count(), "within the pack");
+        let at = HEADER_BYTES + OFFSET_BYTES * from;
+        let offsets = &self.bytes[at..][..OFFSET_BYTES * (count + 1)];
+        self.place(u32_at(offsets, 0))..self.place(u32_at(offsets, OFFSET_BYTES * count))
     }
 
     /// The message at `index`.
@@ -268,8 +273,8 @@ impl Pack {
     /// If the range is empty or not within the pack.
     #[must_use]
     pub fn piece(&self, from: usize, count: usize) -> Self {
-        assert!(count > 0 && from + count <= self.count(), "range within the pack");
-        let payloads = self.place(from, from + count);
+        assert!(count > 0, "a pack has messages");
+        let payloads = self.payloads(from, count);
         let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&self.bytes[..8]);
         out.put_u64_le(self.first() + from as u64);
@@ -337,11 +342,13 @@ impl PackBuilder {
 
     /// Whether one more payload of this size still belongs into the pack.
     #[must_use]
+    #[inline]
     pub fn has_room(&self, payload_bytes: usize) -> bool {
         self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
     }
 
     /// Adds a message.
+    #[inline]
     pub fn push(&mut self, payload: &[u8]) {
         let offset = u32::try_from(self.payloads.len()).expect("bounded by has_room");
         self.offsets.extend_from_slice(&offset.to_le_bytes());

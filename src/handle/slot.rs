@@ -52,15 +52,18 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
                 // On the heap: with a timer in it, every message would pay for the size, timed or not.
                 Some(time) => guarded(Box::pin(timed(time, handle.handle(message))), waits).await,
             };
-            let outcome = match handled {
-                Ok(effects) if effects.is_empty() => Outcome::Done(effects),
-                handled => match handled.and_then(bounded) {
-                    Ok(effects) => Outcome::Done(effects),
-                    Err(failure) => failure.outcome(failures, &settings),
-                },
-            };
-            stretch.ends(number, bytes, outcome);
+            match handled {
+                Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
+                handled => stretch.ends(number, bytes, outcome(handled, failures, &settings)),
+            }
         }
+    }
+}
+
+fn outcome(handled: Handled, failures: u16, settings: &Settings) -> Outcome {
+    match handled.and_then(bounded) {
+        Ok(effects) => Outcome::Done(effects),
+        Err(failure) => failure.outcome(failures, settings),
     }
 }
 

@@ -41,7 +41,6 @@ pub(super) struct Finished {
 
 impl Finished {
     /// To the end of these runs, or as one more.
-    #[inline]
     pub(super) fn add_to(self, runs: &mut Vec<Self>) {
         match runs.last_mut() {
             Some(last)
@@ -62,14 +61,22 @@ impl Finished {
 #[derive(Debug)]
 pub(super) struct Open {
     pack: Pack,
+    /// What all its messages have in common.
+    sample: Message,
     count: usize,
     next: AtomicUsize,
 }
 
 impl Open {
     pub(super) fn new(pack: Pack) -> Self {
-        let (count, next) = (pack.count(), AtomicUsize::new(0));
-        Self { pack, count, next }
+        let (sample, count) = (pack.message(0), pack.count());
+        let next = AtomicUsize::new(0);
+        Self {
+            pack,
+            sample,
+            count,
+            next,
+        }
     }
 
     pub(super) fn pack(&self) -> &Pack {
@@ -77,9 +84,14 @@ impl Open {
     }
 
     /// The next message, for whoever asks first.
+    #[inline]
     pub(super) fn claim(&self) -> Option<Message> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < self.count).then(|| self.pack.message(index))
+        (index < self.count).then(|| Message {
+            number: self.sample.number + index as u64,
+            payload: self.pack.payload(index),
+            ..self.sample
+        })
     }
 
     /// How many nobody has claimed.
@@ -106,6 +118,8 @@ pub(super) struct Stretch {
     /// Ended, and not told yet; as runs.
     pub ended: u32,
     pub finished: Vec<Finished>,
+    /// What would go on with the last run.
+    next_done: u64,
     /// When its messages were published. None, if they were delivered or had failed before.
     pub published_ms: Option<u64>,
 }
@@ -120,6 +134,7 @@ impl Stretch {
             started: 0,
             ended: 0,
             finished: Vec::new(),
+            next_done: u64::MAX,
             published_ms: None,
         }
     }
@@ -138,16 +153,30 @@ impl Stretch {
         self.room -= 1;
     }
 
+    /// A message is done, and that is all: it goes on with the run before it, if it is the next one.
     #[inline]
+    pub(super) fn done(&mut self, number: u64, bytes: usize) {
+        match self.finished.last_mut() {
+            Some(run) if number == self.next_done => {
+                self.next_done += 1;
+                self.ended += 1;
+                run.count += 1;
+                run.bytes += bytes;
+            }
+            _ => self.ends(number, bytes, Outcome::Done(Vec::new())),
+        }
+    }
+
     pub(super) fn ends(&mut self, number: u64, bytes: usize, outcome: Outcome) {
         self.ended += 1;
+        self.next_done = if outcome.is_plain() { number + 1 } else { u64::MAX };
         let run = Finished {
             first: number,
             count: 1,
             bytes,
             outcome,
         };
-        run.add_to(&mut self.finished);
+        self.finished.push(run);
     }
 
     /// Those that have ended are told, and took so long. One may still be in work: nothing else is started before it has ended.
@@ -181,7 +210,7 @@ mod tests {
 
     fn handle(stretch: &mut Stretch, number: u64) {
         stretch.starts();
-        stretch.ends(number, 1, Outcome::Done(Vec::new()));
+        stretch.done(number, 1);
     }
 
     fn fill(stretch: &mut Stretch, pack: &Pack) {

@@ -105,8 +105,12 @@ impl Generate for Generator {
     // Flat out this is called millions of times a second: what is built in has no future of its own.
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
         match self {
-            Self::Builtin(builtin, digits) => {
-                write(*builtin, digits, next, &mut draft.payload);
+            Self::Builtin(Builtin::Counter, digits) => {
+                draft.payload.extend_from_slice(digits.of(next.number));
+                Made::Message
+            }
+            Self::Builtin(builtin, _) => {
+                write(*builtin, next, &mut draft.payload);
                 Made::Message
             }
             Self::Outside(make) => make.make(next, draft).await,
@@ -127,21 +131,17 @@ impl Generate for Generator {
 }
 
 /// The generators that come with the program.
-fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8>) {
+fn write(builtin: Builtin, next: Next, payload: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = match builtin {
-        Builtin::Counter => {
-            payload.extend_from_slice(digits.of(next.number));
-            Ok(())
-        }
+        Builtin::Counter => write!(payload, "{}", next.number),
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
         Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
     };
 }
 
-/// A number in digits. To write the next one, nine times out of ten one digit is changed: making all of them anew was a third
-/// of the work of a generator.
+/// A number in digits. The next one is counted on as on paper: writing every digit anew was a third of the work of a generator.
 #[derive(Default)]
 pub(in crate::commands) struct Digits {
     number: u64,
@@ -151,12 +151,23 @@ pub(in crate::commands) struct Digits {
 impl Digits {
     fn of(&mut self, number: u64) -> &[u8] {
         let is_next = self.number.checked_add(1) == Some(number);
-        self.number = number;
-        match self.text.last_mut() {
-            Some(last) if is_next && *last < b'9' => *last += 1,
-            _ => self.text = number.to_string().into(),
+        if !(is_next && self.count_on()) {
+            self.text = number.to_string().into();
         }
+        self.number = number;
         &self.text
+    }
+
+    /// False, if the next number has a digit more.
+    fn count_on(&mut self) -> bool {
+        for digit in self.text.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                return true;
+            }
+            *digit = b'0';
+        }
+        false
     }
 }
 
