@@ -179,6 +179,11 @@ impl Pack {
         Ok(Self { bytes })
     }
 
+    #[inline]
+    fn head(&self) -> &[u8; HEADER_BYTES] {
+        self.bytes.first_chunk().expect("checked when it was decoded")
+    }
+
     /// As it is stored.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
@@ -188,13 +193,13 @@ impl Pack {
     /// Which delivery this is, from 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[2], self.bytes[3]])
+        u16::from_le_bytes([self.head()[2], self.head()[3]])
     }
 
     /// How often its messages have failed.
     #[must_use]
     pub fn failures(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[4], self.bytes[5]])
+        u16::from_le_bytes([self.head()[4], self.head()[5]])
     }
 
     /// Whether it has left the order of numbers: it never goes back into the queue, whose head tells the backlog.
@@ -206,32 +211,25 @@ impl Pack {
     /// The number of its first message.
     #[must_use]
     pub fn first(&self) -> u64 {
-        u64_at(&self.bytes, 8)
+        u64_at(self.head(), 8)
     }
 
     /// The reign in which it was published.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        u64_at(&self.bytes, 16)
+        u64_at(self.head(), 16)
     }
 
     /// When it was published, by the store's time of day.
     #[must_use]
     pub fn published_ms(&self) -> u64 {
-        u64_at(&self.bytes, 24)
+        u64_at(self.head(), 24)
     }
 
     /// How many messages it has.
     #[must_use]
     pub fn count(&self) -> usize {
-        u32_at(&self.bytes, 32) as usize
-    }
-
-    /// Where the payload begins that has this offset. A piece begins with the offset that it had in the whole.
-    #[inline]
-    fn place(&self, offset: u32) -> usize {
-        let data = HEADER_BYTES + OFFSET_BYTES * (self.count() + 1);
-        data + (offset - u32_at(&self.bytes, HEADER_BYTES)) as usize
+        u32_at(self.head(), 32) as usize
     }
 
     /// The payload of the message at `index`, sharing the pack's memory.
@@ -244,13 +242,15 @@ impl Pack {
         self.bytes.slice(self.payloads(index, 1))
     }
 
-    /// Where the payloads of the messages `from .. from + count` are.
+    /// Where the payloads of the messages `from .. from + count` are. A piece begins with the offset that it had in the whole.
     #[inline]
     fn payloads(&self, from: usize, count: usize) -> Range<usize> {
         assert!(from + count <= self.count(), "within the pack");
-        let at = HEADER_BYTES + OFFSET_BYTES * from;
-        let offsets = &self.bytes[at..][..OFFSET_BYTES * (count + 1)];
-        self.place(u32_at(offsets, 0))..self.place(u32_at(offsets, OFFSET_BYTES * count))
+        let data = HEADER_BYTES + OFFSET_BYTES * (self.count() + 1);
+        let offsets = &self.bytes[HEADER_BYTES..data];
+        let base = u32_at(offsets, 0);
+        let place = |index| data + (u32_at(offsets, OFFSET_BYTES * index) - base) as usize;
+        place(from)..place(from + count)
     }
 
     /// The message at `index`.

@@ -38,8 +38,9 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             turn = stretch.began;
         }
         while stretch.has_room()
-            && let Some(message) = pack.claim()
+            && let Some(index) = pack.claim()
         {
+            let message = pack.message(index);
             let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
             if let Some((node, observer)) = &told {
                 tell_start(node, &**observer, &message);
@@ -47,10 +48,12 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             stretch.starts();
             // Whoever waits for long leaves nothing untold.
             let waits = || pool.pause(&mut stretch);
+            // Called when first polled, since that may panic, too.
+            let handling = async { handle.handle(message).await };
             let handled = match settings.timeout {
-                None => guarded(pin!(handle.handle(message)), waits).await,
+                None => guarded(pin!(handling), waits).await,
                 // On the heap: with a timer in it, every message would pay for the size, timed or not.
-                Some(time) => guarded(Box::pin(timed(time, handle.handle(message))), waits).await,
+                Some(time) => guarded(Box::pin(timed(time, handling)), waits).await,
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
@@ -120,4 +123,121 @@ fn guarded<F: Future<Output = Handled>>(
         }
         polled
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::handle::Failure;
+    use crate::handle::stretch::Finished;
+    use crate::message::PackBuilder;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The messages 100 to 109, and one slot for them.
+    fn work() -> Arc<Pool> {
+        let mut builder = PackBuilder::new();
+        for i in 0..10u8 {
+            builder.push(&[i]);
+        }
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        assert_eq!(pool.add(vec![builder.build(100, 1, 0)], Instant::now()), 1);
+        pool
+    }
+
+    fn run<H: Handle>(pool: &Arc<Pool>, handle: H) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(slot(pool.clone(), Arc::new(handle), Arc::default(), None))
+    }
+
+    fn numbers(finished: &[Finished], of: fn(&Outcome) -> bool) -> Vec<u64> {
+        let runs = finished.iter().filter(|run| of(&run.outcome));
+        runs.flat_map(|run| run.first..run.first + u64::from(run.count))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn before_a_message_is_waited_for_what_ended_is_told_and_what_follows_can_be_given_back() {
+        let (pool, gate) = (work(), Arc::new(Notify::new()));
+        let opened = gate.clone();
+        let working = run(&pool, move |message: Message| {
+            let gate = gate.clone();
+            async move {
+                if message.number == 104 {
+                    gate.notified().await;
+                }
+                Ok(Vec::new())
+            }
+        });
+        let mut told = Vec::new();
+        let four = async {
+            while numbers(&told, Outcome::is_plain).len() < 4 {
+                tokio::task::yield_now().await;
+                told.extend(pool.collect(false, Instant::now()));
+            }
+        };
+        tokio::time::timeout(PATIENCE, four).await.expect("four are told");
+        told.extend(pool.collect(true, Instant::now()));
+        let returned = numbers(&told, |outcome| *outcome == Outcome::Return);
+        assert_eq!(returned, (105..110).collect::<Vec<_>>());
+        opened.notify_one();
+        working.await.expect("the slot ends");
+        told.extend(pool.collect(false, Instant::now()));
+        assert_eq!(numbers(&told, Outcome::is_plain), (100..105).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_follows_a_message_that_blocks_its_thread_can_be_given_back() {
+        let pool = work();
+        let (reached, blocks) = mpsc::channel();
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let working = run(&pool, move |message: Message| {
+            if message.number == 104 {
+                reached.send(()).expect("someone waits");
+                blocked.lock().expect("whole").recv().expect("it ends");
+            }
+            std::future::ready(Ok(Vec::new()))
+        });
+        blocks.recv_timeout(PATIENCE).expect("it comes to the fifth");
+        let mut told = pool.collect(true, Instant::now());
+        let returned = numbers(&told, |outcome| *outcome == Outcome::Return);
+        assert_eq!(returned, (105..110).collect::<Vec<_>>());
+        unblock.send(()).expect("it waits");
+        working.await.expect("the slot ends");
+        told.extend(pool.collect(false, Instant::now()));
+        assert_eq!(numbers(&told, Outcome::is_plain), (100..105).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_before_or_in_its_future_fails_its_own_message_only() {
+        let pool = work();
+        let working = run(&pool, |message: Message| {
+            assert!(message.number != 103, "before");
+            async move {
+                assert!(message.number != 107, "in it");
+                if message.number == 105 {
+                    return Err(Failure::from("refused"));
+                }
+                Ok(Vec::new())
+            }
+        });
+        working.await.expect("the slot goes on");
+        let told = pool.collect(false, Instant::now());
+        assert_eq!(numbers(&told, Outcome::is_plain), [100, 101, 102, 104, 106, 108, 109]);
+        let errors = told.iter().filter_map(|run| match &run.outcome {
+            Outcome::Error(text) => Some((run.first, run.count, text.as_str())),
+            _ => None,
+        });
+        let expected = [
+            (103, 1, "the handler panicked: before"),
+            (105, 1, "refused"),
+            (107, 1, "the handler panicked: in it"),
+        ];
+        assert_eq!(errors.collect::<Vec<_>>(), expected);
+    }
 }

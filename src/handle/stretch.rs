@@ -83,15 +83,20 @@ impl Open {
         &self.pack
     }
 
-    /// The next message, for whoever asks first.
+    /// Where the next message is, for whoever asks first.
     #[inline]
-    pub(super) fn claim(&self) -> Option<Message> {
+    pub(super) fn claim(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        (index < self.count).then(|| Message {
+        (index < self.count).then_some(index)
+    }
+
+    #[inline]
+    pub(super) fn message(&self, index: usize) -> Message {
+        Message {
             number: self.sample.number + index as u64,
             payload: self.pack.payload(index),
             ..self.sample
-        })
+        }
     }
 
     /// How many nobody has claimed.
@@ -237,7 +242,8 @@ mod tests {
         let claimed: Vec<u64> = std::thread::scope(|scope| {
             let claim = || {
                 let claimed = std::iter::from_fn(|| open.claim());
-                claimed.take(60).map(|message| message.number).collect::<Vec<_>>()
+                let numbers = claimed.map(|index| open.message(index).number);
+                numbers.take(60).collect::<Vec<_>>()
             };
             let slots: Vec<_> = (0..3).map(|_| scope.spawn(claim)).collect();
             slots.into_iter().flat_map(|slot| slot.join().unwrap()).collect()

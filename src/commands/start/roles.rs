@@ -102,18 +102,16 @@ impl Generator {
 }
 
 impl Generate for Generator {
-    // Flat out this is called millions of times a second: what is built in has no future of its own.
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        match self {
-            Self::Builtin(Builtin::Counter, digits) => {
-                draft.payload.extend_from_slice(digits.of(next.number));
-                Made::Message
+    // Flat out this is called millions of times a second: what is built in is done at once, and leaves nothing to its future.
+    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = Made> + Send {
+        if let Self::Builtin(builtin, digits) = self {
+            write(*builtin, digits, next, &mut draft.payload);
+        }
+        async move {
+            match self {
+                Self::Builtin(..) => Made::Message,
+                Self::Outside(make) => make.make(next, draft).await,
             }
-            Self::Builtin(builtin, _) => {
-                write(*builtin, next, &mut draft.payload);
-                Made::Message
-            }
-            Self::Outside(make) => make.make(next, draft).await,
         }
     }
 
@@ -131,11 +129,12 @@ impl Generate for Generator {
 }
 
 /// The generators that come with the program.
-fn write(builtin: Builtin, next: Next, payload: &mut Vec<u8>) {
+#[inline]
+fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = match builtin {
-        Builtin::Counter => write!(payload, "{}", next.number),
+        Builtin::Counter => payload.write_all(digits.of(next.number)),
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
         Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
     };
@@ -204,11 +203,10 @@ impl Handle for Handler {
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
         }
-        let effect = self
-            .effects
-            .as_ref()
-            .map(|prefix| effects::effect(prefix, message.number));
-        Ok(effect.into_iter().collect())
+        Ok(match &self.effects {
+            None => Vec::new(),
+            Some(prefix) => vec![effects::effect(prefix, message.number)],
+        })
     }
 }
 
