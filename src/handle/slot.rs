@@ -48,12 +48,11 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             stretch.starts();
             // Whoever waits for long leaves nothing untold.
             let waits = || pool.pause(&mut stretch);
-            // Called when first polled, since that may panic, too.
-            let handling = async { handle.handle(message).await };
+            // The handler is called when its future is first polled: that may panic, too.
             let handled = match settings.timeout {
-                None => guarded(pin!(handling), waits).await,
+                None => guarded(pin!(async { handle.handle(message).await }), waits).await,
                 // On the heap: with a timer in it, every message would pay for the size, timed or not.
-                Some(time) => guarded(Box::pin(timed(time, handling)), waits).await,
+                Some(time) => guarded(Box::pin(timed(time, async { handle.handle(message).await })), waits).await,
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
@@ -137,7 +136,7 @@ mod tests {
     use crate::handle::stretch::Finished;
     use crate::message::PackBuilder;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const PATIENCE: Duration = Duration::from_mins(1);
 
     /// The messages 100 to 109, and one slot for them.
     fn work() -> Arc<Pool> {
