@@ -30,9 +30,12 @@ pub(super) type Told = Option<(NodeId, Arc<dyn Observer>)>;
 /// stretches, each with one look at the clock: for a message that takes next to no time, both cost more than the rest.
 pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
     let mut stretch = Stretch::new(pool.pace, Instant::now());
-    let mut turn = stretch.began;
+    let (mut turn, mut waited) = (stretch.began, false);
     while let Some(pack) = pool.advance(&mut stretch) {
-        if stretch.began >= turn + pool.pace.turn {
+        // Whoever waited has left the thread to others already.
+        if std::mem::take(&mut waited) {
+            turn = stretch.began;
+        } else if stretch.began >= turn + pool.pace.turn {
             tokio::task::yield_now().await;
             stretch.began = Instant::now();
             turn = stretch.began;
@@ -47,7 +50,10 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             }
             stretch.starts();
             // Whoever waits for long leaves nothing untold.
-            let waits = || pool.pause(&mut stretch);
+            let waits = || {
+                waited = true;
+                pool.pause(&mut stretch);
+            };
             // The handler is called when its future is first polled: that may panic, too.
             let handled = match settings.timeout {
                 None => guarded(pin!(async { handle.handle(message).await }), waits).await,
