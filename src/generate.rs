@@ -1,5 +1,6 @@
 //! Generate → publish: what a generator does for as long as it reigns.
 
+mod batch;
 mod kept;
 
 use std::future::Future;
@@ -13,21 +14,22 @@ use tokio::time::Instant;
 
 use crate::beat::{Asks, Reign, Standing};
 use crate::config::Settings;
-use crate::engine::{CURSOR_BYTES_MAX, Engine, PUBLISH_PACKS_MAX, Publish, Published};
-use crate::error::{Error, Result};
+use crate::engine::{Engine, Publish, Published};
+use crate::error::Result;
 use crate::event::{Entry, Event, Observer, What};
-use crate::message::{PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::message::{Pack, PackBuilder};
 use crate::meter::Meter;
 use crate::mutants::guard;
 use crate::retry::Retry;
 use crate::shutdown::Shutdown;
 use crate::watch;
 
+use batch::{Batch, PUBLISH_MESSAGES_MAX, Start};
 pub(crate) use kept::Kept;
 
-/// How many messages, and bytes, one publish carries at most. Whole packs: a smaller one at the end would have all takes cut.
-const PUBLISH_MESSAGES_MAX: usize = 8 * PACK_MESSAGES_MAX;
-const PUBLISH_BYTES_MAX: usize = 256 * 1024;
+#[doc(hidden)]
+pub use batch::batch;
+
 /// How long a generator is left alone that has nothing to say.
 const NOTHING: Duration = Duration::from_millis(10);
 /// How often a generator that is paused looks whether it still is.
@@ -129,26 +131,6 @@ struct Progress {
     made: u64,
     grain: u64,
     due: Instant,
-    cursor: Bytes,
-}
-
-/// Packs, and the cursor behind them.
-struct Batch {
-    packs: Vec<Pack>,
-    cursor: Bytes,
-    /// Nothing more will come.
-    is_last: bool,
-}
-
-/// Where a batch begins.
-#[derive(Clone)]
-struct Start {
-    first: u64,
-    made: u64,
-    confirmed: u64,
-    due: Instant,
-    grain: u64,
-    most: usize,
     cursor: Bytes,
 }
 
@@ -327,108 +309,13 @@ impl<E: Engine, G: Generate> Generator<E, G> {
     /// None: the reign ended before the generator had something.
     async fn build(&mut self, reign: &Reign, start: Start) -> Option<Result<Batch>> {
         let (mut shutdown, mut standing) = (self.shutdown.clone(), self.standing.clone());
-        let building = Self::build_with(&self.settings, &mut self.generate, &mut self.builder, reign, start);
+        let building = batch::make(&self.settings, &mut self.generate, &mut self.builder, reign, start);
         tokio::select! {
             biased;
             built = building => Some(built),
             () = shutdown.stopping() => None,
             _ = standing.wait_for(|standing| !is_epoch(standing, reign.epoch)) => None,
         }
-    }
-
-    /// The next packs: one message a tick, or as many as a publish carries. None, if no more numbers are wanted.
-    async fn build_with(
-        settings: &Settings,
-        generate: &mut G,
-        builder: &mut PackBuilder,
-        reign: &Reign,
-        start: Start,
-    ) -> Result<Batch> {
-        let Start {
-            first,
-            made,
-            confirmed,
-            due,
-            grain,
-            most,
-            cursor,
-        } = start;
-        let flat_out = if settings.interval.is_zero() { most as u64 } else { 1 };
-        let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
-        let room = if guard("fits-backlog") {
-            settings.backlog_max
-        } else {
-            u64::MAX
-        };
-        let most = flat_out.min(wanted).min(room);
-        let wall_ms = |at: Instant| reign.wall_ms + crate::config::ms(at.saturating_duration_since(reign.told));
-        let due_ms = wall_ms(if settings.interval.is_zero() {
-            Instant::now()
-        } else {
-            due
-        });
-        let mut is_last = most == 0;
-        let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
-        let mut draft = Draft {
-            payload: Vec::new(),
-            cursor: cursor.to_vec(),
-        };
-        builder.clear();
-        while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
-            draft.payload.clear();
-            let next = Next {
-                number,
-                epoch: reign.epoch,
-                made: made + (number - first),
-                confirmed,
-                others_wait: number > first,
-                due_ms,
-            };
-            match generate.generate(next, &mut draft).await {
-                Made::Message => {}
-                Made::Nothing => break,
-                Made::End => {
-                    is_last = true;
-                    break;
-                }
-            }
-            let payload = &draft.payload;
-            if draft.cursor.len() > CURSOR_BYTES_MAX {
-                return Err(Error::Setting {
-                    setting: "cursor",
-                    reason: format!(
-                        "that of message {number} has {} bytes; the largest is {CURSOR_BYTES_MAX}",
-                        draft.cursor.len()
-                    ),
-                });
-            }
-            if payload.len() > PAYLOAD_BYTES_MAX {
-                return Err(Error::Setting {
-                    setting: "payload",
-                    reason: format!(
-                        "message {number} has {} bytes; the largest is {PAYLOAD_BYTES_MAX}",
-                        payload.len()
-                    ),
-                });
-            }
-            if !builder.has_room(payload.len()) || builder.count() as u64 >= grain {
-                let published_ms = wall_ms(Instant::now());
-                packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
-            }
-            bytes += payload.len();
-            builder.push(payload);
-            number += 1;
-        }
-        if !builder.is_empty() {
-            let published_ms = wall_ms(Instant::now());
-            packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
-        }
-        let cursor = if draft.cursor == cursor {
-            cursor
-        } else {
-            draft.cursor.into()
-        };
-        Ok(Batch { packs, cursor, is_last })
     }
 
     fn publish(

@@ -4,15 +4,14 @@
 //! the last one, and brings what comes next.
 
 mod held;
+mod measured;
 mod pool;
+mod slot;
+mod stretch;
 
 use std::future::Future;
-use std::ops::DerefMut;
-use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -34,10 +33,9 @@ use crate::shutdown::Shutdown;
 use crate::watch;
 use held::Held;
 use pool::Pool;
+use slot::slot;
+use stretch::Finished;
 
-/// The most effects of one message, and their size.
-const EFFECTS_MAX: usize = 100;
-const EFFECT_BYTES_MAX: usize = 256 * 1024;
 /// A lane that has nothing to say calls after so many leases all the same. A store that went back in time may hold
 /// something for it that it has settled long ago; the call's number tells, and the membership ends.
 const SILENT_LEASES_MAX: u32 = 4;
@@ -330,7 +328,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Puts into the ledger what the next call may settle.
-    fn note_intents(&self, node: &NodeId, finished: &[pool::Finished]) {
+    fn note_intents(&self, node: &NodeId, finished: &[Finished]) {
         if self.observer.keeps_ledger() {
             let mut entries = outcomes(finished, &[]);
             entries.retain(|entry| entry.what != What::Return);
@@ -341,7 +339,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Puts into the ledger what the store has confirmed, and what it has handed out.
-    fn note_confirmed(&self, node: &NodeId, finished: &[pool::Finished], refused: &[(u64, String)], packs: &[Pack]) {
+    fn note_confirmed(&self, node: &NodeId, finished: &[Finished], refused: &[(u64, String)], packs: &[Pack]) {
         if self.observer.keeps_ledger() {
             let mut entries = outcomes(finished, refused);
             entries.extend(packs.iter().map(|pack| Entry {
@@ -359,7 +357,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Counts what the store has confirmed.
-    fn count(&self, pool: &Pool, finished: &[pool::Finished], refused: u64, packs: &[Pack]) {
+    fn count(&self, pool: &Pool, finished: &[Finished], refused: u64, packs: &[Pack]) {
         let (mut done, mut failed, mut retried, mut settled) = (0, refused, 0, 0);
         for run in finished {
             let count = u64::from(run.count);
@@ -387,7 +385,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Tells what the store has confirmed.
-    fn tell(&self, lane: &Lane, finished: Vec<pool::Finished>, refused: &[(u64, String)]) {
+    fn tell(&self, lane: &Lane, finished: Vec<Finished>, refused: &[(u64, String)]) {
         if !self.observer.wants_messages() {
             return;
         }
@@ -459,7 +457,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
 }
 
 /// Finished runs as entries of a ledger. A message whose effects were refused is an error, whatever its handler said.
-fn outcomes(finished: &[pool::Finished], refused: &[(u64, String)]) -> Vec<Entry> {
+fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(finished.len());
     for run in finished {
         let what = match run.outcome {
@@ -500,7 +498,10 @@ fn is_dry(want: u32, packs: &[Pack]) -> bool {
 /// that would be settled.
 #[doc(hidden)]
 pub async fn dispatch<H: Handle>(settings: &Arc<Settings>, handle: &Arc<H>, packs: Vec<Pack>) -> Vec<Settle> {
-    let (pool, mut held) = (Arc::new(Pool::new(settings, &Arc::default())), Held::default());
+    let (mut pool, mut held) = (Pool::new(settings, &Arc::default()), Held::default());
+    // As fast as it goes, however slow the machine that counts.
+    (pool.pace.stretch, pool.pace.turn) = (Duration::from_hours(1), Duration::from_hours(1));
+    let pool = Arc::new(pool);
     for pack in &packs {
         held.insert(pack.clone());
     }
@@ -533,79 +534,6 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
         // What the ring is about is asked for before the next one is waited for.
         tokio::task::yield_now().await;
     }
-}
-
-/// One strand of work: takes one message after the other until there is none. Tells of each that it starts, if asked to.
-async fn slot<H: Handle>(
-    pool: Arc<Pool>,
-    handle: Arc<H>,
-    settings: Arc<Settings>,
-    told: Option<(NodeId, Arc<dyn Observer>)>,
-) {
-    let mut started = Instant::now();
-    let mut next = pool.next(started);
-    while let Some(message) = next {
-        let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
-        if let Some((node, observer)) = &told {
-            let started = Event::Started {
-                epoch: message.epoch,
-                number,
-                attempt: message.attempt,
-                payload: message.payload.clone(),
-            };
-            observer.observe(node, &[started]);
-        }
-        let handled = match settings.timeout {
-            None => guarded(pin!(handle.handle(message))).await,
-            // On the heap: with a timer in it, every message would pay for the size, timed or not.
-            Some(time) => guarded(Box::pin(timed(time, handle.handle(message)))).await,
-        };
-        let outcome = match handled.and_then(bounded) {
-            Ok(effects) => Outcome::Done(effects),
-            Err(failure) => failure.outcome(failures, &settings),
-        };
-        let ended = Instant::now();
-        next = pool.finish(number, bytes, outcome, ended - started, ended);
-        started = ended;
-        tokio::task::coop::consume_budget().await;
-    }
-}
-
-async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handled {
-    let late = |_| Err(format!("timed out after {time:?} (--timeout)").into());
-    tokio::time::timeout(time, handled).await.unwrap_or_else(late)
-}
-
-/// Effects are small; a script that applies them must be short.
-fn bounded(effects: Vec<Effect>) -> Handled {
-    let bytes: usize = effects.iter().map(Effect::bytes).sum();
-    if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
-        let count = effects.len();
-        let text = format!(
-            "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
-        );
-        return Err(text.into());
-    }
-    Ok(effects)
-}
-
-/// A panic of the handler is an error of its message, and of nothing else. What it handles is pinned where it stands: futures
-/// are large, and to move one for every message was a quarter of a handler's time.
-fn guarded<F: Future<Output = Handled>>(mut handled: Pin<impl DerefMut<Target = F>>) -> impl Future<Output = Handled> {
-    std::future::poll_fn(move |context| {
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(context)));
-        polled.unwrap_or_else(|panic| {
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(ToString::to_string)
-                .or_else(|| panic.downcast_ref::<String>().cloned());
-            if !guard("panic") {
-                return Poll::Pending;
-            }
-            let text = text.unwrap_or_else(|| "no message".into());
-            Poll::Ready(Err(format!("the handler panicked: {text}").into()))
-        })
-    })
 }
 
 #[cfg(test)]

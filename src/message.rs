@@ -1,5 +1,7 @@
 //! Messages, the packs they travel in, and their outcomes.
 
+use std::ops::Range;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
@@ -45,6 +47,14 @@ pub enum Outcome {
     Retry { error: String, after_ms: u64 },
     /// Not started: goes back to the head of the queue, attempt unchanged.
     Return,
+}
+
+impl Outcome {
+    /// Done, and nothing else to be done with it.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Done(effects) if effects.is_empty())
+    }
 }
 
 /// A change in the store that happens exactly once, together with the settle of its message.
@@ -121,10 +131,12 @@ pub struct Pack {
     bytes: Bytes,
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
@@ -167,6 +179,11 @@ impl Pack {
         Ok(Self { bytes })
     }
 
+    #[inline]
+    fn head(&self) -> &[u8; HEADER_BYTES] {
+        self.bytes.first_chunk().expect("checked when it was decoded")
+    }
+
     /// As it is stored.
     #[must_use]
     pub fn bytes(&self) -> &Bytes {
@@ -176,13 +193,13 @@ impl Pack {
     /// Which delivery this is, from 1.
     #[must_use]
     pub fn attempt(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[2], self.bytes[3]])
+        u16::from_le_bytes([self.head()[2], self.head()[3]])
     }
 
     /// How often its messages have failed.
     #[must_use]
     pub fn failures(&self) -> u16 {
-        u16::from_le_bytes([self.bytes[4], self.bytes[5]])
+        u16::from_le_bytes([self.head()[4], self.head()[5]])
     }
 
     /// Whether it has left the order of numbers: it never goes back into the queue, whose head tells the backlog.
@@ -194,38 +211,25 @@ impl Pack {
     /// The number of its first message.
     #[must_use]
     pub fn first(&self) -> u64 {
-        u64_at(&self.bytes, 8)
+        u64_at(self.head(), 8)
     }
 
     /// The reign in which it was published.
     #[must_use]
     pub fn epoch(&self) -> u64 {
-        u64_at(&self.bytes, 16)
+        u64_at(self.head(), 16)
     }
 
     /// When it was published, by the store's time of day.
     #[must_use]
     pub fn published_ms(&self) -> u64 {
-        u64_at(&self.bytes, 24)
+        u64_at(self.head(), 24)
     }
 
     /// How many messages it has.
     #[must_use]
     pub fn count(&self) -> usize {
-        u32_at(&self.bytes, 32) as usize
-    }
-
-    fn offset(&self, i: usize) -> usize {
-        u32_at(&self.bytes, HEADER_BYTES + OFFSET_BYTES * i) as usize
-    }
-
-    fn data(&self) -> usize {
-        HEADER_BYTES + OFFSET_BYTES * (self.count() + 1)
-    }
-
-    /// Where the payload of the message at `index` begins. A piece begins with the offset that it had in the whole.
-    fn place(&self, index: usize) -> usize {
-        self.data() + (self.offset(index) - self.offset(0))
+        u32_at(self.head(), 32) as usize
     }
 
     /// The payload of the message at `index`, sharing the pack's memory.
@@ -233,13 +237,25 @@ impl Pack {
     /// # Panics
     /// If `index` is not below [`Pack::count`].
     #[must_use]
+    #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
-        assert!(index < self.count(), "index within the pack");
-        self.bytes.slice(self.place(index)..self.place(index + 1))
+        self.bytes.slice(self.payloads(index, 1))
+    }
+
+    /// Where the payloads of the messages `from .. from + count` are. A piece begins with the offset that it had in the whole.
+    #[inline]
+    fn payloads(&self, from: usize, count: usize) -> Range<usize> {
+        assert!(from + count <= self.count(), "within the pack");
+        let data = HEADER_BYTES + OFFSET_BYTES * (self.count() + 1);
+        let offsets = &self.bytes[HEADER_BYTES..data];
+        let base = u32_at(offsets, 0);
+        let place = |index| data + (u32_at(offsets, OFFSET_BYTES * index) - base) as usize;
+        place(from)..place(from + count)
     }
 
     /// The message at `index`.
     #[must_use]
+    #[inline]
     pub fn message(&self, index: usize) -> Message {
         Message {
             number: self.first() + index as u64,
@@ -257,8 +273,8 @@ impl Pack {
     /// If the range is empty or not within the pack.
     #[must_use]
     pub fn piece(&self, from: usize, count: usize) -> Self {
-        assert!(count > 0 && from + count <= self.count(), "range within the pack");
-        let payloads = self.place(from)..self.place(from + count);
+        assert!(count > 0, "a pack has messages");
+        let payloads = self.payloads(from, count);
         let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&self.bytes[..8]);
         out.put_u64_le(self.first() + from as u64);
@@ -326,11 +342,13 @@ impl PackBuilder {
 
     /// Whether one more payload of this size still belongs into the pack.
     #[must_use]
+    #[inline]
     pub fn has_room(&self, payload_bytes: usize) -> bool {
         self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
     }
 
     /// Adds a message.
+    #[inline]
     pub fn push(&mut self, payload: &[u8]) {
         let offset = u32::try_from(self.payloads.len()).expect("bounded by has_room");
         self.offsets.extend_from_slice(&offset.to_le_bytes());

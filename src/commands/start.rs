@@ -1,6 +1,6 @@
 //! `start`: one copy. `roles` says who generates and who handles.
 
-mod roles;
+pub(super) mod roles;
 
 use std::sync::Arc;
 use std::time::Duration;

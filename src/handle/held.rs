@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pool::Finished;
+use super::stretch::Finished;
 use crate::engine::{Run, Settle};
 use crate::message::{Message, Pack};
 use crate::mutants::guard;

@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::config::{Settings, ms};
+use super::measured::Measured;
+use super::stretch::{Finished, Open, Pace, Stretch, nanos};
+use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
-use crate::engine::history::{BOUNDS_US, Figures, Times, class};
-use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
+use crate::engine::history::Figures;
+use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack};
 use crate::meter::Meter;
 use crate::mutants::guard;
 
@@ -25,26 +27,11 @@ const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
 
-/// The bound of the first class.
-const FAST: Duration = Duration::from_micros(BOUNDS_US[0]);
-/// The wait of a message is good for those that are started from the same pack within this time: it is exact to a
-/// millisecond anyway.
-const SAME_WAIT: Duration = Duration::from_millis(1);
-
-/// A run of messages that ended alike.
-#[derive(Debug, Clone)]
-pub(super) struct Finished {
-    pub first: u64,
-    pub count: u32,
-    /// Payload, which a script has to move.
-    pub bytes: usize,
-    pub outcome: Outcome,
-}
-
 #[derive(Debug)]
 pub(super) struct Pool {
     concurrency: usize,
     batch: Option<u32>,
+    pub pace: Pace,
     meter: Arc<Meter>,
     inner: Mutex<Inner>,
     changed: Notify,
@@ -52,9 +39,10 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Inner {
-    /// Packs, and how far each has been started.
-    ready: VecDeque<(Pack, usize)>,
-    ready_count: usize,
+    /// The pack whose messages are being started, and those behind it.
+    open: Option<Arc<Open>>,
+    queued: VecDeque<Pack>,
+    queued_count: usize,
     /// Slots at work.
     busy: usize,
     finished: Vec<Finished>,
@@ -62,53 +50,10 @@ struct Inner {
     /// When the first of `finished` did.
     finished_at: Option<Instant>,
     last_start: Instant,
-    /// What one message takes in nanoseconds, in a moving average; none before the first. A whole number, since every message
-    /// divides by it.
+    /// What one message takes in nanoseconds, in a moving average; none before the first. A whole number, since every
+    /// stretch divides by it.
     message_ns: Option<u64>,
     measured: Measured,
-}
-
-/// What was measured since it was last asked for.
-#[derive(Debug)]
-struct Measured {
-    /// What handling took. Its sum is kept beside it, in nanoseconds.
-    handle: Times,
-    handle_ns: u64,
-    wait: Times,
-    /// How long the messages that are being started have waited, in microseconds, until when that is good, and how many it
-    /// is good for by now.
-    waited: (Option<u64>, Instant, u64),
-}
-
-impl Measured {
-    fn new(now: Instant) -> Self {
-        Self {
-            handle: Times::default(),
-            handle_ns: 0,
-            wait: Times::default(),
-            waited: (None, now, 0),
-        }
-    }
-
-    /// Most handlers that are called a million times a second are done within the first class.
-    fn handled(&mut self, took: Duration, took_ns: u64) {
-        if took <= FAST {
-            self.handle.counts[0] += 1;
-        } else {
-            self.handle.counts[class(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))] += 1;
-        }
-        self.handle_ns = self.handle_ns.wrapping_add(took_ns);
-    }
-
-    /// Counts those that waited alike.
-    fn close_wait(&mut self) {
-        let (us, _, count) = self.waited;
-        if let Some(us) = us {
-            self.wait.counts[class(us)] += count;
-            self.wait.sum_us = self.wait.sum_us.saturating_add(us.saturating_mul(count));
-        }
-        self.waited.2 = 0;
-    }
 }
 
 impl Pool {
@@ -118,17 +63,19 @@ impl Pool {
             meter: meter.clone(),
             concurrency: settings.concurrency as usize,
             batch: settings.batch,
+            pace: Pace::default(),
             changed: Notify::new(),
             inner: Mutex::new(Inner {
-                ready: VecDeque::new(),
-                ready_count: 0,
+                open: None,
+                queued: VecDeque::new(),
+                queued_count: 0,
                 busy: 0,
                 finished: Vec::new(),
                 finished_count: 0,
                 finished_at: None,
                 last_start: now,
                 message_ns: None,
-                measured: Measured::new(now),
+                measured: Measured::default(),
             }),
         }
     }
@@ -155,7 +102,7 @@ impl Pool {
             return 0;
         }
         let ahead = self.ahead(&inner);
-        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready_count);
+        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready());
         if room == 0 || room < ahead / 2 {
             return 0;
         }
@@ -166,7 +113,7 @@ impl Pool {
     /// Whether outcomes are to be settled now, rather than with the next take.
     pub(super) fn has_settled(&self, now: Instant) -> bool {
         let inner = self.lock();
-        let idle = inner.busy == 0 && inner.ready_count == 0;
+        let idle = inner.busy == 0 && inner.ready() == 0;
         !inner.finished.is_empty()
             && (idle
                 || inner.finished_count >= PACK_MESSAGES_MAX
@@ -175,7 +122,7 @@ impl Pool {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        self.lock().ready_count > 0
+        self.lock().ready() > 0
     }
 
     /// Every slot has been busy with the same message for long, and others wait behind them.
@@ -187,7 +134,7 @@ impl Pool {
     pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
         let inner = self.lock();
         let settle = inner.finished_at.map(|at| at + AHEAD);
-        let stuck = (inner.ready_count > 0).then(|| inner.last_start + STUCK);
+        let stuck = (inner.ready() > 0).then(|| inner.last_start + STUCK);
         let wake = [settle, stuck].into_iter().flatten().min();
         wake.map(|at| at.max(now + Duration::from_millis(1)))
     }
@@ -201,15 +148,20 @@ impl Pool {
     pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
         let mut inner = self.lock();
         if give_back {
-            for (pack, next) in std::mem::take(&mut inner.ready) {
-                inner.finished.push(Finished {
-                    first: pack.first() + next as u64,
-                    count: u32::try_from(pack.count() - next).expect("within a pack"),
-                    bytes: pack.bytes().len(),
-                    outcome: Outcome::Return,
-                });
+            let open = inner.open.take();
+            let open = open.map(|open| (open.pack().clone(), open.close()));
+            let queued = std::mem::take(&mut inner.queued).into_iter().map(|pack| (pack, 0));
+            inner.queued_count = 0;
+            for (pack, next) in open.into_iter().chain(queued) {
+                if next < pack.count() {
+                    inner.finished.push(Finished {
+                        first: pack.first() + next as u64,
+                        count: u32::try_from(pack.count() - next).expect("within a pack"),
+                        bytes: pack.bytes().len(),
+                        outcome: Outcome::Return,
+                    });
+                }
             }
-            inner.ready_count = 0;
         }
         let (mut messages, mut bytes) = (0, 0);
         let fits = |run: &&Finished| {
@@ -233,10 +185,10 @@ impl Pool {
     pub(super) fn add(&self, packs: Vec<Pack>, now: Instant) -> usize {
         let mut inner = self.lock();
         for pack in packs {
-            inner.ready_count += pack.count();
-            inner.ready.push_back((pack, 0));
+            inner.queued_count += pack.count();
+            inner.queued.push_back(pack);
         }
-        let mut start = inner.ready_count;
+        let mut start = inner.ready();
         if guard("slots") {
             start = start.min(self.concurrency.saturating_sub(inner.busy));
         }
@@ -247,117 +199,88 @@ impl Pool {
         start
     }
 
-    /// The first message for a slot; none ends the slot.
-    pub(super) fn next(&self, now: Instant) -> Option<Message> {
+    /// Takes in what a slot has done, and hands out the pack to go on with. None ends the slot.
+    pub(super) fn advance(&self, stretch: &mut Stretch) -> Option<Arc<Open>> {
+        let now = if stretch.is_empty() {
+            stretch.began
+        } else {
+            Instant::now()
+        };
         let mut inner = self.lock();
-        let next = self.start(&mut inner, now);
+        let wakes = self.take_in(&mut inner, stretch, 1, now);
+        let open = inner.open_next();
+        match &open {
+            Some(open) => {
+                stretch.open(open.pack());
+                inner.last_start = now;
+            }
+            None => inner.busy -= 1,
+        }
         drop(inner);
-        if next.is_none() {
+        if wakes || open.is_none() {
             self.changed.notify_one();
         }
-        next
+        open
     }
 
-    /// Hands out the next message, or ends a slot.
-    fn start(&self, inner: &mut Inner, now: Instant) -> Option<Message> {
-        let Some((pack, next)) = inner.ready.front_mut() else {
-            inner.busy -= 1;
-            return None;
-        };
-        let message = pack.message(*next);
-        let fresh = *next == 0;
-        *next += 1;
-        if *next == pack.count() {
-            inner.ready.pop_front();
+    /// Takes in what a slot has done before it waits for a message.
+    pub(super) fn pause(&self, stretch: &mut Stretch) {
+        if !stretch.is_empty() && self.take_in(&mut self.lock(), stretch, 0, Instant::now()) {
+            self.changed.notify_one();
         }
-        if fresh || now >= inner.measured.waited.1 {
-            self.look_at_wait(&mut inner.measured, &message, now);
-        }
-        inner.measured.waited.2 += 1;
-        inner.ready_count -= 1;
-        inner.last_start = now;
-        Some(message)
     }
 
-    /// What was tried before has waited for something else than a slot.
-    #[cold]
-    fn look_at_wait(&self, measured: &mut Measured, message: &Message, now: Instant) {
-        measured.close_wait();
-        let first = message.attempt == 1 && message.failures == 0;
-        // Less than a millisecond cannot be told from one.
-        let ms = ms(self.meter.since(message.published_ms, now)).max(1);
-        measured.waited = (first.then_some(1000 * ms), now + SAME_WAIT, 0);
+    /// Whether to wake the lane: who finishes first, or enough, or makes room for more, does. So many slots are free.
+    fn take_in(&self, inner: &mut Inner, stretch: &mut Stretch, free: usize, now: Instant) -> bool {
+        inner.measured.waited(stretch, &self.meter);
+        let took = now.saturating_duration_since(stretch.began);
+        let (ended, was_empty) = (stretch.ended > 0, inner.finished.is_empty());
+        if ended {
+            inner.finished(stretch, took, now);
+        }
+        stretch.close(took);
+        let ahead = self.ahead(inner);
+        let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
+        ended && (was_empty || room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX)
     }
 
     /// Adds what was measured since the last time.
     pub(super) fn measured(&self, figures: &mut Figures) {
-        let (handle, wait) = {
-            let measured = &mut self.lock().measured;
-            measured.close_wait();
-            measured.handle.sum_us = measured.handle_ns / 1000;
-            measured.handle_ns %= 1000;
-            (std::mem::take(&mut measured.handle), std::mem::take(&mut measured.wait))
-        };
-        figures.handle.add(&handle);
-        figures.wait.add(&wait);
+        self.lock().measured.add_to(figures);
     }
-
-    /// What became of a slot's message. Returns the next one for it; none ends the slot.
-    pub(super) fn finish(
-        &self,
-        number: u64,
-        bytes: usize,
-        outcome: Outcome,
-        took: Duration,
-        now: Instant,
-    ) -> Option<Message> {
-        let mut inner = self.lock();
-        inner.finished(number, bytes, outcome, took, now);
-        // Whoever finishes last, or enough, or what makes room, wakes the lane.
-        let ahead = self.ahead(&inner);
-        let room = (self.concurrency + ahead + 1).saturating_sub(inner.busy + inner.ready_count);
-        let wakes = room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX || inner.finished_count == 1;
-        let next = self.start(&mut inner, now);
-        drop(inner);
-        if wakes || next.is_none() {
-            self.changed.notify_one();
-        }
-        next
-    }
-}
-
-fn nanos(time: Duration) -> u64 {
-    time.as_secs()
-        .saturating_mul(1_000_000_000)
-        .saturating_add(u64::from(time.subsec_nanos()))
 }
 
 impl Inner {
-    fn finished(&mut self, number: u64, bytes: usize, outcome: Outcome, took: Duration, now: Instant) {
+    /// How many messages wait for a slot.
+    fn ready(&self) -> usize {
+        self.queued_count + self.open.as_ref().map_or(0, |open| open.left())
+    }
+
+    fn open_next(&mut self) -> Option<Arc<Open>> {
+        if self.open.as_ref().is_none_or(|open| open.left() == 0) {
+            self.open = self.queued.pop_front().map(|pack| {
+                self.queued_count -= pack.count();
+                Arc::new(Open::new(pack))
+            });
+        }
+        self.open.clone()
+    }
+
+    fn finished(&mut self, stretch: &mut Stretch, took: Duration, now: Instant) {
         let took_ns = nanos(took);
-        let average = self.message_ns.unwrap_or(took_ns);
-        // One that took long may only have been kept from the processor: alone it must not change what is asked for much.
-        self.message_ns = Some(average - average / 8 + took_ns.min(8 * average.max(100)) / 8);
-        self.measured.handled(took, took_ns);
-        self.finished_count += 1;
+        let each = took_ns / u64::from(stretch.ended);
+        let mut average = self.message_ns.unwrap_or(each);
+        // Whoever took long may only have been kept from the processor: once must not change much what is asked for.
+        let each = each.min(8 * average.max(100));
+        for _ in 0..stretch.ended {
+            average = average - average / 8 + each / 8;
+        }
+        self.message_ns = Some(average);
+        self.measured.handled(stretch.ended, took_ns);
+        self.finished_count += stretch.ended as usize;
         self.finished_at.get_or_insert(now);
-        let plain = |outcome: &Outcome| matches!(outcome, Outcome::Done(effects) if effects.is_empty());
-        match self.finished.last_mut() {
-            Some(run)
-                if run.first + u64::from(run.count) == number
-                    && (run.count as usize) < PACK_MESSAGES_MAX
-                    && plain(&run.outcome)
-                    && plain(&outcome) =>
-            {
-                run.count += 1;
-                run.bytes += bytes;
-            }
-            _ => self.finished.push(Finished {
-                first: number,
-                count: 1,
-                bytes,
-                outcome,
-            }),
+        for run in stretch.finished.drain(..) {
+            run.add_to(&mut self.finished);
         }
     }
 

@@ -7,15 +7,30 @@ use std::sync::Arc;
 
 use super::{Failure, WRONG_USAGE, failed};
 use crate::cli::BenchHot;
+use crate::commands::start::roles::Generator;
 use crate::config::Settings;
 use crate::engine::keys::Keys;
 use crate::engine::redis::exchange_bytes;
 use crate::engine::{Exchange, Run, Settle};
+use crate::generate::{Generate, batch};
 use crate::handle::{Handle, Handled, dispatch};
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack, PackBuilder};
 
 /// What `bench-hot` knows. `reference` is plain arithmetic, to compare compilers by.
-pub const PATHS: [&str; 6] = ["reference", "encode", "decode", "split", "assemble", "dispatch"];
+pub const PATHS: [&str; 7] = [
+    "reference",
+    "generate",
+    "encode",
+    "decode",
+    "split",
+    "assemble",
+    "dispatch",
+];
+
+/// A thousand numbers, as packs to be published.
+pub async fn generate(generator: &mut impl Generate, builder: &mut PackBuilder) -> usize {
+    batch(generator, builder).await.expect("small messages").len()
+}
 
 /// A pack of a thousand small messages.
 pub fn encode(builder: &mut PackBuilder) -> Pack {
@@ -91,10 +106,12 @@ pub(in crate::commands) fn run(flags: &BenchHot) -> Result<ExitCode, Failure> {
     let mut builder = PackBuilder::new();
     let pack = encode(&mut builder);
     let keys = Keys::new("bench", &crate::engine::keys::Names::default());
+    let mut generator = Generator::counter();
     let (settings, handle) = (Arc::new(Settings::default()), Arc::new(Nothing));
     for _ in 0..flags.times {
         match flags.path.as_str() {
             "reference" => _ = black_box(reference()),
+            "generate" => _ = black_box(runtime.block_on(generate(&mut generator, &mut builder))),
             "encode" => _ = black_box(encode(&mut builder)),
             "decode" => _ = black_box(decode(&pack)),
             "split" => _ = black_box(split(&pack)),

@@ -18,8 +18,10 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
     let queue = &resolved.settings.queue;
     let json = resolved.generate_json;
     let make: Box<dyn Make> = match &resolved.generate {
-        Generating::Builtin(builtin) if resolved.cron.is_none() => return Ok(Generator::Builtin(*builtin)),
-        Generating::Builtin(builtin) => Box::new(Generator::Builtin(*builtin)),
+        Generating::Builtin(builtin) if resolved.cron.is_none() => {
+            return Ok(Generator::Builtin(*builtin, Digits::default()));
+        }
+        Generating::Builtin(builtin) => Box::new(Generator::Builtin(*builtin, Digits::default())),
         Generating::Lines(source) => {
             if let Source::Program(program) = source {
                 find("--generate", program)?;
@@ -87,20 +89,29 @@ fn tell(log: &Arc<Log>) -> Tell {
     Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))
 }
 
-pub(super) enum Generator {
-    Builtin(Builtin),
+pub(in crate::commands) enum Generator {
+    Builtin(Builtin, Digits),
     Outside(Box<dyn Make>),
 }
 
+impl Generator {
+    /// What is generated unless something else is asked for.
+    pub(in crate::commands) fn counter() -> Self {
+        Self::Builtin(Builtin::Counter, Digits::default())
+    }
+}
+
 impl Generate for Generator {
-    // Flat out this is called millions of times a second: what is built in has no future of its own.
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        match self {
-            Self::Builtin(builtin) => {
-                write(*builtin, next, &mut draft.payload);
-                Made::Message
+    // Flat out this is called millions of times a second: what is built in is done at once, and leaves nothing to its future.
+    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = Made> + Send {
+        if let Self::Builtin(builtin, digits) = self {
+            write(*builtin, digits, next, &mut draft.payload);
+        }
+        async move {
+            match self {
+                Self::Builtin(..) => Made::Message,
+                Self::Outside(make) => make.make(next, draft).await,
             }
-            Self::Outside(make) => make.make(next, draft).await,
         }
     }
 
@@ -118,32 +129,45 @@ impl Generate for Generator {
 }
 
 /// The generators that come with the program.
-fn write(builtin: Builtin, next: Next, payload: &mut Vec<u8>) {
+#[inline]
+fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8>) {
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = match builtin {
-        Builtin::Counter => {
-            decimal(payload, next.number);
-            Ok(())
-        }
+        Builtin::Counter => payload.write_all(digits.of(next.number)),
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
         Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
     };
 }
 
-/// Digits without the machinery of formatting, which was a third of the work of a generator.
-fn decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut from = digits.len();
-    loop {
-        from -= 1;
-        digits[from] = b'0' + u8::try_from(number % 10).expect("a digit");
-        number /= 10;
-        if number == 0 {
-            break;
+/// A number in digits. The next one is counted on as on paper: writing every digit anew was a third of the work of a generator.
+#[derive(Default)]
+pub(in crate::commands) struct Digits {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl Digits {
+    fn of(&mut self, number: u64) -> &[u8] {
+        let is_next = self.number.checked_add(1) == Some(number);
+        if !(is_next && self.count_on()) {
+            self.text = number.to_string().into();
         }
+        self.number = number;
+        &self.text
     }
-    out.extend_from_slice(&digits[from..]);
+
+    /// False, if the next number has a digit more.
+    fn count_on(&mut self) -> bool {
+        for digit in self.text.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                return true;
+            }
+            *digit = b'0';
+        }
+        false
+    }
 }
 
 fn words() -> String {
@@ -179,22 +203,33 @@ impl Handle for Handler {
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
         }
-        let effect = self
-            .effects
-            .as_ref()
-            .map(|prefix| effects::effect(prefix, message.number));
-        Ok(effect.into_iter().collect())
+        Ok(match &self.effects {
+            None => Vec::new(),
+            Some(prefix) => vec![effects::effect(prefix, message.number)],
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn decimals_are_written_as_they_are_printed() {
-        for number in [0, 9, 10, 99, 100, 1_234_567_890, u64::MAX] {
-            let mut out = Vec::new();
-            super::decimal(&mut out, number);
-            assert_eq!(out, number.to_string().as_bytes());
+    fn digits_are_written_as_they_are_printed() {
+        let mut digits = super::Digits::default();
+        let jumps = [
+            5,
+            5,
+            4,
+            7,
+            u64::MAX - 1,
+            u64::MAX,
+            0,
+            1,
+            999_999,
+            1_000_000,
+            1_234_567_890,
+        ];
+        for number in (0..1200).chain(jumps).chain(99_990..100_010) {
+            assert_eq!(digits.of(number), number.to_string().as_bytes());
         }
     }
 }

@@ -149,9 +149,11 @@ fn guards() -> Vec<&'static str> {
         include_str!("../../../src/beat.rs"),
         include_str!("../../../src/errors.rs"),
         include_str!("../../../src/generate.rs"),
+        include_str!("../../../src/generate/batch.rs"),
         include_str!("../../../src/handle.rs"),
         include_str!("../../../src/handle/held.rs"),
         include_str!("../../../src/handle/pool.rs"),
+        include_str!("../../../src/handle/slot.rs"),
         include_str!("../../../src/node.rs"),
         include_str!("../../../src/retry.rs"),
     ]);
