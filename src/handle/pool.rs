@@ -223,9 +223,11 @@ impl Pool {
         open
     }
 
-    /// Takes in what a slot has done before it waits for a message.
+    /// Takes in what a slot has done before it waits for a message. If that is nothing, there is no hurry.
     pub(super) fn pause(&self, stretch: &mut Stretch) {
-        if !stretch.is_empty() && self.take_in(&mut self.lock(), stretch, 0, Instant::now()) {
+        if stretch.ended == 0 {
+            stretch.rest();
+        } else if self.take_in(&mut self.lock(), stretch, 0, Instant::now()) {
             self.changed.notify_one();
         }
     }

@@ -184,6 +184,11 @@ impl Stretch {
         self.finished.push(run);
     }
 
+    /// Nothing else is started before what is in work has ended.
+    pub(super) fn rest(&mut self) {
+        self.room = 0;
+    }
+
     /// Those that have ended are told, and took so long. One may still be in work: nothing else is started before it has ended.
     pub(super) fn close(&mut self, took: Duration) {
         if self.ended > 0 {
