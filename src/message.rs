@@ -6,7 +6,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, Result};
 
-/// The most messages one pack holds, and one take asks for.
+/// The most messages one pack holds.
 pub const PACK_MESSAGES_MAX: usize = 1000;
 /// A pack of several messages holds at most this much payload: splitting one copies its bytes.
 pub const PACK_BYTES_MAX: usize = 64 * 1024;

@@ -18,10 +18,12 @@ use crate::mutants::guard;
 
 /// Work is fetched ahead for so long, at the measured speed: nothing waits longer behind other messages here.
 const AHEAD: Duration = Duration::from_millis(5);
-/// At most so many messages ahead: one pack in work, one on its way.
-const AHEAD_MAX: usize = 2 * PACK_MESSAGES_MAX;
+/// At most so many messages ahead: half of them in work, half on their way.
+const AHEAD_MAX: usize = 2 * TAKE_MESSAGES_MAX;
+/// One call asks for at most so many: a call costs the same whatever it brings.
+const TAKE_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
 /// One call settles at most so many messages, each of which may be a pack of its own in the store.
-const SETTLED_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
+const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
 /// And about so many bytes: the script has them all in hand.
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
@@ -106,8 +108,13 @@ impl Pool {
         if room == 0 || room < ahead / 2 {
             return 0;
         }
-        let most = self.batch.map_or(PACK_MESSAGES_MAX, |batch| batch as usize);
-        u32::try_from(room.min(most)).expect("at most a pack")
+        let most = self.batch.map_or(TAKE_MESSAGES_MAX, |batch| batch as usize);
+        u32::try_from(room.min(most)).expect("a few packs")
+    }
+
+    /// So many outcomes are settled at once, rather than with the next take: as many as that would bring.
+    fn enough(&self, inner: &Inner) -> usize {
+        PACK_MESSAGES_MAX.max(self.ahead(inner) / 2)
     }
 
     /// Whether outcomes are to be settled now, rather than with the next take.
@@ -116,7 +123,7 @@ impl Pool {
         let idle = inner.busy == 0 && inner.ready() == 0;
         !inner.finished.is_empty()
             && (idle
-                || inner.finished_count >= PACK_MESSAGES_MAX
+                || inner.finished_count >= self.enough(&inner)
                 || inner.finished.len() >= SETTLES_PER_CALL_MAX
                 || inner.finished_at.is_some_and(|at| now >= at + AHEAD))
     }
@@ -243,7 +250,7 @@ impl Pool {
         stretch.close(took);
         let ahead = self.ahead(inner);
         let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
-        ended && (was_empty || room > ahead / 2 || inner.finished_count >= PACK_MESSAGES_MAX)
+        ended && (was_empty || room > ahead / 2 || inner.finished_count >= self.enough(inner))
     }
 
     /// Adds what was measured since the last time.

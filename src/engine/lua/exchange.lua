@@ -295,8 +295,9 @@ for i, pack in ipairs(packs) do
 end
 
 if want > 0 then
-  if want < grain then grain = grain - math.ceil((grain - want) / 8)
-  elseif want > grain then grain = grain + math.ceil((want - grain) / 8) end
+  local aim = math.min(want, 1000)
+  if aim < grain then grain = grain - math.ceil((grain - aim) / 8)
+  elseif aim > grain then grain = grain + math.ceil((aim - grain) / 8) end
 end
 local flag = again and '1' or '0'
 if grain ~= tonumber(m[1]) or flag ~= m[2] then redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag) end

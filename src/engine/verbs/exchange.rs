@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::failure;
 use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
 use crate::engine::{
-    DELAY_MS_MAX, Exchange, Exchanged, Failed, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake, take_cut,
-    take_is_enough,
+    DELAY_MS_MAX, Exchange, Exchanged, Failed, GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake,
+    take_cut, take_is_enough,
 };
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
@@ -332,6 +332,7 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
         pop *= 2;
     }
     if want > 0 {
+        let want = want.min(GRAIN_START);
         meta.grain = if want < meta.grain {
             meta.grain - (meta.grain - want).div_ceil(8)
         } else {
