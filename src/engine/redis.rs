@@ -361,18 +361,20 @@ fn exchange_arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mu
     let taken = keys.taken(&exchange.node);
     let (settles, effect_keys) = record::settles(&exchange.settles);
     move |cmd| {
-        cmd.arg(9 + effect_keys.len())
-            .arg(&[
-                &keys.meta,
-                &keys.queue,
-                &keys.again,
-                &taken,
-                &keys.errors,
-                &keys.records,
-                &keys.bell,
-                &keys.later,
-                &keys.bodies,
-            ])
+        let all = if settles.is_empty() { 6 } else { 9 };
+        cmd.arg(all + effect_keys.len());
+        let keys = [
+            &keys.meta,
+            &keys.queue,
+            &taken,
+            &keys.bodies,
+            &keys.bell,
+            &keys.again,
+            &keys.errors,
+            &keys.records,
+            &keys.later,
+        ];
+        cmd.arg(&keys[..all])
             .arg(&effect_keys)
             .arg(&exchange.node)
             .arg(exchange.lane)

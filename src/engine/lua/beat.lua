@@ -5,6 +5,7 @@
 -- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+--+ members
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member

@@ -1,5 +1,6 @@
 -- exchange: settles what is finished, then takes what comes next.
--- KEYS  1 meta 2 queue 3 again 4 taken:NODE 5 errors 6 errors:records 7 bell 8 later 9 bodies, then the keys of effects
+-- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again; with settles also 7 errors 8 errors:records 9 later, then the
+--       keys of effects
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
@@ -12,27 +13,47 @@ local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
 local fields = {lane, 'worn'}
 for i = 7, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
 for _, settle in ipairs(settles) do fields[#fields + 1] = num(settle[1]) end
-local stored = redis.call('HMGET', KEYS[4], unpack(fields))
-local record = stored[1] and cmsgpack.unpack(stored[1]) or {call - 1, 0, 0, 0, {}, {}}
+local stored = redis.call('HMGET', KEYS[3], unpack(fields))
 if not stored[1] then return {'deposed'} end -- guard: lane-record
+-- The record is {call, done, failed, held, ids of the packs taken, refused}; mostly the counts suffice.
+local last, was_done, was_failed, was_held = call - 1, 0, 0, 0
+local _
+if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limit(stored[1], 4, 1) end
 local repeated, stale = false, false
-repeated = call == record[1] -- guard: call-repeat
-stale = call < record[1] -- guard: call-stale
+repeated = call == last -- guard: call-repeat
+stale = call < last -- guard: call-stale
 if repeated then
+  local record = cmsgpack.unpack(stored[1])
   -- Another lane of the node may have settled some of them since.
   local packs = {}
-  for _, pack in ipairs(#record[5] > 0 and redis.call('HMGET', KEYS[4], unpack(record[5])) or {}) do
+  for _, pack in ipairs(#record[5] > 0 and redis.call('HMGET', KEYS[3], unpack(record[5])) or {}) do
     if pack then packs[#packs + 1] = pack end
   end
   return {'ok', record[6], packs}
 end
 if stale then return {'stale'} end
-if call > record[1] + 1 then return {'deposed'} end -- guard: call-ahead
+if call > last + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused')
 if not m[1] then return {'deposed'} end
 local paused = false
 paused = (m[3] or '0') > '1' -- guard: paused-handlers
 if paused then want = 0 end
+
+-- Where messages are handled one by one, nearly every call is this: a pack is done, one like it is taken. All the rest of this
+-- script would do the same, in a third more time.
+if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and m[1] == ARGV[5] and m[2] == '0' and not paused then
+  local pack, n = stored[3], tonumber(ARGV[8])
+  local like = pack and string.sub(pack, 1, 4) == '\1\0\1\0' and struct.unpack('<I4', pack, 33) == n
+  local next = like and redis.call('LPOP', KEYS[2])
+  if next and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
+    local first = num((struct.unpack('<I8', next, 9)))
+    redis.call('HDEL', KEYS[3], ARGV[7])
+    redis.call('HSET', KEYS[3], first, next, lane,
+      cmsgpack.pack({call, was_done + n, was_failed, was_held - n + want, {first}, none}))
+    return {'ok', none, {next}}
+  end
+  if next then redis.call('LPUSH', KEYS[2], next) end
+end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, ended, rest, named = {}, {}, none, none, {}
@@ -69,6 +90,7 @@ for i, settle in ipairs(settles) do
   rest[#rest + 1] = {fields[at], stored[at], settle[2]}
 end
 if rest ~= none then
+  --+ packs
   errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
   if ended == none then ended = {} end
   -- Effects are checked against what the keys hold, and against those already admitted in this call.
@@ -141,7 +163,7 @@ if rest ~= none then
     for _, run in ipairs(runs) do
       local stands = entire and run[3] == 2 and run[2] == count
       if not full and not stands and (run[3] ~= 0 or run[4]) then
-        full = whole(KEYS[9], pack)
+        full = whole(KEYS[4], pack)
         if not full then return bytes_gone(pack) end
       end
     end
@@ -188,7 +210,7 @@ if rest ~= none then
 end
 
 -- Now the writes. The first is one that full memory does not refuse.
-if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[4], '') end -- guard: opener-exchange
+if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
 if #effects > 0 then
   -- A right that is missing would show only in the middle: so each is tried where it can do nothing.
   local used = {}
@@ -202,8 +224,11 @@ if #effects > 0 then
     end
   end
 end
-for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[4], unpack(gone, i, math.min(i + 1999, #gone))) end
-for _, one in ipairs(ended) do let_go(KEYS[9], one[1], one[2]) end
+for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + 1999, #gone))) end
+if ended ~= none then
+  --+ packs
+  for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
+end
 for _, effect in ipairs(effects) do
   local kind, key = effect[1], KEYS[9 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
@@ -212,26 +237,21 @@ for _, effect in ipairs(effects) do
   else redis.call('RPUSH', key, effect[3]) end
 end
 for i = 1, #errors, 2000 do
-  redis.call('ZADD', KEYS[5], unpack(errors, i, math.min(i + 1999, #errors)))
-  redis.call('HSET', KEYS[6], unpack(records, i, math.min(i + 1999, #records)))
+  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + 1999, #errors)))
+  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + 1999, #records)))
 end
-for i = 1, #later, 2000 do redis.call('ZADD', KEYS[8], unpack(later, i, math.min(i + 1999, #later))) end
+for i = 1, #later, 2000 do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + 1999, #later))) end
 -- Back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
-for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[3], back_again[i]) end
+for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: what waits to be taken again first.
 local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
--- To be cut, a pack gets its bytes back. One whose bytes are gone stays as it is: whoever takes it says so.
-local function bring(pack)
-  local full = whole(KEYS[9], pack)
-  if full and is_stub(pack) then let_go(KEYS[9], pack, (select(9, head(pack)))) end
-  return full
-end
 -- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
 while again and total < want and bytes < 1048576 and #packs < 256 do
-  local pack = redis.call('LPOP', KEYS[3])
+  --+ packs
+  local pack = redis.call('LPOP', KEYS[6])
   if not pack then again = false; break end
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
@@ -240,11 +260,11 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
     alone = worn == 0 or (attempt < 3 and worn_out == 0) -- guard: worn
     n = 1 -- guard: again-one
   end
-  if not alone then redis.call('LPUSH', KEYS[3], pack); break end
+  if not alone then redis.call('LPUSH', KEYS[6], pack); break end
   local full = pack
-  if count > n or is_part(pack) then full = bring(pack) end
+  if count > n or is_part(pack) then full = bring(KEYS[4], pack) end
   if not full then full, n = pack, count end
-  if count > n then redis.call('LPUSH', KEYS[3], piece(full, n, count - n)) end
+  if count > n then redis.call('LPUSH', KEYS[6], piece(full, n, count - n)) end
   packs[#packs + 1] = piece(full, 0, n)
   total, bytes = total + n, bytes + size(packs[#packs])
   if attempt > 1 then worn = worn + n end
@@ -256,10 +276,13 @@ while total < want and bytes < 1048576 and #packs < 256 do
   -- Whoever has nearly all that it wants looks for no more, nor does whoever has much and expects a pack that does not fit.
   if want >= 64 and 8 * (want - total) < want then break end
   if bytes >= 32768 and (want - total) * #packs < total then break end
-  local popped = redis.call('LPOP', KEYS[2], math.min(pop, math.max(1, math.ceil((want - total) / grain))))
+  local expected = 1
+  if want - total > grain then expected = math.min(pop, math.ceil((want - total) / grain)) end
+  local popped = redis.call('LPOP', KEYS[2], expected)
   if not popped then break end
   local left = none
-  for _, pack in ipairs(popped) do
+  for i = 1, #popped do
+    local pack = popped[i]
     local count, room = struct.unpack('<I4', pack, 33), want - total
     -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
     -- to fill up more would leave a rest, and the next take out of step with the packs.
@@ -270,17 +293,23 @@ while total < want and bytes < 1048576 and #packs < 256 do
       if left == none then left = {} end
       left[#left + 1] = pack
     else
-      local full = count > room and bring(pack)
-      if full then
-        -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
-        local over = count - cut
-        local share = over > 8 * cut and math.ceil(over / 8) or over
-        left = {}
-        for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
-        pack, count = piece(full, 0, cut), cut
+      if count > room then
+        --+ packs
+        local full = bring(KEYS[4], pack)
+        if full then
+          -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
+          local over = count - cut
+          local share = over > 8 * cut and math.ceil(over / 8) or over
+          left = {}
+          for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
+          pack, count = piece(full, 0, cut), cut
+        end
       end
       packs[#packs + 1] = pack
-      total, bytes = total + count, bytes + size(pack)
+      -- As in size: of a stub, the length of what it stands for.
+      local length = #pack
+      if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
+      total, bytes = total + count, bytes + length
     end
   end
   for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end
@@ -288,7 +317,8 @@ while total < want and bytes < 1048576 and #packs < 256 do
   pop = pop * 2
 end
 local ids = {}
-for i, pack in ipairs(packs) do
+for i = 1, #packs do
+  local pack = packs[i]
   ids[i] = num((struct.unpack('<I8', pack, 9)))
   set[#set + 1] = ids[i]
   set[#set + 1] = pack
@@ -305,10 +335,10 @@ if worn ~= worn_before or worn_out ~= worn_out_before then
   set[#set + 1] = 'worn'; set[#set + 1] = num(worn) .. ' ' .. num(worn_out)
 end
 set[#set + 1] = lane
-set[#set + 1] = cmsgpack.pack({call, record[2] + done, record[3] + failed,
-  record[4] - done - failed - returned - #later / 2 + total, ids, refused})
-for i = 1, #set, 2000 do redis.call('HSET', KEYS[4], unpack(set, i, math.min(i + 1999, #set))) end
+set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
+  was_held - done - failed - returned - #later / 2 + total, ids, refused})
+for i = 1, #set, 2000 do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + 1999, #set))) end
 -- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
 local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
-if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[7]) end
+if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
 return {'ok', refused, packs}

@@ -2,6 +2,7 @@
 -- KEYS  1 taken:NODE 2 bodies
 -- ARGV  1 most 2 how many bytes of each first payload
 -- Returns  {first, count, attempt, failures, published, start of the first payload} of each piece
+--+ packs
 local firsts = {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local first = tonumber(field)

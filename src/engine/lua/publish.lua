@@ -5,6 +5,7 @@
 -- The first write is RPUSH: with memory full it is refused, and so nothing is written.
 -- The bodies of large packs were written just before this, in the same transaction: what is not published is removed again. One
 -- that is published has its count beside it.
+--+ packs
 local function apart()
   local ids, counts = {}, {}
   for i = 9, #ARGV do
@@ -29,13 +30,13 @@ if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end
 if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: crown-lease
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local n = 0
+local n, reign, large = 0, tonumber(m[5]), false
 for i = 9, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
-  if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= tonumber(m[5]) or count < 1 then
+  if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= reign or count < 1 then
     return without_bodies(redis.error_reply('ERR queenright: malformed pack'))
   end
-  n = n + count
+  n, large = n + count, large or flags == 1
 end
 local seq, due, interval, limit = tonumber(m[7]), tonumber(m[9]), tonumber(ARGV[7]), tonumber(ARGV[6])
 local applied = false
@@ -56,8 +57,8 @@ end
 
 local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 9))
 if type(pushed) == 'table' then return without_bodies(pushed) end
-local ids, left = apart()
-if #ids > 0 then
+if large then
+  local ids, left = apart()
   local marks = {}
   for i, id in ipairs(ids) do marks[2 * i - 1], marks[2 * i] = id .. '+', num(left[i]) end
   redis.call('HSET', KEYS[4], unpack(marks))

@@ -4,6 +4,8 @@
 -- Returns  redelivered failed more deposed
 -- Deposes before it moves anything: from then on the victim's calls are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
+--+ packs
+--+ members
 local victim = ARGV[1]
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return {0, 0, 0, 0} end

@@ -7,6 +7,19 @@ pub struct Script {
     pub sha: String,
 }
 
+const COMMON: &str = include_str!("../lua/common.lua");
+const PACKS: &str = include_str!("../lua/packs.lua");
+const MEMBERS: &str = include_str!("../lua/members.lua");
+
+/// A line of a script, or what it asks for: functions that only some scripts need, or only some of their branches.
+fn included(line: &'static str) -> std::str::Lines<'static> {
+    match line.trim().strip_prefix("--+ ") {
+        Some("packs") => PACKS.lines(),
+        Some("members") => MEMBERS.lines(),
+        _ => line.lines(),
+    }
+}
+
 macro_rules! scripts {
     ($($name:ident),+) => {
         /// All scripts, by verb.
@@ -17,10 +30,10 @@ macro_rules! scripts {
             /// The scripts with every line passed through `edit`, which may change or drop it.
             #[must_use]
             pub fn edited(edit: impl Fn(&str) -> Option<String>) -> Self {
-                let script = |body: &str| {
-                    let text: String = include_str!("../lua/common.lua")
+                let script = |body: &'static str| {
+                    let text: String = COMMON
                         .lines()
-                        .chain(body.lines())
+                        .chain(body.lines().flat_map(included))
                         .filter_map(&edit)
                         .flat_map(|line| [line, "\n".into()])
                         .collect();
@@ -38,7 +51,7 @@ macro_rules! scripts {
             /// The names of all guards, from the marks in the scripts.
             #[must_use]
             pub fn guards() -> Vec<String> {
-                let texts = [include_str!("../lua/common.lua"),
+                let texts = [COMMON, PACKS, MEMBERS,
                     $(include_str!(concat!("../lua/", stringify!($name), ".lua"))),+];
                 let mut guards: Vec<String> = texts
                     .iter()
