@@ -6,7 +6,8 @@ use crate::error::Error;
 
 use super::Findings;
 
-/// Each command with arguments that do no harm. `K` stands for the key. What is written is removed by DEL; a transaction ends as it began.
+/// Each command with arguments that do no harm. `K` stands for the key. What is written is removed by DEL, and a transaction has
+/// nothing in it.
 pub(super) const TRIED: &[&str] = &[
     "PING",
     "INFO",

@@ -223,6 +223,7 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         Some("ERR") if reason.contains("unauthenticated") => "give a password in REDIS_PASS or REDIS_URL",
         Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
         Some("NOPERM") => RIGHTS,
+        Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => RIGHTS,
         Some("ERR") if reason.contains("user executing the script") => RIGHTS,
         Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
         Some("ERR") if reason.contains("DB index") => "choose another --db",

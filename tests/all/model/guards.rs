@@ -47,6 +47,8 @@ guards! {
 }
 
 const PACKS: &str = "a pack is one message here, and a node holds one at a time";
+const BODIES: &str =
+    "where the bytes of a pack are is Redis' own affair; every look of the checks and the oracle at them adds up";
 const EFFECTS: &str = "whether an effect is admissible is decided before the first write; here every effect is";
 const MEMORY: &str = "memory is never full here";
 const TIME: &str = "there is no clock here: a lease ends when it likes";
@@ -62,6 +64,8 @@ const CROWNING: &str = "any node may take the crown when its lease has ended, an
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("again-one", PACKS),
     ("chosen", CROWNING),
+    ("bodies-end", BODIES),
+    ("bodies-refused", BODIES),
     ("clock-back", TIME),
     ("clock-step", TIME),
     ("cursor", "messages carry nothing here"),
