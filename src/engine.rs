@@ -588,6 +588,14 @@ pub trait Engine: Send + Sync + 'static {
     fn leave(&self, node: &NodeId) -> impl Future<Output = Result<()>> + Send;
     /// Waits for a ring, at most so long. A ring may be lost: it only wakes.
     fn listen(&self, wake: Wake, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
+    /// Waits for the bell, at most so long, and then makes this call, which settles nothing. Whoever gives up waiting does not
+    /// know whether it was made: the call with this number, and no other, comes next.
+    fn await_work(&self, exchange: &Exchange, at_most: Duration) -> impl Future<Output = Result<Exchanged>> + Send {
+        async move {
+            self.listen(Wake::Bell, at_most).await?;
+            self.exchange(exchange).await
+        }
+    }
     /// Confirms what a reader of errors has printed, and takes its next batch.
     fn drain(&self, drain: &Drain) -> impl Future<Output = Result<Drained>> + Send;
     /// Renews a reader's lease while its output blocks. False: it was given up.

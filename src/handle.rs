@@ -211,8 +211,11 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let asks = want > 0 && (!dry || rung || !guard("dry"));
             // Whoever got all that it asked for calls again anyway: it must not answer a bell that others wait for.
             let listens = want > 0 && (dry || !guard("dry"));
+            // With nothing in hand there is nothing to be said either: the next call can be made by the bell itself.
+            let idle = listens && lane.held.is_empty() && guard("dry");
+            let hears = listens && !idle;
             bell.hungry
-                .send_if_modified(|hungry| std::mem::replace(hungry, listens) != listens);
+                .send_if_modified(|hungry| std::mem::replace(hungry, hears) != hears);
             let stuck = (!accepts || pool.is_stuck(now)) && guard("give-back");
             let leases = if guard("silent-lane") {
                 SILENT_LEASES_MAX
@@ -221,7 +224,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             };
             let silent = spoke + leases * self.settings.lease;
             let speaks = now >= silent || asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
-            if !speaks {
+            if !speaks && !idle {
                 self.pause(pool, bell, now, silent).await;
                 continue;
             }
@@ -234,11 +237,25 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 call: lane.call + 1,
                 settles,
                 want,
-                woken: rung,
+                woken: rung || !speaks,
             };
             self.note_intents(node, &finished);
-            let Some((exchanged, tries)) = self.send(&mut exchange, node, &mut retry).await? else {
-                return Ok(true);
+            let waited = if speaks {
+                None
+            } else {
+                Some(self.await_work(&exchange, bell).await)
+            };
+            let (exchanged, tries) = if let Some(Some(exchanged)) = waited {
+                (exchanged, 1)
+            } else {
+                // Whether a wait that was given up made the call is not known: the same one says so.
+                if !self.accepts() {
+                    exchange.want = 0;
+                }
+                match self.send(&mut exchange, node, &mut retry).await? {
+                    Some((exchanged, tries)) => (exchanged, tries + u32::from(waited.is_some())),
+                    None => return Ok(true),
+                }
             };
             lane.call = exchange.call;
             let Exchanged::Ok { packs, refused } = exchanged else {
@@ -252,7 +269,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             self.count(pool, &finished, refused.len() as u64, &packs);
             self.tell(&lane, finished, &refused);
             lane.held.release(&exchange.settles);
-            dry = is_dry(want, &packs);
+            dry = is_dry(exchange.want, &packs);
             for pack in &packs {
                 lane.held.insert(pack.clone());
                 if guard("saw-take") {
@@ -289,6 +306,19 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             Ok(()) = self.standing.changed() => {}
             () = shutdown.stopping(), if !stopping => {}
             () = tokio::time::sleep_until(wake) => {}
+        }
+    }
+
+    /// Waits for work at the bell. None: there is something else to look after, or the wait has failed.
+    async fn await_work(&mut self, exchange: &Exchange, bell: &Bell) -> Option<Exchanged> {
+        let mut shutdown = self.shutdown.clone();
+        let at_most = Duration::from_millis(self.settings.beat_ms());
+        tokio::select! {
+            biased;
+            answer = self.engine.await_work(exchange, at_most) => answer.ok(),
+            () = bell.heard.notified() => None,
+            Ok(()) = self.standing.changed() => None,
+            () = shutdown.stopping() => None,
         }
     }
 

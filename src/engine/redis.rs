@@ -198,8 +198,12 @@ impl RedisEngine {
 
     async fn try_exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
         let arguments = exchange_arguments(&self.keys, exchange);
-        let run = self.exchange.run(&self.scripts.exchange, arguments);
-        let mut reply = Reply::of(run.await?)?;
+        let answer = self.exchange.run(&self.scripts.exchange, arguments).await?;
+        self.exchanged(answer).await
+    }
+
+    async fn exchanged(&self, answer: redis::Value) -> Result<Exchanged> {
+        let mut reply = Reply::of(answer)?;
         Ok(match reply.text()?.as_str() {
             "ok" => {
                 let mut list = reply.list()?;
@@ -670,6 +674,17 @@ impl Engine for RedisEngine {
         match wake {
             Wake::Bell => self.bell.pop(&self.keys.bell, at_most).await,
             Wake::Crown => self.crown.pop(&self.keys.crown, at_most).await,
+        }
+    }
+
+    /// The call is sent together with the wait: the server makes it in the moment in which the bell rings, where a call after
+    /// the ring would cost another round trip.
+    async fn await_work(&self, exchange: &Exchange, at_most: Duration) -> Result<Exchanged> {
+        let arguments = exchange_arguments(&self.keys, exchange);
+        let waiting = self.bell.pop_then_run(&self.keys.bell, at_most, &self.scripts.exchange, arguments);
+        match waiting.await? {
+            Some(answer) => self.exchanged(answer).await,
+            None => self.exchange(exchange).await,
         }
     }
 

@@ -143,21 +143,47 @@ impl Link {
     /// Waits for an element of a list. The connection is out of its place meanwhile: if the caller gives up waiting,
     /// it is closed, and the server stops waiting too.
     pub(super) async fn pop(&self, key: &str, at_most: Duration) -> Result<bool> {
+        let answers = self.pop_then(key, at_most, None).await?;
+        Ok(answers.first() != Some(&Value::Nil))
+    }
+
+    /// The same, and then a script, in one go. None: the server does not know the script.
+    pub(super) async fn pop_then_run(
+        &self,
+        key: &str,
+        at_most: Duration,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Option<Value>> {
+        let mut cmd = redis::cmd("EVALSHA");
+        cmd.arg(&script.sha);
+        arguments(&mut cmd);
+        match self.pop_then(key, at_most, Some(cmd)).await?.pop().map(Value::extract_error) {
+            Some(Err(error)) if error.code() == Some("NOSCRIPT") => Ok(None),
+            Some(answer) => answer.map(Some).map_err(|error| classify(&self.address, &error)),
+            None => Ok(None),
+        }
+    }
+
+    async fn pop_then(&self, key: &str, at_most: Duration, then: Option<Cmd>) -> Result<Vec<Value>> {
         let kept = self.connection.lock().await.take();
         let mut connection = match kept {
             Some(connection) => connection,
             None => self.connect().await?,
         };
         connection.set_response_timeout(at_most + self.answer_timeout);
-        let mut cmd = redis::cmd("BLPOP");
-        cmd.arg(key).arg(at_most.as_secs_f64());
-        let value = connection
-            .send_packed_command(&cmd)
-            .await
-            .and_then(Value::extract_error)
-            .map_err(|error| classify(&self.address, &error))?;
+        let mut pipe = redis::pipe();
+        pipe.cmd("BLPOP").arg(key).arg(at_most.as_secs_f64());
+        if let Some(cmd) = then {
+            pipe.add_command(cmd);
+        }
+        let failed = |error| classify(&self.address, &error);
+        let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await.map_err(failed)?;
+        if let Some(first) = answers.first() {
+            first.clone().extract_error().map_err(failed)?;
+        }
         *self.connection.lock().await = Some(connection);
-        Ok(value != Value::Nil)
+        Ok(answers)
     }
 
     async fn failed(&self, error: &RedisError) -> Error {
