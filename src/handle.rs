@@ -40,6 +40,9 @@ use stretch::Finished;
 /// something for it that it has settled long ago; the call's number tells, and the membership ends.
 const SILENT_LEASES_MAX: u32 = 4;
 
+/// A lane that has something in hand, and room for more, listens after so long: most of them are idle again before.
+const SOON: Duration = Duration::from_millis(1);
+
 /// What a handler may answer: done, with effects to apply in the same step, or why it failed.
 pub type Handled = Result<Vec<Effect>, Failure>;
 
@@ -139,6 +142,8 @@ pub(crate) struct Handler<E, H> {
 #[derive(Default)]
 struct Bell {
     hungry: watch::Sender<bool>,
+    /// Someone waits for it now, and will for up to a beat.
+    heeded: AtomicBool,
     rung: AtomicBool,
     heard: Notify,
 }
@@ -211,9 +216,11 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let asks = want > 0 && (!dry || rung || !guard("dry"));
             // Whoever got all that it asked for calls again anyway: it must not answer a bell that others wait for.
             let listens = want > 0 && (dry || !guard("dry"));
-            // With nothing in hand there is nothing to be said either: the next call can be made by the bell itself.
-            let idle = listens && lane.held.is_empty() && guard("dry");
-            let hears = listens && !idle;
+            // With nothing in hand there is nothing to be said either: the next call can be made by the bell itself, unless
+            // the listener would answer it.
+            let idle = listens && lane.held.is_empty() && !bell.heeded.load(Ordering::Acquire) && guard("dry");
+            let soon = spoke + SOON;
+            let hears = listens && !lane.held.is_empty() && now >= soon;
             bell.hungry
                 .send_if_modified(|hungry| std::mem::replace(hungry, hears) != hears);
             let stuck = (!accepts || pool.is_stuck(now)) && guard("give-back");
@@ -225,7 +232,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let silent = spoke + leases * self.settings.lease;
             let speaks = now >= silent || asks || rung || pool.has_settled(now) || (stuck && pool.has_ready());
             if !speaks && !idle {
-                self.pause(pool, bell, now, silent).await;
+                let at_most = if listens && !hears && now < soon { soon } else { silent };
+                self.pause(pool, bell, now, at_most).await;
                 continue;
             }
             spoke = now;
@@ -243,7 +251,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let waited = if speaks {
                 None
             } else {
-                Some(self.await_work(&exchange, bell).await)
+                Some(self.await_work(&exchange).await)
             };
             let (exchanged, tries) = if let Some(Some(exchanged)) = waited {
                 (exchanged, 1)
@@ -310,13 +318,12 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     }
 
     /// Waits for work at the bell. None: there is something else to look after, or the wait has failed.
-    async fn await_work(&mut self, exchange: &Exchange, bell: &Bell) -> Option<Exchanged> {
+    async fn await_work(&mut self, exchange: &Exchange) -> Option<Exchanged> {
         let mut shutdown = self.shutdown.clone();
         let at_most = Duration::from_millis(self.settings.beat_ms());
         tokio::select! {
             biased;
             answer = self.engine.await_work(exchange, at_most) => answer.ok(),
-            () = bell.heard.notified() => None,
             Ok(()) = self.standing.changed() => None,
             () = shutdown.stopping() => None,
         }
@@ -547,12 +554,17 @@ async fn listen<E: Engine>(engine: Arc<E>, settings: Arc<Settings>, bell: Arc<Be
     let mut hungry = bell.hungry.subscribe();
     let mut retry = Retry::new(&settings);
     while hungry.wait_for(|hungry| *hungry).await.is_ok() {
-        match engine
+        bell.heeded.store(true, Ordering::Release);
+        let rung = engine
             .listen(Wake::Bell, Duration::from_millis(settings.beat_ms()))
-            .await
-        {
+            .await;
+        bell.heeded.store(false, Ordering::Release);
+        match rung {
             Ok(false) => {
                 retry.reset();
+                // The lane may have waited for this.
+                bell.heard.notify_one();
+                tokio::task::yield_now().await;
                 continue;
             }
             Ok(true) => retry.reset(),
