@@ -260,6 +260,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 if !self.accepts() {
                     exchange.want = 0;
                 }
+                // Whoever is to stop asks once: nothing is in hand unless the answer says so.
+                if waited.is_some() && self.shutdown.is_stopping() && self.engine.exchange(&exchange).await.is_err() {
+                    return Ok(false);
+                }
                 match self.send(&mut exchange, node, &mut retry).await? {
                     Some((exchanged, tries)) => (exchanged, tries + u32::from(waited.is_some())),
                     None => return Ok(true),

@@ -681,7 +681,9 @@ impl Engine for RedisEngine {
     /// the ring would cost another round trip.
     async fn await_work(&self, exchange: &Exchange, at_most: Duration) -> Result<Exchanged> {
         let arguments = exchange_arguments(&self.keys, exchange);
-        let waiting = self.bell.pop_then_run(&self.keys.bell, at_most, &self.scripts.exchange, arguments);
+        let waiting = self
+            .bell
+            .pop_then_run(&self.keys.bell, at_most, &self.scripts.exchange, arguments);
         match waiting.await? {
             Some(answer) => self.exchanged(answer).await,
             None => self.exchange(exchange).await,

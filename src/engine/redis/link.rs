@@ -158,7 +158,12 @@ impl Link {
         let mut cmd = redis::cmd("EVALSHA");
         cmd.arg(&script.sha);
         arguments(&mut cmd);
-        match self.pop_then(key, at_most, Some(cmd)).await?.pop().map(Value::extract_error) {
+        match self
+            .pop_then(key, at_most, Some(cmd))
+            .await?
+            .pop()
+            .map(Value::extract_error)
+        {
             Some(Err(error)) if error.code() == Some("NOSCRIPT") => Ok(None),
             Some(answer) => answer.map(Some).map_err(|error| classify(&self.address, &error)),
             None => Ok(None),
@@ -178,7 +183,10 @@ impl Link {
             pipe.add_command(cmd);
         }
         let failed = |error| classify(&self.address, &error);
-        let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await.map_err(failed)?;
+        let answers = connection
+            .send_packed_commands(&pipe, 0, pipe.len())
+            .await
+            .map_err(failed)?;
         if let Some(first) = answers.first() {
             first.clone().extract_error().map_err(failed)?;
         }

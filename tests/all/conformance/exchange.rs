@@ -1,10 +1,13 @@
 //! Settling and taking, and the numbers of calls.
 
-use queenright::engine::{Engine, Exchanged, Settle};
+use std::time::Duration;
+
+use queenright::engine::{Engine, Exchanged, Settle, Wake};
 use queenright::message::{Outcome, Pack};
 
 use super::hive::{done, failure, numbers, part, run, whole};
 use super::{Bench, Check, Hive, checks};
+use crate::fleet::PATIENCE;
 
 checks![
     messages_are_taken_oldest_first_and_once,
@@ -23,7 +26,59 @@ checks![
     runs_that_overlap_or_overreach_write_nothing,
     returned_messages_come_back_first_with_their_attempt_unchanged,
     a_thousand_single_pieces_are_settled_in_one_call,
+    one_by_one_every_call_is_counted_as_ever,
+    work_that_is_awaited_comes_with_the_bell,
 ];
+
+async fn one_by_one_every_call_is_counted_as_ever<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1; 90]).await;
+    hive.publish("a", &[2, 1]).await;
+    let mut held = hive.take("b", 1).await;
+    for number in 1..90 {
+        let settles = vec![whole(&held[0], &done())];
+        let call = hive.next_call("b", 0, settles, 1);
+        let Exchanged::Ok { packs, refused } = hive.call(&call).await else {
+            panic!("not refused");
+        };
+        assert_eq!((numbers(&packs), refused.len()), (vec![number], 0));
+        // A copy of the same call changes nothing; the one before it is old.
+        let copy = hive.call(&call).await;
+        assert!(matches!(copy, Exchanged::Ok { packs: again, .. } if again == packs));
+        held = packs;
+    }
+    assert_eq!(hive.beat("a").await.grain, 1, "so the shortest way was taken");
+    // A pack of two must be cut, and what is not held cannot be settled.
+    let cut = hive.exchange("b", vec![whole(&held[0], &done())], 1).await;
+    assert_eq!(numbers(&cut), [90]);
+    let call = hive.next_call("b", 0, vec![whole(&held[0], &done())], 1);
+    assert_eq!(hive.call(&call).await, Exchanged::Unheld);
+    let status = hive.status().await;
+    assert_eq!((status.done, status.in_hand, status.queued), (90, 1, 2));
+}
+
+async fn work_that_is_awaited_comes_with_the_bell<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.rung(Wake::Bell).await;
+    let publish = hive.publish_call("a", &[2]).await;
+    let call = hive.next_call("b", 0, Vec::new(), 5);
+    let (answer, _) = tokio::join!(hive.engine().await_work(&call, PATIENCE), async {
+        // Whether the wait has begun by now or not: the bell keeps one ring.
+        tokio::task::yield_now().await;
+        hive.send(&publish).await
+    });
+    let Exchanged::Ok { packs, .. } = answer.expect("work") else {
+        panic!("not refused");
+    };
+    assert_eq!(numbers(&packs), [0, 1]);
+    // Whoever gave up waiting makes the same call, and gets the same answer.
+    assert!(matches!(hive.call(&call).await, Exchanged::Ok { packs: again, .. } if again == packs));
+    let call = hive.next_call("b", 0, Vec::new(), 5);
+    let answer = hive.engine().await_work(&call, Duration::from_millis(5)).await;
+    let empty = matches!(answer.expect("nothing"), Exchanged::Ok { packs, .. } if packs.is_empty());
+    assert!(empty, "without a ring the call is made all the same");
+    assert_eq!(hive.status().await.in_hand, 2);
+}
 
 async fn messages_are_taken_oldest_first_and_once<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b", "c"]).await;
