@@ -236,7 +236,6 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 self.pause(pool, bell, now, at_most).await;
                 continue;
             }
-            spoke = now;
             let finished = pool.collect(stuck, now);
             let settles = lane.held.settles(&finished);
             let mut exchange = Exchange {
@@ -270,6 +269,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 }
             };
             lane.call = exchange.call;
+            spoke = Instant::now();
             let Exchanged::Ok { packs, refused } = exchanged else {
                 // After a lost reply this says nothing: the call may have been applied before the membership ended.
                 if tries == 1 || !guard("refused-for-sure") {
@@ -281,7 +281,12 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             self.count(pool, &finished, refused.len() as u64, &packs);
             self.tell(&lane, finished, &refused);
             lane.held.release(&exchange.settles);
-            dry = is_dry(exchange.want, &packs);
+            // Whoever asked for nothing has learnt nothing.
+            dry = if exchange.want == 0 {
+                dry
+            } else {
+                is_dry(exchange.want, &packs)
+            };
             for pack in &packs {
                 lane.held.insert(pack.clone());
                 if guard("saw-take") {
@@ -327,9 +332,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
         let at_most = Duration::from_millis(self.settings.beat_ms());
         tokio::select! {
             biased;
-            answer = self.engine.await_work(exchange, at_most) => answer.ok(),
+            // First: who has become the generator, or is to stop, takes nothing more.
             Ok(()) = self.standing.changed() => None,
             () = shutdown.stopping() => None,
+            answer = self.engine.await_work(exchange, at_most) => answer.ok(),
         }
     }
 
