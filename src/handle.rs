@@ -155,6 +155,16 @@ struct Lane {
     held: Held,
 }
 
+/// What came of a call.
+enum Answer {
+    /// The store's answer, and how often it was asked.
+    Said(Exchanged, u32),
+    /// The membership ended first.
+    Ended,
+    /// The node is to stop, and nothing is in hand.
+    Stop,
+}
+
 impl<E: Engine, H: Handle> Handler<E, H> {
     /// Handles, under one membership after the other, until the node is to stop and nothing is in hand any more.
     pub(crate) async fn run(mut self) -> Result<()> {
@@ -247,26 +257,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 woken: rung || !speaks,
             };
             self.note_intents(node, &finished);
-            let waited = if speaks {
-                None
-            } else {
-                Some(self.await_work(&exchange).await)
-            };
-            let (exchanged, tries) = if let Some(Some(exchanged)) = waited {
-                (exchanged, 1)
-            } else {
-                // Whether a wait that was given up made the call is not known: the same one says so.
-                if !self.accepts() {
-                    exchange.want = 0;
-                }
-                // Whoever is to stop asks once: nothing is in hand unless the answer says so.
-                if waited.is_some() && self.shutdown.is_stopping() && self.engine.exchange(&exchange).await.is_err() {
-                    return Ok(false);
-                }
-                match self.send(&mut exchange, node, &mut retry).await? {
-                    Some((exchanged, tries)) => (exchanged, tries + u32::from(waited.is_some())),
-                    None => return Ok(true),
-                }
+            let (exchanged, tries) = match self.ask(&mut exchange, !speaks, &mut retry).await? {
+                Answer::Said(exchanged, tries) => (exchanged, tries),
+                Answer::Ended => return Ok(true),
+                Answer::Stop => return Ok(false),
             };
             lane.call = exchange.call;
             spoke = Instant::now();
@@ -324,6 +318,28 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             () = shutdown.stopping(), if !stopping => {}
             () = tokio::time::sleep_until(wake) => {}
         }
+    }
+
+    /// Makes a call, at once or when the bell rings.
+    async fn ask(&mut self, exchange: &mut Exchange, waits: bool, retry: &mut Retry) -> Result<Answer> {
+        if waits {
+            if let Some(exchanged) = self.await_work(exchange).await {
+                return Ok(Answer::Said(exchanged, 1));
+            }
+            // Whether a wait that was given up made the call is not known: the same one says so.
+            if !self.accepts() {
+                exchange.want = 0;
+            }
+            // Whoever is to stop asks once: nothing is in hand unless the answer says so.
+            if self.shutdown.is_stopping() && self.engine.exchange(exchange).await.is_err() {
+                return Ok(Answer::Stop);
+            }
+        }
+        let node = exchange.node.clone();
+        let answer = self.send(exchange, &node, retry).await?;
+        Ok(answer.map_or(Answer::Ended, |(exchanged, tries)| {
+            Answer::Said(exchanged, tries + u32::from(waits))
+        }))
     }
 
     /// Waits for work at the bell. None: there is something else to look after, or the wait has failed.

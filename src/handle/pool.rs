@@ -28,6 +28,8 @@ const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If no slot came free for so long, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
+/// And if so many times as much waits as should.
+const OVERFULL: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -132,9 +134,10 @@ impl Pool {
         self.lock().ready() > 0
     }
 
-    /// Every slot has been busy with the same message for long, and others wait behind them.
+    /// Every slot has been busy with the same message for long, or they have become slow, and others wait behind them.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        self.lock().stuck(self.concurrency, now)
+        let inner = self.lock();
+        inner.stuck(self.concurrency, now) || inner.overfull(self.concurrency + self.ahead(&inner))
     }
 
     /// When to look again even if nothing changes.
@@ -250,7 +253,8 @@ impl Pool {
         stretch.close(took);
         let ahead = self.ahead(inner);
         let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
-        ended && (was_empty || room > ahead / 2 || inner.finished_count >= self.enough(inner))
+        let overfull = inner.overfull(self.concurrency + ahead);
+        ended && (was_empty || overfull || room > ahead / 2 || inner.finished_count >= self.enough(inner))
     }
 
     /// Adds what was measured since the last time.
@@ -295,5 +299,10 @@ impl Inner {
 
     fn stuck(&self, concurrency: usize, now: Instant) -> bool {
         self.busy >= concurrency && now >= self.last_start + STUCK
+    }
+
+    /// Whether far more waits here than was fetched ahead at the speed of now: it was fetched at another.
+    fn overfull(&self, allowed: usize) -> bool {
+        self.ready() > OVERFULL * allowed
     }
 }

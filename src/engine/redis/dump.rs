@@ -278,8 +278,11 @@ fn report(taken: &mut Taken) -> &mut Kept {
     taken.report.get_or_insert_default()
 }
 
+/// Pieces in hand, by their first number, as they are stored.
+type Pieces = Vec<(u64, Vec<u8>)>;
+
 /// All but the pieces in hand, whose bytes may stand apart.
-fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Vec<(u64, Vec<u8>)>)> {
+fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Pieces)> {
     let mut taken = Taken::default();
     let mut pieces = Vec::new();
     for (field, value) in hash {
