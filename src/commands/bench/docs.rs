@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::growth::Curve;
-use super::row::{Row, figure};
+use super::row::{Row, count, figure};
 
 pub(super) fn write(path: &Path, rows: &[Row], curves: &[Curve], about: &str) -> io::Result<()> {
     let mut text = std::fs::read_to_string(path)?;
@@ -105,7 +105,7 @@ fn growth(curves: &[Curve]) -> String {
             let _ = writeln!(
                 out,
                 "| {} | {rate} | {:.2} | {:.2} |",
-                figure(point.at),
+                count(point.at),
                 cost.redis_cpu,
                 cost.client_cpu
             );

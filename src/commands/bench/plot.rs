@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::growth::{Curve, Point};
-use super::row::figure;
+use super::row::count;
 
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 220.0;
@@ -20,8 +20,8 @@ pub(super) fn svg(curve: &Curve) -> String {
         2.0 * WIDTH
     );
     let rate: Line = ("messages/s", "#1f6feb", |point| point.rate);
-    let redis: Line = ("Redis, us of CPU a message", "#d1242f", |point| point.cost.redis_cpu);
-    let client: Line = ("clients, us of CPU a message", "#1a7f37", |point| point.cost.client_cpu);
+    let redis: Line = ("Redis, us each", "#d1242f", |point| point.cost.redis_cpu);
+    let client: Line = ("clients, us each", "#1a7f37", |point| point.cost.client_cpu);
     panel(&mut out, curve, 0.0, &[rate]);
     panel(&mut out, curve, WIDTH, &[redis, client]);
     out.push_str("</svg>\n");
@@ -39,7 +39,7 @@ fn panel(out: &mut String, curve: &Curve, left: f64, lines: &[Line]) {
     let y = |value: f64| HEIGHT - BOTTOM - (value.log10() - low) / (high - low) * (HEIGHT - TOP - BOTTOM);
     // Writing to a String cannot fail.
     for decade in marks(low, high) {
-        let (value, at) = (figure(10f64.powf(decade)), y(10f64.powf(decade)));
+        let (value, at) = (count(10f64.powf(decade)), y(10f64.powf(decade)));
         let (from, to) = (left + LEFT, left + WIDTH - RIGHT);
         let _ = writeln!(out, "<path d=\"M{from} {at:.1}H{to}\" stroke=\"#ddd\"/>");
         let _ = writeln!(
@@ -54,7 +54,7 @@ fn panel(out: &mut String, curve: &Curve, left: f64, lines: &[Line]) {
         let _ = writeln!(
             out,
             "<text x=\"{at:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>",
-            figure(point.at).replace(".0", "")
+            count(point.at)
         );
     }
     let (middle, bottom) = (left + f64::midpoint(WIDTH, LEFT), HEIGHT - 8.0);
@@ -78,7 +78,7 @@ fn panel(out: &mut String, curve: &Curve, left: f64, lines: &[Line]) {
             let (at, high) = place.split_once(',').unwrap_or_default();
             let _ = writeln!(out, "<circle cx=\"{at}\" cy=\"{high}\" r=\"3\" fill=\"{colour}\"/>");
         }
-        let (at, top) = (left + LEFT + if index == 0 { 0.0 } else { 155.0 }, 16.0);
+        let (at, top) = (left + LEFT + if index == 0 { 0.0 } else { 110.0 }, 16.0);
         let _ = writeln!(out, "<text x=\"{at}\" y=\"{top}\" fill=\"{colour}\">{name}</text>");
     }
 }

@@ -189,6 +189,17 @@ pub(super) fn percentile(values: &[f64], share: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0)
 }
 
+/// A count, as people write it: 3, 200, 10 k, 1 M.
+pub(super) fn count(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e6 => (v / 1e6, " M"),
+        v if v >= 1e4 => (v / 1e3, " k"),
+        v => (v, ""),
+    };
+    let digits = format!("{value:.1}");
+    format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Three digits that count.
 pub(super) fn figure(value: f64) -> String {
     match value {
@@ -334,6 +345,12 @@ mod tests {
             (&value["value"], &value["baseline"]),
             (&serde_json::json!(1), &serde_json::Value::Null)
         );
+    }
+
+    #[test]
+    fn a_count_has_no_more_digits_than_it_needs() {
+        let counts = [1.0, 0.1, 10.0, 4096.0, 10_000.0, 32_768.0, 1_000_000.0];
+        assert_eq!(counts.map(count), ["1", "0.1", "10", "4096", "10 k", "32.8 k", "1 M"]);
     }
 
     #[test]
