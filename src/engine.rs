@@ -40,7 +40,7 @@ pub const HEIRS_MAX: usize = 5;
 /// The grain of a new queue: packs are cut to this until handlers ask for less.
 pub const GRAIN_START: u64 = crate::message::PACK_MESSAGES_MAX as u64;
 /// How many packs a publish carries at most: bounds the time of one script.
-pub const PUBLISH_PACKS_MAX: usize = 256;
+pub const PUBLISH_PACKS_MAX: usize = 1024;
 /// How many packs a take returns, before it stops.
 pub const TAKE_PACKS_MAX: usize = 256;
 /// A take stops once it has this many bytes.

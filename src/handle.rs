@@ -7,6 +7,7 @@ mod held;
 mod measured;
 mod pool;
 mod slot;
+mod speed;
 mod stretch;
 
 use std::future::Future;
@@ -276,11 +277,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             self.tell(&lane, finished, &refused);
             lane.held.release(&exchange.settles);
             // Whoever asked for nothing has learnt nothing.
-            dry = if exchange.want == 0 {
-                dry
-            } else {
-                is_dry(exchange.want, &packs)
-            };
+            if exchange.want > 0 {
+                dry = is_dry(exchange.want, &packs);
+                pool.took_all(dry);
+            }
             for pack in &packs {
                 lane.held.insert(pack.clone());
                 if guard("saw-take") {

@@ -255,7 +255,6 @@ impl Pack {
 
     /// The message at `index`.
     #[must_use]
-    #[inline]
     pub fn message(&self, index: usize) -> Message {
         Message {
             number: self.first() + index as u64,

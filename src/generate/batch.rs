@@ -72,6 +72,10 @@ pub(super) async fn make<G: Generate>(
         payload: Vec::new(),
         cursor: cursor.to_vec(),
     };
+    let pack = |builder: &mut PackBuilder, end: u64| {
+        let published_ms = wall_ms(Instant::now());
+        builder.build(end - builder.count() as u64, reign.epoch, published_ms)
+    };
     builder.clear();
     while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
         draft.payload.clear();
@@ -95,17 +99,18 @@ pub(super) async fn make<G: Generate>(
         if draft.cursor.len() > CURSOR_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(too_large(number, &draft));
         }
-        if !builder.has_room(payload.len()) || builder.count() as u64 >= grain {
-            let published_ms = wall_ms(Instant::now());
-            packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
+        if !builder.has_room(payload.len()) {
+            packs.push(pack(builder, number));
         }
         bytes += payload.len();
         builder.push(payload);
         number += 1;
+        if builder.count() as u64 >= grain {
+            packs.push(pack(builder, number));
+        }
     }
     if !builder.is_empty() {
-        let published_ms = wall_ms(Instant::now());
-        packs.push(builder.build(number - builder.count() as u64, reign.epoch, published_ms));
+        packs.push(pack(builder, number));
     }
     let cursor = if draft.cursor == cursor {
         cursor

@@ -1,5 +1,7 @@
 //! How long messages waited, and how long their handling took.
 
+use std::time::Duration;
+
 use crate::config::ms;
 use crate::engine::history::{Figures, Times, class};
 use crate::meter::Meter;
@@ -24,14 +26,18 @@ impl Measured {
         self.handle_ns = self.handle_ns.wrapping_add(took_ns);
     }
 
-    /// Messages that were started. What was tried before has waited for something else than a slot.
-    pub(super) fn waited(&mut self, stretch: &Stretch, meter: &Meter) {
-        if let (1.., Some(published_ms)) = (stretch.started, stretch.published_ms) {
-            // Less than a millisecond cannot be told from one.
-            let us = 1000 * ms(meter.since(published_ms, stretch.began)).max(1);
-            self.wait.counts[class(us)] += stretch.started;
-            self.wait.sum_us = self.wait.sum_us.saturating_add(us.saturating_mul(stretch.started));
-        }
+    /// Messages that were started, and how long they had waited. What was tried before has waited for something else than a
+    /// slot.
+    pub(super) fn waited(&mut self, stretch: &Stretch, meter: &Meter) -> Option<Duration> {
+        let (1.., Some(published_ms)) = (stretch.started, stretch.published_ms) else {
+            return None;
+        };
+        // Less than a millisecond cannot be told from one.
+        let waited = meter.since(published_ms, stretch.began).max(Duration::from_millis(1));
+        let us = 1000 * ms(waited);
+        self.wait.counts[class(us)] += stretch.started;
+        self.wait.sum_us = self.wait.sum_us.saturating_add(us.saturating_mul(stretch.started));
+        Some(waited)
     }
 
     /// Adds it all, and begins anew.

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::measured::Measured;
+use super::speed::{Speed, TAKE_MESSAGES_MAX};
 use super::stretch::{Finished, Open, Pace, Stretch, nanos};
 use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
@@ -16,19 +17,11 @@ use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack};
 use crate::meter::Meter;
 use crate::mutants::guard;
 
-/// Work is fetched ahead for so long, at the measured speed: nothing waits longer behind other messages here.
-const AHEAD: Duration = Duration::from_millis(5);
-/// At most so many messages ahead: half of them in work, half on their way.
-const AHEAD_MAX: usize = 2 * TAKE_MESSAGES_MAX;
-/// One call asks for at most so many: a call costs the same whatever it brings.
-const TAKE_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
 /// One call settles at most so many messages, each of which may be a pack of its own in the store.
 const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
 /// And about so many bytes: the script has them all in hand.
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
-/// If no slot came free for so long, what was fetched ahead is given back.
-const STUCK: Duration = Duration::from_millis(20);
-/// And if so many times as much waits as should.
+/// If so many times as much waits as should, it is given back.
 const OVERFULL: usize = 4;
 
 #[derive(Debug)]
@@ -54,9 +47,7 @@ struct Inner {
     /// When the first of `finished` did.
     finished_at: Option<Instant>,
     last_start: Instant,
-    /// What one message takes in nanoseconds, in a moving average; none before the first. A whole number, since every
-    /// stretch divides by it.
-    message_ns: Option<u64>,
+    speed: Speed,
     measured: Measured,
 }
 
@@ -78,7 +69,7 @@ impl Pool {
                 finished_count: 0,
                 finished_at: None,
                 last_start: now,
-                message_ns: None,
+                speed: Speed::default(),
                 measured: Measured::default(),
             }),
         }
@@ -90,13 +81,10 @@ impl Pool {
 
     /// How many messages may wait here for a slot.
     fn ahead(&self, inner: &Inner) -> usize {
-        match (self.batch, inner.message_ns) {
-            (Some(_), _) | (None, None) => 0,
-            (None, Some(each)) => {
-                let ahead = nanos(AHEAD).saturating_mul(self.concurrency as u64) / each.max(1);
-                usize::try_from(ahead).unwrap_or(usize::MAX).min(AHEAD_MAX)
-            }
+        if self.batch.is_some() {
+            return 0;
         }
+        inner.speed.ahead(self.concurrency)
     }
 
     /// How many messages to ask for now; few are left to others, or to the next call.
@@ -127,7 +115,7 @@ impl Pool {
             && (idle
                 || inner.finished_count >= self.enough(&inner)
                 || inner.finished.len() >= SETTLES_PER_CALL_MAX
-                || inner.finished_at.is_some_and(|at| now >= at + AHEAD))
+                || inner.finished_at.is_some_and(|at| now >= at + inner.speed.patience()))
     }
 
     pub(super) fn has_ready(&self) -> bool {
@@ -143,8 +131,8 @@ impl Pool {
     /// When to look again even if nothing changes.
     pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
         let inner = self.lock();
-        let settle = inner.finished_at.map(|at| at + AHEAD);
-        let stuck = (inner.ready() > 0).then(|| inner.last_start + STUCK);
+        let settle = inner.finished_at.map(|at| at + inner.speed.patience());
+        let stuck = (inner.ready() > 0).then(|| inner.stuck_at());
         let wake = [settle, stuck].into_iter().flatten().min();
         wake.map(|at| at.max(now + Duration::from_millis(1)))
     }
@@ -189,6 +177,11 @@ impl Pool {
         drop(inner);
         finished.sort_unstable_by_key(|run| run.first);
         finished
+    }
+
+    /// Whether the last take got all that there was.
+    pub(super) fn took_all(&self, all: bool) {
+        self.lock().speed.took_all(all);
     }
 
     /// New work. Returns how many slots are to be started for it.
@@ -244,7 +237,9 @@ impl Pool {
 
     /// Whether to wake the lane: who finishes first, or enough, or makes room for more, does. So many slots are free.
     fn take_in(&self, inner: &mut Inner, stretch: &mut Stretch, free: usize, now: Instant) -> bool {
-        inner.measured.waited(stretch, &self.meter);
+        if let Some(waited) = inner.measured.waited(stretch, &self.meter) {
+            inner.speed.waited(waited);
+        }
         let took = now.saturating_duration_since(stretch.began);
         let (ended, was_empty) = (stretch.ended > 0, inner.finished.is_empty());
         if ended {
@@ -281,14 +276,7 @@ impl Inner {
 
     fn finished(&mut self, stretch: &mut Stretch, took: Duration, now: Instant) {
         let took_ns = nanos(took);
-        let each = took_ns / u64::from(stretch.ended);
-        let mut average = self.message_ns.unwrap_or(each);
-        // Whoever took long may only have been kept from the processor: once must not change much what is asked for.
-        let each = each.min(8 * average.max(100));
-        for _ in 0..stretch.ended {
-            average = average - average / 8 + each / 8;
-        }
-        self.message_ns = Some(average);
+        self.speed.took(stretch.ended, took_ns);
         self.measured.handled(stretch.ended, took_ns);
         self.finished_count += stretch.ended as usize;
         self.finished_at.get_or_insert(now);
@@ -297,8 +285,12 @@ impl Inner {
         }
     }
 
+    fn stuck_at(&self) -> Instant {
+        self.last_start + self.speed.stuck_after()
+    }
+
     fn stuck(&self, concurrency: usize, now: Instant) -> bool {
-        self.busy >= concurrency && now >= self.last_start + STUCK
+        self.busy >= concurrency && now >= self.stuck_at()
     }
 
     /// Whether far more waits here than was fetched ahead at the speed of now: it was fetched at another.

@@ -40,12 +40,12 @@ pub fn encode(builder: &mut PackBuilder) -> Pack {
     builder.build(1_000_000, 1, 1)
 }
 
-/// Reads a pack that came from the store, and every message in it.
+/// Reads a pack that came from the store, and every payload in it.
 #[must_use]
 pub fn decode(pack: &Pack) -> usize {
     let pack = Pack::decode(pack.bytes().clone()).expect("a sound pack");
     (0..pack.count())
-        .map(|index| black_box(pack.message(index)).payload.len())
+        .map(|index| black_box(pack.payload(index)).len())
         .sum()
 }
 
