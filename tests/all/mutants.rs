@@ -44,6 +44,8 @@ const CATCHES: &[(&str, &str)] = &[
     ("key-types", "a_foreign_key_is_refused"),
     ("lane-record", "a_node_that_was_given_up_cannot_settle"),
     ("layout", "a_queue_of_a_newer_layout_is_refused"),
+    ("like-call", "one_by_one_every_call_is_counted_as_ever"),
+    ("like-piece", "one_by_one_every_call_is_counted_as_ever"),
     ("made", "a_repeated_publish_is_applied_once"),
     ("moved", "numbers_that_others_took_are_not_given_again"),
     ("named-once", "a_piece_that_is_named_twice_writes_nothing"),

@@ -57,8 +57,12 @@ pub(super) fn joined(queue: &Queue, nodes: usize) -> Result<(), Failure> {
 
 /// Until all are settled, looking closely only when little is left.
 fn settled(queue: &Queue, glance: &mut Glance, messages: u64) -> Result<Instant, Failure> {
+    let began = Instant::now();
     queue.site.until("all is published and taken", GLANCE, || {
-        Ok((glance.published()? >= messages && glance.waiting()? == 0).then_some(()))
+        let taken = glance.published()? >= messages && glance.waiting()? == 0;
+        // The longer it takes, the less it matters to see the end at once.
+        queue.site.pause(began.elapsed() / 400)?;
+        Ok(taken.then_some(()))
     })?;
     queue.until("all is settled", GLANCE, |status| {
         (status.done + status.failed >= messages).then(Instant::now)

@@ -5,6 +5,7 @@
 -- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
 -- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
 -- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+--+ common
 --+ members
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
@@ -72,7 +73,7 @@ if keeps then
     redis.call('RPUSH', KEYS[4], unpack(due))
     moved, chunk = moved + #due, math.min(chunk * 2, 500)
   end
-  if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1') end
+  if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1', 'like', '') end
   local waits = (m[14] or '0') < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
   if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)

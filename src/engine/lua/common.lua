@@ -1,4 +1,4 @@
--- Stands before every script: numbers, the hive clock, heads of packs, bells.
+-- In every script: numbers, the hive clock, heads of packs, bells.
 -- A line that ends in a "guard" mark holds a promise; a test strips each in turn and must see it fail.
 
 -- Digits only: tostring(1e14) would be '1e+14'.

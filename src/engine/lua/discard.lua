@@ -2,6 +2,7 @@
 -- KEYS  1 errors 2 errors:records
 -- ARGV  the numbers
 -- Returns  those that were there
+--+ common
 local found = {}
 for i = 1, #ARGV do
   if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then

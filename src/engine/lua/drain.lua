@@ -5,6 +5,7 @@
 -- The list of a reader begins with the number of the call that filled it, so a repeated call gets the same batch
 -- and a late one confirms nothing. A late first call may take a batch for a reader that has left: what confirms it
 -- must name all of it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
+--+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-drain
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')

@@ -2,6 +2,7 @@
 -- KEYS  1 errors 2 errors:records
 -- ARGV  1 from this number on 2 most
 -- Returns  records
+--+ common
 local batch, bytes, chunk, from, want = {}, 0, 1, ARGV[1], tonumber(ARGV[2])
 while #batch < want and bytes < 1048576 do
   local numbers = redis.call('ZRANGEBYSCORE', KEYS[1], from, '+inf', 'LIMIT', 0, math.min(chunk, want - #batch))

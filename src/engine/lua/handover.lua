@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 nodes 3 crown
 -- ARGV  1 node, * for any but the generator, or nothing: nobody after all
 -- Returns  asked | reigns | unknown | none
+--+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-handover
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'crown')
 if not m[1] then return 'none' end

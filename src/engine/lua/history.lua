@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 history 3 reigns
 -- ARGV  1 ring 2 number of its steps
 -- Returns  ok wall last-beat-of-a-generator reigns slots | none
+--+ common
 local m = redis.call('HMGET', KEYS[1], 'birth', 'ruled')
 if not m[1] then return {'none'} end
 local _, wall = hive(0, 0, 0)

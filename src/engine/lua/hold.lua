@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 readers
 -- ARGV  1 reader 2 lease
 -- Returns  1, or 0 if the reader was given up
+--+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-hold
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return 0 end

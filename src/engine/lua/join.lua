@@ -5,6 +5,7 @@
 --       13.. the types that the keys must have
 -- Returns  ok birth rewound | other layout names (not ours) | type key found
 -- Types are checked once, here: a wrong one found in the middle of a later script could not be rolled back.
+--+ common
 --+ members
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok

@@ -2,6 +2,7 @@
 -- KEYS  1 errors 2 errors:records
 -- ARGV  1 below this number 2 most
 -- Returns  records
+--+ common
 local batch, bytes, chunk, below, want = {}, 0, 1, '(' .. ARGV[1], tonumber(ARGV[2])
 while #batch < want and bytes < 1048576 do
   local numbers = redis.call('ZREVRANGEBYSCORE', KEYS[1], below, '-inf', 'LIMIT', 0, math.min(chunk, want - #batch))

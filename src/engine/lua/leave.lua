@@ -3,6 +3,7 @@
 -- ARGV  1 node
 -- Returns  1, or 0 if it was no member
 -- Its first write is depose's ZREM, which full memory does not refuse.
+--+ common
 --+ members
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end
 local held, ruled = depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1])

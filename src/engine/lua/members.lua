@@ -11,9 +11,10 @@ end
 -- Ends a membership: from `nodes` to `dead`, lanes closed, counts kept. Returns how many messages it still holds.
 local function depose(meta, nodes, dead, taken, node)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
-  local done, failed, held, lanes = m[3], m[4], 0, {'worn', 'told', 'told-at', 'report'}
+  local done, failed, held, lanes, places = m[3], m[4], 0, {'worn', 'told', 'told-at', 'report'}, {}
   for _, field in ipairs(redis.call('HKEYS', taken)) do
     if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
+    if string.sub(field, 1, 4) == 'one:' then places[#places + 1] = field end
   end
   for i = 5, #lanes do
     local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
@@ -22,6 +23,12 @@ local function depose(meta, nodes, dead, taken, node)
   -- The first write must be one that full memory does not refuse; after it none is.
   redis.call('ZREM', nodes, node)
   redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
+  -- What had a place of its own is named by its number like the others.
+  for _, place in ipairs(places) do
+    local pack = redis.call('HGET', taken, place)
+    redis.call('HDEL', taken, place)
+    redis.call('HSET', taken, num((select(6, head(pack)))), pack)
+  end
   redis.call('HSET', taken, 'held', num(held))
   redis.call('RPUSH', dead, node)
   local ruled = m[1] == node
@@ -30,9 +37,10 @@ local function depose(meta, nodes, dead, taken, node)
   return held, ruled
 end
 
--- Writes what a new queue knows of itself.
+-- Writes what a new queue knows of itself. Small hashes are searched from their start: there stands what every call reads.
 local function found_queue(meta, birth, layout, names, step, grain, wall)
-  redis.call('HSET', meta, 'birth', birth, 'layout', layout, 'names', names, 'clock', '0', 'wall', num(wall),
-    'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '', 'seq', '0', 'made', '0', 'due', '0',
-    'grain', grain, 'again', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0', 'skipped', '0')
+  redis.call('HSET', meta, 'like', '', 'grain', grain, 'again', '0', 'paused', '0', 'birth', birth, 'layout', layout,
+    'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
+    'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
+    'skipped', '0')
 end

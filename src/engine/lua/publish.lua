@@ -5,6 +5,7 @@
 -- The first write is RPUSH: with memory full it is refused, and so nothing is written.
 -- The bodies of large packs were written just before this, in the same transaction: what is not published is removed again. One
 -- that is published has its count beside it.
+--+ common
 --+ packs
 local function apart()
   local ids, counts = {}, {}

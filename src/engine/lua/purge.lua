@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 nodes 3 dead 4 readers 5.. all other keys of the queue
 -- ARGV  1 how many members 2 how many dead 3 how many readers were seen 4 forced, then their names
 -- Returns  gone 0 | alive how-many | moved 0 (someone came or went meanwhile: look again) | none 0
+--+ common
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return {'none', 0} end
 if redis.call('ZCARD', KEYS[2]) ~= tonumber(ARGV[1]) or redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[2])

@@ -5,6 +5,7 @@
 -- Returns  ok {number, repeated, ...} | full | other layout names (not ours) | type key found
 -- `once` has keys and calls by the time until which they are remembered, `once:values` what was answered to them.
 -- The first write is one that is refused with memory full, and so nothing is written.
+--+ common
 --+ packs
 --+ members
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')

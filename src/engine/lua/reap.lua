@@ -4,6 +4,7 @@
 -- Returns  redelivered failed more deposed
 -- Deposes before it moves anything: from then on the victim's calls are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
+--+ common
 --+ packs
 --+ members
 local victim = ARGV[1]
@@ -56,7 +57,7 @@ for i = 1, #errors, 2000 do
 end
 if #again > 0 then
   redis.call('RPUSH', KEYS[5], unpack(again))
-  redis.call('HSET', KEYS[1], 'again', '1')
+  redis.call('HSET', KEYS[1], 'again', '1', 'like', '')
   ring(KEYS[8])
 end
 if failed > 0 then redis.call('HINCRBY', KEYS[1], 'failed', num(failed)) end

@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
 -- ARGV  1 reader 2 only if its lease has run out
 -- Returns  how many went back
+--+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-release
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return 0 end

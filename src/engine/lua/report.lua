@@ -5,6 +5,7 @@
 -- Returns  1 and a look is asked for, 0 and none is, or -1 from a stranger
 -- A slot of a ring is overwritten when its turn comes again: whatever clocks do, there is never more than fits.
 -- When memory is full the first write is refused, and nothing is lost but this.
+--+ common
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[1], node) then return -1 end -- guard: report-member
 local last = tonumber(redis.call('HGET', KEYS[2], 'told') or 0)

@@ -3,6 +3,7 @@
 -- ARGV  the numbers
 -- Returns  looked-at numbers
 -- Its first write is a ZREM, which full memory does not refuse.
+--+ common
 if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {#ARGV, {}} end
 -- First everything is read: a record that cannot be is an error before anything is written.
 local looked, bytes, numbers, packs, named = 0, 0, {}, {}, {}
@@ -25,7 +26,7 @@ if #packs > 0 then
   redis.call('HDEL', KEYS[3], unpack(numbers)) -- guard: requeue-withdraws
   redis.call('RPUSH', KEYS[4], unpack(packs))
   redis.call('HINCRBY', KEYS[1], 'requeued', num(#packs))
-  redis.call('HSET', KEYS[1], 'again', '1')
+  redis.call('HSET', KEYS[1], 'again', '1', 'like', '')
   ring(KEYS[5])
 end
 for i = 1, #numbers do numbers[i] = tonumber(numbers[i]) end

@@ -3,6 +3,7 @@
 --       and errors:READER of every reader
 -- ARGV  1 how many members 2 how many dead 3 how many readers, then their names in the order of the keys
 -- Returns  ok meta errors later nodes held-by-the-dead wall | moved (someone came or went meanwhile: look again) | none
+--+ common
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
   'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed')

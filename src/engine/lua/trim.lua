@@ -2,6 +2,7 @@
 -- KEYS  1 meta 2 errors 3 errors:records
 -- ARGV  1 how many to keep 2 how many to remove at most
 -- Returns  the numbers of those that are gone
+--+ common
 local excess = math.min(redis.call('ZCARD', KEYS[2]) - ARGV[1], ARGV[2])
 if excess <= 0 then return {} end
 local popped, gone = redis.call('ZPOPMIN', KEYS[2], num(excess)), {}

@@ -1,7 +1,7 @@
 //! Large packs stand apart from the lists that they are in: scripts move stubs, plain commands carry the bytes.
 //!
 //! Redis' Lua hashes every byte of every string that it is handed, about 1.6 ns each, and a pack would pass it at every step.
-//! The scripts' side of this is in `lua/common.lua`.
+//! The scripts' side of this is in `lua/packs.lua`.
 
 use bytes::Bytes;
 

@@ -242,6 +242,10 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
     let uint = |field: &str| parse(&text(field)?);
     // What the first layout did not have is not written before it is needed.
     let absent = |field: &str| hash.get(field).map_or(Ok(0), |_| uint(field));
+    let (like, paused) = (text("like")?, Paused::of_bits(absent("paused")?));
+    if !like.is_empty() && (like != text("grain")? || text("again")? == "1" || paused.handlers) {
+        return Err(broken(format!("exchanges may be like {like}, but {hash:?}")));
+    }
     Ok(Some(Meta {
         birth: text("birth")?,
         layout: uint("layout")?,
@@ -263,7 +267,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
         failed: uint("failed")?,
         requeued: uint("requeued")?,
         rewinds: uint("rewinds")?,
-        paused: Paused::of_bits(absent("paused")?),
+        paused,
         chosen: hash
             .get("chosen")
             .map_or(String::new(), |_| text("chosen").unwrap_or_default()),
@@ -307,6 +311,10 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Pieces)> {
             let text = text();
             let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
             taken.about.worn = (parse(twice)?, parse(thrice)?);
+        } else if field.starts_with("one:") {
+            let first = value.get(8..16).and_then(|bytes| bytes.try_into().ok());
+            let first = first.map(u64::from_le_bytes).ok_or_else(|| broken("pack".into()))?;
+            pieces.push((first, value.clone()));
         } else {
             pieces.push((parse(field)?, value.clone()));
         }

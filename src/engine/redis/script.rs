@@ -14,6 +14,7 @@ const MEMBERS: &str = include_str!("../lua/members.lua");
 /// A line of a script, or what it asks for: functions that only some scripts need, or only some of their branches.
 fn included(line: &'static str) -> std::str::Lines<'static> {
     match line.trim().strip_prefix("--+ ") {
+        Some("common") => COMMON.lines(),
         Some("packs") => PACKS.lines(),
         Some("members") => MEMBERS.lines(),
         _ => line.lines(),
@@ -31,9 +32,8 @@ macro_rules! scripts {
             #[must_use]
             pub fn edited(edit: impl Fn(&str) -> Option<String>) -> Self {
                 let script = |body: &'static str| {
-                    let text: String = COMMON
-                        .lines()
-                        .chain(body.lines().flat_map(included))
+                    let lines = body.lines().flat_map(included);
+                    let text: String = lines
                         .filter_map(&edit)
                         .flat_map(|line| [line, "\n".into()])
                         .collect();

@@ -27,6 +27,7 @@ checks![
     returned_messages_come_back_first_with_their_attempt_unchanged,
     a_thousand_single_pieces_are_settled_in_one_call,
     one_by_one_every_call_is_counted_as_ever,
+    what_one_lane_took_another_settles,
     work_that_is_awaited_comes_with_the_bell,
 ];
 
@@ -38,6 +39,11 @@ async fn one_by_one_every_call_is_counted_as_ever<B: Bench>(hive: &Hive<B>) {
     for number in 1..90 {
         let settles = vec![whole(&held[0], &done())];
         let call = hive.next_call("b", 0, settles, 1);
+        let mut ahead = call.clone();
+        ahead.call += 1;
+        let before = hive.state().await;
+        assert_eq!(hive.call(&ahead).await, Exchanged::Deposed, "a call was forgotten");
+        assert_eq!(hive.state().await, before);
         let Exchanged::Ok { packs, refused } = hive.call(&call).await else {
             panic!("not refused");
         };
@@ -55,6 +61,28 @@ async fn one_by_one_every_call_is_counted_as_ever<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.call(&call).await, Exchanged::Unheld);
     let status = hive.status().await;
     assert_eq!((status.done, status.in_hand, status.queued), (90, 1, 2));
+}
+
+async fn what_one_lane_took_another_settles<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1; 4]).await;
+    let first = hive.take("b", 1).await;
+    let other = hive.next_call("b", 1, Vec::new(), 1);
+    let Exchanged::Ok { packs, .. } = hive.call(&other).await else {
+        panic!("not refused");
+    };
+    assert_eq!((numbers(&first), numbers(&packs)), (vec![0], vec![1]));
+    let third = hive.exchange("b", vec![whole(&packs[0], &done())], 1).await;
+    assert_eq!(numbers(&third), [2]);
+    let copy = hive.call(&other).await;
+    assert!(
+        matches!(copy, Exchanged::Ok { packs, .. } if packs.is_empty()),
+        "it is settled"
+    );
+    let rest = vec![whole(&first[0], &done()), whole(&third[0], &done())];
+    assert_eq!(numbers(&hive.exchange("b", rest, 1).await), [3]);
+    let status = hive.status().await;
+    assert_eq!((status.done, status.in_hand, status.queued), (3, 1, 0));
 }
 
 async fn work_that_is_awaited_comes_with_the_bell<B: Bench>(hive: &Hive<B>) {

@@ -47,6 +47,7 @@ guards! {
 }
 
 const PACKS: &str = "a pack is one message here, and a node holds one at a time";
+const SHORTEST: &str = "a shorter way to do the same in a script; its checks hold it to that";
 const BODIES: &str =
     "where the bytes of a pack are is Redis' own affair; every look of the checks and the oracle at them adds up";
 const EFFECTS: &str = "whether an effect is admissible is decided before the first write; here every effect is";
@@ -82,6 +83,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ),
     ("key-types", JOINING),
     ("layout", JOINING),
+    ("like-call", SHORTEST),
+    ("like-piece", SHORTEST),
     ("named-once", PACKS),
     ("names", JOINING),
     ("once", PUSHING),

@@ -10,8 +10,8 @@ use super::process::is_right_end;
 use super::shelves::READER_LEASE_MS;
 use super::world::{Inner, payload};
 
-/// How long nodes let wait what they fetched ahead.
-const STUCK_MS: u64 = 20;
+/// How long nodes let wait what they fetched ahead, at most: messages that usually take long are waited for longer.
+const STUCK_MS: u64 = 100;
 
 impl Inner {
     pub fn saw(&mut self, process: usize, seq: u64) {
