@@ -1,7 +1,7 @@
 //! The processes that work, and what they cost.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -162,8 +162,8 @@ impl Copy {
         copy::signal(self.pid(), Signal::TERM);
     }
 
-    pub(super) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().is_ok_and(|status| status.is_some())
+    pub(super) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     /// The CPU time so far, of all threads that are alive; Linux only.

@@ -35,7 +35,7 @@ impl<'a> Fleet<'a> {
         for _ in 0..COPIES {
             fleet.add()?;
         }
-        super::flat::joined(&fleet.queue, COPIES)?;
+        super::flat::joined(&fleet.queue, &mut fleet.copies)?;
         Ok(fleet)
     }
 
@@ -132,9 +132,7 @@ pub(super) fn handover(site: &Site, load: Load) -> Rows {
         let leaving = fleet.generator()?;
         let last = fleet.last().map_or(0, |(number, _)| number);
         fleet.copies[leaving].terminate();
-        site.until("it leaves", LOOK, || {
-            Ok(fleet.copies[leaving].has_ended().then_some(()))
-        })?;
+        site.until("it leaves", LOOK, || Ok(fleet.copies[leaving].ended().map(|_| ())))?;
         fleet.next_after(last, 2)?;
         let times: Vec<Instant> = fleet.published.range(last..).map(|(_, at)| *at).collect();
         let widest = times.windows(2).map(|pair| ms(pair[1].duration_since(pair[0])));
@@ -174,7 +172,7 @@ pub(super) fn redelivery(site: &Site, load: Load) -> Rows {
             times.push(ms(killed.elapsed()));
         }
         fleet.add()?;
-        super::flat::joined(&fleet.queue, COPIES)?;
+        super::flat::joined(&fleet.queue, &mut fleet.copies)?;
     }
     Ok(vec![
         Row::new("redelivery", "ms", times)

@@ -8,6 +8,7 @@ use super::raw::{self, float};
 use super::row::{Row, at_most, median, ratio_at_least};
 use super::site::{Queue, Site};
 use super::{Failure, Load, Rows, failed};
+use crate::commands::FAILED;
 use crate::commands::server::{Fsync, Server};
 
 const HANDLERS: usize = 2;
@@ -27,7 +28,7 @@ pub(super) fn through(
 ) -> Result<(f64, Cost), Failure> {
     let queue = site.queue()?;
     let mut copies = queue.copies(handlers, handler)?;
-    joined(&queue, handlers)?;
+    joined(&queue, &mut copies)?;
     let mut glance = Glance::new(&queue)?;
     let handlers_cpu = copies::cpu(&copies);
     let meter = Cost::of_redis(site)?;
@@ -49,9 +50,20 @@ pub(super) fn through(
     Ok((float(messages) / seconds, cost))
 }
 
-pub(super) fn joined(queue: &Queue, nodes: usize) -> Result<(), Failure> {
-    queue.until("all copies have joined", 5 * LOOK, |status| {
-        (status.nodes.len() >= nodes).then_some(())
+/// Waits until all of these are members. Nobody waits for one that has ended.
+pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> {
+    queue.site.until("all copies have joined", 5 * LOOK, || {
+        let nodes = queue.status()?.map_or(0, |status| status.nodes.len());
+        if nodes >= copies.len() {
+            return Ok(Some(()));
+        }
+        match copies.iter_mut().find_map(Copy::ended) {
+            None => Ok(None),
+            Some(status) => Err(Failure {
+                line: format!("a copy of {} ended before it had joined: {status}", copies.len()),
+                code: FAILED,
+            }),
+        }
     })
 }
 

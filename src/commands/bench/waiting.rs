@@ -35,11 +35,11 @@ pub(super) fn latency(site: &Site, load: Load) -> Rows {
 /// From when a message is made to when its handling starts, each in microseconds.
 fn started(site: &Site, messages: u32) -> Result<Vec<f64>, Failure> {
     let queue = site.queue()?;
-    let handler = queue.copy(
+    let mut handler = queue.copy(
         "bench-node --prefer never --work 0 --error-rate 0 --stamp",
         Hear::Output,
     )?;
-    joined(&queue, 1)?;
+    joined(&queue, std::slice::from_mut(&mut handler))?;
     let pace = PACE.as_millis();
     let generator = format!("bench-node --prefer generator --interval {pace}ms --messages {messages} --stamp");
     let _generator = queue.copy(&generator, Hear::Nothing)?;
@@ -80,8 +80,8 @@ pub(super) fn start_up(site: &Site, load: Load) -> Rows {
 pub(super) fn idle(site: &Site, load: Load) -> Rows {
     let (nodes, time) = load.of((200, 10), (10, 1));
     let queue = site.queue()?;
-    let copies = queue.copies(nodes, "--work 0 --error-rate 0")?;
-    joined(&queue, nodes)?;
+    let mut copies = queue.copies(nodes, "--work 0 --error-rate 0")?;
+    joined(&queue, &mut copies)?;
     let time = Duration::from_secs(time);
     site.pause(time / 5)?;
     let (meter, start) = (Cost::of_redis(site)?, Instant::now());

@@ -92,8 +92,8 @@ pub(super) fn adapt(site: &Site, load: Load) -> Rows {
         "bench-node --prefer never --work 0 --error-rate 0 --slow 20ms --window {}ms",
         window.as_millis()
     );
-    let _handlers = queue.copies(2, &arguments)?;
-    joined(&queue, 2)?;
+    let mut handlers = queue.copies(2, &arguments)?;
+    joined(&queue, &mut handlers)?;
     let _generator = queue.copy(
         &format!("{GENERATOR} --max-backlog 20000"),
         super::copies::Hear::Nothing,

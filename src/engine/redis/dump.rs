@@ -242,7 +242,8 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
     let uint = |field: &str| parse(&text(field)?);
     // What the first layout did not have is not written before it is needed.
     let absent = |field: &str| hash.get(field).map_or(Ok(0), |_| uint(field));
-    let (like, paused) = (text("like")?, Paused::of_bits(absent("paused")?));
+    let like = text("like").unwrap_or_default();
+    let paused = Paused::of_bits(absent("paused")?);
     if !like.is_empty() && (like != text("grain")? || text("again")? == "1" || paused.handlers) {
         return Err(broken(format!("exchanges may be like {like}, but {hash:?}")));
     }
@@ -268,9 +269,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
         requeued: uint("requeued")?,
         rewinds: uint("rewinds")?,
         paused,
-        chosen: hash
-            .get("chosen")
-            .map_or(String::new(), |_| text("chosen").unwrap_or_default()),
+        chosen: text("chosen").unwrap_or_default(),
         rank: absent("rank")?,
         ruled: absent("ruled")?,
         skipped: uint("skipped")?,
