@@ -45,16 +45,22 @@ if not stored[1] then return {'deposed'} end -- guard: lane-record
 local last, was_done, was_failed, was_held = call - 1, 0, 0, 0
 local _
 if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limit(stored[1], 4, 1) end
+-- A pack that has the place of a lane, which may be another one.
+local function placed(id)
+  for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
+    local pack = string.sub(field, 1, 4) == 'one:' and redis.call('HGET', KEYS[3], field)
+    if pack and num((select(6, head(pack)))) == id then return field, pack end
+  end
+end
 local repeated, stale = false, false
 repeated = call == last -- guard: call-repeat
 stale = call < last -- guard: call-stale
 if repeated then
   local record = cmsgpack.unpack(stored[1])
   -- Another lane of the node may have settled some of them since.
-  local packs, placed = {}, stored[3] and num((select(6, head(stored[3]))))
-  local held = #record[5] > 0 and redis.call('HMGET', KEYS[3], unpack(record[5])) or none
+  local packs, held = {}, #record[5] > 0 and redis.call('HMGET', KEYS[3], unpack(record[5])) or none
   for i, id in ipairs(record[5]) do
-    local pack = held[i] or (id == placed and stored[3])
+    local pack = held[i] or select(2, placed(id))
     if pack then packs[#packs + 1] = pack end
   end
   return {'ok', record[6], packs}
@@ -84,10 +90,9 @@ for i = 4, #fields do
   if not stored[i] and stored[3] and num((select(6, head(stored[3])))) == id then
     fields[i], stored[i], free = place, stored[3], true
   end
-  -- Or it has the place of another lane.
-  for _, field in ipairs(not stored[i] and redis.call('HKEYS', KEYS[3]) or none) do
-    local pack = string.sub(field, 1, 4) == 'one:' and redis.call('HGET', KEYS[3], field)
-    if pack and num((select(6, head(pack)))) == id then fields[i], stored[i] = field, pack end
+  if not stored[i] then
+    local field, pack = placed(id)
+    fields[i], stored[i] = field or id, pack
   end
   if not stored[i] then return {'unheld'} end
 end
