@@ -68,8 +68,16 @@ impl Site {
                 code: WRONG_USAGE,
             });
         }
-        site.socket()?;
+        site.answers()?;
         Ok(site)
+    }
+
+    /// Asked through the engine, which has the words for a server that is away, or refuses.
+    fn answers(&self) -> Result<(), Failure> {
+        match self.runtime.block_on(self.queue()?.engine.status()) {
+            Ok(_) | Err(crate::Error::NoQueue { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn with_own(mut self, fsync: Fsync) -> Result<Self, Failure> {
