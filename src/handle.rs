@@ -223,6 +223,10 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             let rung = bell.rung.swap(false, Ordering::AcqRel);
             let now = Instant::now();
             let want = if accepts { pool.want(now) } else { 0 };
+            if !accepts {
+                // Whoever takes no more keeps no outcome waiting for the next take.
+                pool.took_all(true);
+            }
             // After an empty take there is nothing to ask for until the bell rings, or something is settled anyway.
             let asks = want > 0 && (!dry || rung || !guard("dry"));
             // Whoever got all that it asked for calls again anyway: it must not answer a bell that others wait for.
@@ -279,7 +283,8 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             // Whoever asked for nothing has learnt nothing.
             if exchange.want > 0 {
                 dry = is_dry(exchange.want, &packs);
-                pool.took_all(dry);
+                // What was delivered before comes one by one, whether more waits or not.
+                pool.took_all(dry || packs.iter().any(|pack| pack.attempt() > 1));
             }
             for pack in &packs {
                 lane.held.insert(pack.clone());

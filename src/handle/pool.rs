@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::measured::Measured;
-use super::speed::{Speed, TAKE_MESSAGES_MAX};
+use super::speed::{LATE_MESSAGES_MAX, Speed, TAKE_MESSAGES_MAX};
 use super::stretch::{Finished, Open, Pace, Stretch, nanos};
 use crate::config::Settings;
 use crate::engine::SETTLES_PER_CALL_MAX;
@@ -21,7 +21,7 @@ use crate::mutants::guard;
 const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
 /// And about so many bytes: the script has them all in hand.
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
-/// If so many times as much waits as should, it is given back.
+/// If so many times as much waits as should, and more than a few, it is given back.
 const OVERFULL: usize = 4;
 
 #[derive(Debug)]
@@ -237,8 +237,9 @@ impl Pool {
 
     /// Whether to wake the lane: who finishes first, or enough, or makes room for more, does. So many slots are free.
     fn take_in(&self, inner: &mut Inner, stretch: &mut Stretch, free: usize, now: Instant) -> bool {
-        if let Some(waited) = inner.measured.waited(stretch, &self.meter) {
-            inner.speed.waited(waited);
+        let waited = inner.measured.waited(stretch, &self.meter);
+        if stretch.started > 0 {
+            inner.speed.waited(waited.unwrap_or_default());
         }
         let took = now.saturating_duration_since(stretch.began);
         let (ended, was_empty) = (stretch.ended > 0, inner.finished.is_empty());
@@ -295,6 +296,6 @@ impl Inner {
 
     /// Whether far more waits here than was fetched ahead at the speed of now: it was fetched at another.
     fn overfull(&self, allowed: usize) -> bool {
-        self.ready() > OVERFULL * allowed
+        self.ready() > LATE_MESSAGES_MAX.max(OVERFULL * allowed)
     }
 }

@@ -15,7 +15,7 @@ const AHEAD_MAX: usize = 2 * TAKE_MESSAGES_MAX;
 /// that not each of them costs a call.
 const LATE_PART: u32 = 4;
 const LATE_MAX: Duration = Duration::from_millis(100);
-const LATE_MESSAGES_MAX: usize = 16;
+pub(super) const LATE_MESSAGES_MAX: usize = 16;
 /// If no slot came free for so long, and for so many times as long as a message takes, what was fetched ahead is given back.
 const STUCK: Duration = Duration::from_millis(20);
 const STUCK_MESSAGES: u64 = 4;
@@ -82,8 +82,10 @@ impl Speed {
             let ahead = nanos(time).saturating_mul(slots as u64) / each.max(1);
             usize::try_from(ahead).unwrap_or(usize::MAX)
         };
-        let few = within(self.patience()).min(LATE_MESSAGES_MAX);
-        within(AHEAD).max(few).min(AHEAD_MAX)
+        // What would be given back before it is started is not fetched.
+        let is_quick = each.saturating_mul(STUCK_MESSAGES) <= nanos(LATE_MAX);
+        let few = if is_quick { within(self.patience()) } else { 0 };
+        within(AHEAD).max(few.min(LATE_MESSAGES_MAX)).min(AHEAD_MAX)
     }
 
     /// When no slot has come free for so long, none will soon.
@@ -125,6 +127,10 @@ mod tests {
             assert_eq!(speed.ahead(1), 0, "someone may be idle");
         }
         speed.took_all(false);
+        let mut slow = at(30 * MS);
+        slow.waited(Duration::from_hours(1));
+        slow.took_all(false);
+        assert_eq!(slow.ahead(1), 0, "it would be given back before it is started");
         assert_eq!(speed.ahead(2), LATE_MESSAGES_MAX);
         assert_eq!(speed.ahead(1000), 500, "many slots need no more than before");
     }
