@@ -5,9 +5,10 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use queenright::Settings;
-use queenright::commands::bench::hot;
-use queenright::engine::keys::{Keys, Names};
+use queenright::app::commands::bench::hot;
+use queenright::engine::redis::keys::Keys;
 use queenright::message::{PACK_MESSAGES_MAX, Pack, PackBuilder};
+use queenright::settings::Names;
 
 fn main() {
     divan::main();

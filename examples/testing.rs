@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use queenright::engine::Engine;
-use queenright::engine::state::Local;
+use queenright::engine::memory::Local;
 use queenright::{Failure, Message, Next};
 
 /// What is to be tested: seven is refused.

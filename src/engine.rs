@@ -4,23 +4,21 @@
 //! | --- | --- |
 //! | [`redis`] | in Redis or Valkey, one Lua script per verb: what production runs on |
 //! | `sqlite` | in a file on one machine, one transaction per verb: nothing to install |
-//! | [`state`] | in memory, no I/O, time passed in: the oracle of the tests, and the engine for users' own tests |
+//! | [`memory`] | in memory, no I/O, time passed in: the oracle of the tests, and the engine for users' own tests |
 //!
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
 //! before it writes anything.
 
-mod facts;
 pub mod history;
-#[doc(hidden)]
-pub mod keys;
+pub mod memory;
 mod record;
 pub mod redis;
+mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-pub mod state;
 #[doc(hidden)]
 pub mod store;
-mod verbs;
+mod store_info;
 
 use std::future::Future;
 use std::time::Duration;
@@ -30,11 +28,11 @@ use bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::message::{Outcome, Pack};
 
-pub use facts::Facts;
-pub use history::{Figures, Gauges, History, Kept, Live, Range, Report, Reported};
+pub use history::{Figures, Gauges, History, LastReport, Live, Range, Report, Reported};
+pub use store_info::StoreInfo;
 
 /// What this program writes into a queue. A queue written by a newer layout is refused.
-pub const LAYOUT: u64 = 3;
+pub const LAYOUT: u64 = 1;
 /// How many nodes watch the crown closely. Everyone else looks once per beat.
 pub const HEIRS_MAX: usize = 5;
 /// The grain of a new queue: packs are cut to this until handlers ask for less.
@@ -94,10 +92,10 @@ pub const CALL_MS: u64 = 60_000;
 /// So much of a payload in hand is told.
 pub const HELD_START_BYTES: usize = 200;
 /// A batch of errors stops growing once it has this many bytes.
-pub const DRAIN_BYTES_MAX: usize = 1024 * 1024;
+pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Whether a queue that was found so is one that this program can work on.
-fn check_layout(queue: &str, names: &keys::Names, layout: u64, recorded: &str) -> Result<()> {
+fn check_layout(queue: &str, names: &crate::settings::Names, layout: u64, recorded: &str) -> Result<()> {
     if layout > LAYOUT {
         return Err(Error::NewerLayout {
             queue: queue.to_string(),
@@ -167,9 +165,9 @@ pub struct Beat {
 
 /// The answer to a beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pulse {
+pub enum Renewed {
     /// A member, whose lease was renewed.
-    Alive(Vitals),
+    Alive(Member),
     /// Not a member (any more): join again under a new id. Nothing was written.
     Deposed,
 }
@@ -180,7 +178,7 @@ pub enum Pulse {
     clippy::struct_excessive_bools,
     reason = "the store says yes or no to unrelated questions"
 )]
-pub struct Vitals {
+pub struct Member {
     pub generator: bool,
     pub epoch: u64,
     /// The next number.
@@ -342,7 +340,7 @@ impl Item {
     /// Not before this time has passed.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
-        self.delay_ms = crate::config::ms(delay);
+        self.delay_ms = crate::settings::ms(delay);
         self
     }
 }
@@ -438,7 +436,7 @@ pub enum Wake {
 
 /// One call of a reader of errors: confirms the batch of the call before, and takes the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drain {
+pub struct Collect {
     pub reader: String,
     /// From 1, one more for each batch.
     pub call: u64,
@@ -451,9 +449,9 @@ pub struct Drain {
     pub lease_ms: u64,
 }
 
-/// The answer to a drain.
+/// The answer to a collect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Drained {
+pub enum Collected {
     /// The reader's next errors; none are left if there are none.
     Batch {
         failed: Vec<Failed>,
@@ -563,7 +561,7 @@ pub struct NodeStatus {
     /// Until its lease ends, unless it beats.
     pub lease_in_ms: u64,
     /// What it last told of itself.
-    pub report: Option<Kept>,
+    pub report: Option<LastReport>,
 }
 
 /// A store that speaks the protocol.
@@ -571,11 +569,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Refuses a store that cannot be used, or on which the promises would not hold.
     fn check(&self) -> impl Future<Output = Result<()>> + Send;
     /// What the store tells of itself, for people.
-    fn facts(&self) -> impl Future<Output = Result<Facts>> + Send;
+    fn store_info(&self) -> impl Future<Output = Result<StoreInfo>> + Send;
     /// Becomes a member. The only way to become one.
     fn join(&self, join: &Join) -> impl Future<Output = Result<Joined>> + Send;
     /// "I am alive": renews the lease, and elects.
-    fn beat(&self, beat: &Beat) -> impl Future<Output = Result<Pulse>> + Send;
+    fn beat(&self, beat: &Beat) -> impl Future<Output = Result<Renewed>> + Send;
     /// Appends messages, if the caller is the generator.
     fn publish(&self, publish: &Publish) -> impl Future<Output = Result<Published>> + Send;
     /// Puts in messages from outside.
@@ -597,7 +595,7 @@ pub trait Engine: Send + Sync + 'static {
         }
     }
     /// Confirms what a reader of errors has printed, and takes its next batch.
-    fn drain(&self, drain: &Drain) -> impl Future<Output = Result<Drained>> + Send;
+    fn collect(&self, collect: &Collect) -> impl Future<Output = Result<Collected>> + Send;
     /// Renews a reader's lease while its output blocks. False: it was given up.
     fn hold(&self, reader: &str, lease_ms: u64) -> impl Future<Output = Result<bool>> + Send;
     /// Puts back what a reader took and did not confirm; if `expired`, only when its lease has run out.

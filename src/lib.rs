@@ -44,80 +44,44 @@
 //! # }
 //! ```
 //!
-//! In reading order:
+//! In reading order; each module uses only those above it:
 //!
+//! - [`error`], [`settings`]: what can go wrong; how a node behaves
 //! - [`message`]: messages, the packs they travel in, and their outcomes
-//! - [`engine`]: the protocol, one method per verb; [`engine::redis`] and [`engine::state`] behind it
-//! - [`builder`]: a node in a few words, from [`on`]
-//! - [`node`]: one process; `beat` keeps its place, [`generate`] and [`handle`] do its work
-//! - [`errors`]: reading the failed messages; [`push`]: messages from outside
-//! - [`config`], [`event`], [`shutdown`], [`error`]: settings, what is told, how it stops, what can go wrong
+//! - [`engine`]: the protocol, one method per verb, and the engines behind it
+//! - [`node`]: one process, which keeps its membership, and generates or handles
+//! - [`on`] and the rest of the API: a node in a few words, reading the failed messages, pushing from outside
+//! - `app`: the command line, behind the feature `cli`; no part of the API
 
-mod beat;
-pub mod builder;
-pub mod config;
-#[cfg(feature = "cron")]
-pub mod cron;
-pub mod engine;
 pub mod error;
-pub mod errors;
-pub mod event;
-pub mod generate;
-pub mod handle;
-pub mod message;
-mod meter;
 #[doc(hidden)]
 pub mod mutants;
+pub mod settings;
+
+pub mod message;
+
+pub mod engine;
+
 pub mod node;
-pub mod push;
-mod report;
-mod retry;
-pub mod shutdown;
+
+mod api;
+
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod app;
+
+pub use api::builder::{self, on};
+#[cfg(feature = "cron")]
+pub use api::cron;
 #[cfg(feature = "serde")]
-pub mod typed;
-mod watch;
-
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod cli;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod commands;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod dashboard;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod json;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod ledger;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod log;
-#[cfg(feature = "cli")]
-mod metrics;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod outside;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod proxy;
-#[cfg(feature = "cli")]
-mod serve;
-#[cfg(feature = "cli")]
-#[doc(hidden)]
-pub mod sources;
-
-pub use builder::on;
-pub use config::Settings;
+pub use api::typed::Json;
+pub use api::{failed, push};
 pub use error::{Error, Result};
-pub use generate::Next;
-pub use handle::Failure;
 pub use message::{Effect, Message, Outcome};
-pub use node::Node;
-#[cfg(feature = "serde")]
-pub use typed::Json;
+pub use node::generate::{self, Next};
+pub use node::handle::{self, Failure};
+pub use node::{Node, event, shutdown};
+pub use settings::Settings;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

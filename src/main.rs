@@ -1,9 +1,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use queenright::cli::{self, Stop};
+use queenright::app::args::sources;
+use queenright::app::args::{self, Stop};
+use queenright::app::commands;
 use queenright::event::escape;
-use queenright::{commands, sources};
 
 fn main() -> ExitCode {
     match run() {
@@ -17,8 +18,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, (String, u8)> {
-    let usage = |usage: cli::Usage| (usage.to_string(), 2);
-    let asked = match cli::parse(std::env::args_os()) {
+    let usage = |usage: args::Usage| (usage.to_string(), 2);
+    let asked = match args::parse(std::env::args_os()) {
         Ok(asked) => asked,
         Err(Stop::Show(text)) => {
             let _ = std::io::stdout().write_all(text.as_bytes());

@@ -123,7 +123,7 @@ impl Effect {
 
 /// A run of consecutive messages, stored and moved as one piece.
 ///
-/// Little-endian: version u8, flags u8, attempt u16, failures u16, astray u16, first number u64, epoch u64,
+/// Little-endian: version u8, flags u8, attempt u16, failures u16, unordered u16, first number u64, epoch u64,
 /// published-at u64, count u32, then count + 1 offsets u32 and the payloads. The offsets of a piece are those of
 /// the pack that it was cut from, so that cutting copies bytes and computes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +204,7 @@ impl Pack {
 
     /// Whether it has left the order of numbers: it never goes back into the queue, whose head tells the backlog.
     #[must_use]
-    pub fn astray(&self) -> bool {
+    pub fn unordered(&self) -> bool {
         self.bytes[6] != 0
     }
 

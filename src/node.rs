@@ -1,5 +1,15 @@
 //! One process: it beats, and generates or handles.
 
+pub(crate) mod backoff;
+pub mod event;
+pub mod generate;
+pub mod handle;
+pub(crate) mod membership;
+pub(crate) mod meter;
+mod report;
+pub mod shutdown;
+pub(crate) mod watch;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,20 +18,19 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::beat::{Asks, Heart, Standing, watch_crown};
-use crate::config::Settings;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::event::{Observer, Silent};
-use crate::generate::{Generate, Generator};
-use crate::handle::{Handle, Handler};
 use crate::message::PackBuilder;
-use crate::meter::Meter;
 use crate::mutants::guard;
-use crate::report::Reporter;
-use crate::retry::Retry;
-use crate::shutdown::Shutdown;
-use crate::watch;
+use crate::node::backoff::Backoff;
+use crate::node::event::{Observer, Silent};
+use crate::node::generate::{Generate, Generator};
+use crate::node::handle::{Handle, Handler};
+use crate::node::membership::{Membership, Requests, Standing, watch_crown};
+use crate::node::meter::Meter;
+use crate::node::report::Reporter;
+use crate::node::shutdown::Shutdown;
+use crate::settings::Settings;
 
 /// How long a publish that is on its way may take to be answered when the node stops.
 const LAST_PUBLISH: Duration = Duration::from_secs(1);
@@ -79,10 +88,10 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
     pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
         self.settings.check()?;
         let settings = Arc::new(self.settings);
-        let asks = Arc::new(Asks::default());
+        let asks = Arc::new(Requests::default());
         let sender = watch::Sender::new(Standing::default());
         let standing = sender.subscribe();
-        let heart = Heart {
+        let heart = Membership {
             engine: self.engine.clone(),
             settings: settings.clone(),
             observer: self.observer.clone(),
@@ -90,7 +99,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             meter: self.meter.clone(),
             standing: sender,
             host: gethostname::gethostname().to_string_lossy().into_owned(),
-            retry: Retry::new(&settings),
+            backoff: Backoff::new(&settings),
             turned: (0, Instant::now()),
             returned: None,
         };
@@ -162,7 +171,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
 }
 
 /// The beat has a thread of its own: a handler that blocks must not cost the node its lease.
-fn start<E: Engine>(heart: Heart<E>) -> Result<oneshot::Receiver<Result<()>>> {
+fn start<E: Engine>(heart: Membership<E>) -> Result<oneshot::Receiver<Result<()>>> {
     let (done, ended) = oneshot::channel();
     let failed = |error: std::io::Error| Error::Protocol {
         detail: format!("cannot start the beat's thread: {error}"),
@@ -185,7 +194,7 @@ fn crashed(part: &str) -> Error {
 }
 
 /// Tells the beat that this runtime turns. One that is blocked cannot publish, and must not keep the crown.
-async fn show_life(asks: Arc<Asks>, every: Duration) {
+async fn show_life(asks: Arc<Requests>, every: Duration) {
     loop {
         asks.turns.fetch_add(1, Ordering::Relaxed);
         tokio::time::sleep(every).await;
@@ -193,7 +202,7 @@ async fn show_life(asks: Arc<Asks>, every: Duration) {
 }
 
 /// A run that is dropped must not leave a beat behind that keeps the crown for nobody.
-struct LeaveOnDrop(Arc<Asks>);
+struct LeaveOnDrop(Arc<Requests>);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {

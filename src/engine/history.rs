@@ -237,7 +237,7 @@ pub struct Live {
 
 /// What a store keeps of a member's last report.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct LastReport {
     pub number: u64,
     /// By the store's time of day.
     pub time_ms: u64,
@@ -247,7 +247,7 @@ pub struct Kept {
 /// The answer to a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
-    Kept {
+    Stored {
         /// Nobody has told yet how full the queue is in this stretch of time: please look, and tell.
         look: bool,
     },

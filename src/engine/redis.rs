@@ -1,7 +1,8 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 
-mod apart;
+mod bodies;
 mod dump;
+pub mod keys;
 mod link;
 mod reply;
 mod script;
@@ -10,19 +11,19 @@ use std::time::Duration;
 
 use redis::{Cmd, Pipeline};
 
-use crate::config::Settings;
-use crate::engine::history::{History, Kept, LOOK_NODES_MAX, REIGNS_MAX, Range, Report, Reported};
-use crate::engine::keys::Keys;
+use crate::engine::history::{History, LOOK_NODES_MAX, LastReport, REIGNS_MAX, Range, Report, Reported};
+use crate::engine::redis::keys::Keys;
 use crate::engine::{
-    Beat, CALL_MS, DUE_MAX, Drain, Drained, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join, Joined,
-    LAYOUT, NodeId, NodeStatus, Publish, Published, Pulse, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped, Receipt, Status,
-    TRIM_MAX, Vitals, Wake, check_layout, record,
+    Beat, CALL_MS, Collect, Collected, DUE_MAX, Engine, Exchange, Exchanged, Failed, GRAIN_START, HEIRS_MAX, Join,
+    Joined, LAYOUT, Member, NodeId, NodeStatus, Publish, Published, Push, Pushed, REAP_PACKS_MAX, Reap, Reaped,
+    Receipt, Renewed, Status, TRIM_MAX, Wake, check_layout, record,
 };
-use crate::engine::{Facts, HELD_START_BYTES, Held, Requeued};
+use crate::engine::{HELD_START_BYTES, Held, Requeued, StoreInfo};
 use crate::engine::{Handover, Paused, Purged};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Outcome, Pack};
-use apart::Found;
+use crate::settings::Settings;
+use bodies::Found;
 use link::{Before, Link};
 use reply::Reply;
 
@@ -45,7 +46,7 @@ pub struct RedisEngine {
     bell: Link,
     crown: Link,
     /// Packs of this size stand apart.
-    apart_bytes: usize,
+    body_bytes_min: usize,
     /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
     aside: Link,
 }
@@ -78,7 +79,7 @@ impl RedisEngine {
             exchange: Link::new(server)?,
             bell: Link::new(server)?,
             crown: Link::new(server)?,
-            apart_bytes: apart::APART_BYTES,
+            body_bytes_min: bodies::BODY_BYTES_MIN,
             aside: Link::new(server)?,
         })
     }
@@ -86,8 +87,8 @@ impl RedisEngine {
     /// The same, with the bytes of packs from this size on apart: for tests, whose packs are small.
     #[doc(hidden)]
     #[must_use]
-    pub fn with_apart(self, apart_bytes: usize) -> Self {
-        Self { apart_bytes, ..self }
+    pub fn with_apart(self, body_bytes_min: usize) -> Self {
+        Self { body_bytes_min, ..self }
     }
 
     /// The keys of this queue.
@@ -244,7 +245,7 @@ impl RedisEngine {
             .map(|pack| match pack {
                 Found::Whole(pack) => Ok(pack),
                 Found::Stub { stub, field } => match bodies.next().flatten() {
-                    Some(body) => apart::join(&stub, body),
+                    Some(body) => bodies::join(&stub, body),
                     None => Err(Error::Away {
                         store: format!("Redis at {}", self.address),
                         reason: format!("the bytes of the pack {field} are gone from {}", self.keys.bodies),
@@ -406,8 +407,8 @@ impl Engine for RedisEngine {
         check_info(&self.address, &self.info().await?)
     }
 
-    async fn facts(&self) -> Result<Facts> {
-        let mut facts = Facts::of_info(&self.info().await?);
+    async fn store_info(&self) -> Result<StoreInfo> {
+        let mut facts = StoreInfo::of_redis(&self.info().await?);
         // Now there is a connection.
         let asked = std::time::Instant::now();
         self.aside.query(redis::cmd("INFO").arg("modules")).await?;
@@ -473,7 +474,7 @@ impl Engine for RedisEngine {
         }
     }
 
-    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: &Beat) -> Result<Renewed> {
         let keys = &self.keys;
         let run = self.control.run(&self.scripts.beat, |cmd| {
             cmd.arg(9)
@@ -500,7 +501,7 @@ impl Engine for RedisEngine {
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {
-            "ok" => Ok(Pulse::Alive(Vitals {
+            "ok" => Ok(Renewed::Alive(Member {
                 generator: reply.flag()?,
                 epoch: reply.uint()?,
                 seq: reply.uint()?,
@@ -519,18 +520,18 @@ impl Engine for RedisEngine {
                     _ => Some(reply.bytes()?.into()),
                 },
             })),
-            "deposed" => Ok(Pulse::Deposed),
+            "deposed" => Ok(Renewed::Deposed),
             other => Err(unknown(other)),
         }
     }
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         let keys = &self.keys;
-        let apart = |pack: &&Pack| pack.bytes().len() >= self.apart_bytes;
+        let apart = |pack: &&Pack| pack.bytes().len() >= self.body_bytes_min;
         // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
         let bodies = |pipe: &mut Pipeline| {
             for pack in publish.packs.iter().filter(apart) {
-                let field = apart::stub(pack).1;
+                let field = bodies::stub(pack).1;
                 pipe.cmd("HSETNX").arg(&keys.bodies).arg(field).arg(&pack.bytes()[..]);
             }
         };
@@ -548,7 +549,7 @@ impl Engine for RedisEngine {
                 .arg(publish.cursor.as_deref().unwrap_or_default());
             for pack in &publish.packs {
                 if apart(&pack) {
-                    cmd.arg(apart::stub(pack).0);
+                    cmd.arg(bodies::stub(pack).0);
                 } else {
                     cmd.arg(&pack.bytes()[..]);
                 }
@@ -690,32 +691,32 @@ impl Engine for RedisEngine {
         }
     }
 
-    async fn drain(&self, drain: &Drain) -> Result<Drained> {
+    async fn collect(&self, collect: &Collect) -> Result<Collected> {
         let keys = &self.keys;
-        let run = self.aside.run(&self.scripts.drain, |cmd| {
+        let run = self.aside.run(&self.scripts.collect, |cmd| {
             cmd.arg(5)
                 .arg(&[
                     &keys.meta,
                     &keys.errors,
                     &keys.records,
                     &keys.readers,
-                    &keys.reading(&drain.reader),
+                    &keys.reading(&collect.reader),
                 ])
-                .arg(&drain.reader)
-                .arg(drain.call)
-                .arg(drain.below)
-                .arg(drain.want)
-                .arg(drain.lease_ms)
-                .arg(drain.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
+                .arg(&collect.reader)
+                .arg(collect.call)
+                .arg(collect.below)
+                .arg(collect.want)
+                .arg(collect.lease_ms)
+                .arg(collect.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
         });
         let mut reply = Reply::of(run.await?)?;
         match reply.text()?.as_str() {
-            "ok" => Ok(Drained::Batch {
+            "ok" => Ok(Collected::Batch {
                 others: reply.uint()?,
                 victim: reply.name()?,
                 failed: decode_all(reply.list()?)?,
             }),
-            "deposed" => Ok(Drained::Deposed),
+            "deposed" => Ok(Collected::Deposed),
             other => Err(unknown(other)),
         }
     }
@@ -879,7 +880,7 @@ impl Engine for RedisEngine {
         });
         match run.await? {
             redis::Value::Int(-1) => Ok(Reported::Stranger),
-            redis::Value::Int(look) => Ok(Reported::Kept { look: look == 1 }),
+            redis::Value::Int(look) => Ok(Reported::Stored { look: look == 1 }),
             other => Err(unknown(&format!("{other:?}"))),
         }
     }
@@ -922,13 +923,13 @@ impl Engine for RedisEngine {
 }
 
 /// What is kept of a report; none, if its text is empty.
-fn kept(node: &mut Reply) -> Result<Option<Kept>> {
+fn kept(node: &mut Reply) -> Result<Option<LastReport>> {
     let (number, time_ms, live) = (node.uint()?, node.uint()?, node.bytes()?);
     if live.is_empty() {
         return Ok(None);
     }
     let live = record::decode_live(&live)?;
-    Ok(Some(Kept { number, time_ms, live }))
+    Ok(Some(LastReport { number, time_ms, live }))
 }
 
 fn decode_all(reply: Reply) -> Result<Vec<Failed>> {

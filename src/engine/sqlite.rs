@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::history::{History, Range, Report, Reported};
-use super::keys::Names;
-use super::verbs::Verbs;
+use super::rules::Rules;
 use super::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
-    Pushed, Reap, Reaped, Status, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Push,
+    Pushed, Reap, Reaped, Renewed, Status, Wake,
 };
-use crate::engine::{Facts, Held, Requeued};
 use crate::engine::{Handover, Paused, Purged};
+use crate::engine::{Held, Requeued, StoreInfo};
 use crate::error::{Error, Result};
+use crate::settings::Names;
 use file::refuse;
 use tables::Tables;
 
@@ -120,7 +120,7 @@ impl SqliteEngine {
 
     /// The whole queue as the state that it stands for: what the tests compare with the oracle.
     #[doc(hidden)]
-    pub async fn dump(&self) -> Result<super::state::State> {
+    pub async fn dump(&self) -> Result<super::memory::State> {
         self.step(&self.control, |tables, _| tables.dump()).await
     }
 }
@@ -185,12 +185,12 @@ impl Engine for SqliteEngine {
         Ok(())
     }
 
-    async fn facts(&self) -> Result<Facts> {
-        Ok(Facts {
+    async fn store_info(&self) -> Result<StoreInfo> {
+        Ok(StoreInfo {
             kind: "SQLite".into(),
             version: rusqlite::version().into(),
             persistence: "a file".into(),
-            ..Facts::default()
+            ..StoreInfo::default()
         })
     }
 
@@ -204,12 +204,12 @@ impl Engine for SqliteEngine {
             .await
     }
 
-    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: &Beat) -> Result<Renewed> {
         let beat = beat.clone();
         let pulse = self
             .step(&self.control, move |tables, now| tables.beat(now, &beat))
             .await?;
-        if matches!(&pulse, Pulse::Alive(vitals) if vitals.generator) {
+        if matches!(&pulse, Renewed::Alive(member) if member.generator) {
             let (queue, connection) = (self.queue.clone(), self.control.clone());
             blocking(move || {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,9 +259,9 @@ impl Engine for SqliteEngine {
         blocking(move || queue.listen(&connection, wake, until)).await
     }
 
-    async fn drain(&self, drain: &Drain) -> Result<Drained> {
-        let drain = drain.clone();
-        self.step(&self.control, move |tables, now| tables.drain(now, &drain))
+    async fn collect(&self, collect: &Collect) -> Result<Collected> {
+        let collect = collect.clone();
+        self.step(&self.control, move |tables, now| tables.collect(now, &collect))
             .await
     }
 
@@ -278,35 +278,35 @@ impl Engine for SqliteEngine {
     }
 
     async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
-        self.step(&self.control, move |tables, _| Verbs::failed(tables, from, limit))
+        self.step(&self.control, move |tables, _| Rules::failed(tables, from, limit))
             .await
     }
 
     async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        self.step(&self.control, move |tables, _| Verbs::latest(tables, below, limit))
+        self.step(&self.control, move |tables, _| Rules::latest(tables, below, limit))
             .await
     }
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
         let node = node.to_string();
-        self.step(&self.control, move |tables, _| Verbs::held(tables, &node, limit))
+        self.step(&self.control, move |tables, _| Rules::held(tables, &node, limit))
             .await
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
         let numbers = numbers.to_vec();
-        self.step(&self.control, move |tables, _| Verbs::requeue(tables, &numbers))
+        self.step(&self.control, move |tables, _| Rules::requeue(tables, &numbers))
             .await
     }
 
     async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
         let numbers = numbers.to_vec();
-        self.step(&self.control, move |tables, _| Verbs::discard(tables, &numbers))
+        self.step(&self.control, move |tables, _| Rules::discard(tables, &numbers))
             .await
     }
 
     async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
-        self.step(&self.control, move |tables, _| Verbs::trim(tables, keep))
+        self.step(&self.control, move |tables, _| Rules::trim(tables, keep))
             .await
     }
 
@@ -334,7 +334,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn history(&self, range: Range) -> Result<History> {
-        let step = self.step(&self.control, move |tables, now| Verbs::history(tables, now, range));
+        let step = self.step(&self.control, move |tables, now| Rules::history(tables, now, range));
         step.await?.ok_or_else(|| self.no_queue())
     }
 

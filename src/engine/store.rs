@@ -1,10 +1,10 @@
 //! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
 
-use super::history::{Bucket, Crowned, Kept, Range};
-use super::keys::Names;
+use super::history::{Bucket, Crowned, LastReport, Range};
 use super::{Failed, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
+use crate::settings::Names;
 
 /// What a queue knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,8 @@ pub struct About {
     pub concurrency: u32,
     pub joined: u64,
     /// Messages in hand that were delivered before: at least twice, at least three times.
-    pub worn: (u64, u64),
+    pub redelivered: u64,
+    pub suspects: u64,
     /// Once deposed: how many messages are still to be handed on.
     pub held: Option<u64>,
 }
@@ -184,8 +185,8 @@ pub trait Store {
     fn purge(&mut self) -> Result<()>;
 
     /// A node's last report.
-    fn report(&mut self, node: &str) -> Result<Option<Kept>>;
-    fn set_report(&mut self, node: &str, report: &Kept) -> Result<()>;
+    fn report(&mut self, node: &str) -> Result<Option<LastReport>>;
+    fn set_report(&mut self, node: &str, report: &LastReport) -> Result<()>;
     fn drop_report(&mut self, node: &str) -> Result<()>;
     /// What is in a slot of a ring.
     fn slot(&mut self, range: Range, slot: u64) -> Result<Option<Bucket>>;

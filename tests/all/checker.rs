@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use queenright::engine::Status;
-use queenright::engine::state::State;
+use queenright::engine::memory::State;
 use queenright::message::Pack;
 
 /// What `status` says is what is stored.

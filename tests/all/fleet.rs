@@ -251,7 +251,7 @@ impl Fleet {
     }
 
     /// The same through a proxy.
-    pub fn through(proxy: &queenright::proxy::Proxy) -> Plan {
+    pub fn through(proxy: &queenright::app::lab::proxy::Proxy) -> Plan {
         Self::at(format!("redis://{}", proxy.address()))
     }
 

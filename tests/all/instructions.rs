@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
-use queenright::commands::bench::hot::PATHS;
+use queenright::app::commands::bench::hot::PATHS;
 
 use crate::fleet::program;
 

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use queenright::builder::Builder;
-use queenright::engine::state::Local;
+use queenright::engine::memory::Local;
 use queenright::engine::{Engine, Item};
 use queenright::generate::Generate;
 use queenright::handle::Handle;

@@ -27,7 +27,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("deliveries", "a_message_delivered_too_often_becomes_an_error"),
     ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
     ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
-    ("drain-call", "a_late_drain_confirms_nothing"),
+    ("collect-call", "a_late_collect_confirms_nothing"),
     ("due", "a_message_that_is_put_off_comes_when_it_is_due"),
     ("effect-number", "only_whole_numbers_are_counted_on"),
     ("effect-own", "effects_on_the_queue_itself_are_refused"),
@@ -44,8 +44,8 @@ const CATCHES: &[(&str, &str)] = &[
     ("key-types", "a_foreign_key_is_refused"),
     ("lane-record", "a_node_that_was_given_up_cannot_settle"),
     ("layout", "a_queue_of_a_newer_layout_is_refused"),
-    ("like-call", "one_by_one_every_call_is_counted_as_ever"),
-    ("like-piece", "one_by_one_every_call_is_counted_as_ever"),
+    ("shortcut-call", "one_by_one_every_call_is_counted_as_ever"),
+    ("shortcut-piece", "one_by_one_every_call_is_counted_as_ever"),
     ("made", "a_repeated_publish_is_applied_once"),
     ("moved", "numbers_that_others_took_are_not_given_again"),
     ("named-once", "a_piece_that_is_named_twice_writes_nothing"),
@@ -53,7 +53,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("once", "a_key_makes_a_repeat_a_no_op_for_its_time"),
     ("once-until", "a_key_makes_a_repeat_a_no_op_for_its_time"),
     ("opener-beat", "with_memory_full_nodes_join_beat_and_leave"),
-    ("opener-drain", "with_memory_full_errors_are_drained"),
+    ("opener-collect", "with_memory_full_errors_are_drained"),
     ("opener-exchange", "with_memory_full_work_in_hand_is_settled"),
     ("opener-handover", "with_memory_full_a_queue_is_paused_and_handed_over"),
     ("opener-hold", "with_memory_full_errors_are_drained"),
@@ -82,7 +82,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("trimmed", "the_oldest_errors_beyond_a_number_are_removed_and_counted"),
     ("token", "a_deposed_generator_cannot_publish"),
     ("vacant", "while_there_is_no_generator_any_member_keeps_house"),
-    ("worn", "a_poison_message_takes_no_neighbours_with_it"),
+    ("alone", "a_poison_message_takes_no_neighbours_with_it"),
 ];
 
 /// Stores to try mutants on side by side.
@@ -101,12 +101,12 @@ fn every_guard_of_the_scripts_is_missed_when_it_is_taken_out() {
 #[cfg(feature = "mutants")]
 pub fn guards_of_the_verbs() -> Vec<&'static str> {
     let guards = marks(&[
-        include_str!("../../src/engine/verbs.rs"),
-        include_str!("../../src/engine/verbs/errors.rs"),
-        include_str!("../../src/engine/verbs/exchange.rs"),
-        include_str!("../../src/engine/verbs/manage.rs"),
-        include_str!("../../src/engine/verbs/push.rs"),
-        include_str!("../../src/engine/verbs/report.rs"),
+        include_str!("../../src/engine/rules.rs"),
+        include_str!("../../src/engine/rules/errors.rs"),
+        include_str!("../../src/engine/rules/exchange.rs"),
+        include_str!("../../src/engine/rules/manage.rs"),
+        include_str!("../../src/engine/rules/push.rs"),
+        include_str!("../../src/engine/rules/report.rs"),
     ]);
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards

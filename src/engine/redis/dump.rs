@@ -6,10 +6,10 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::RedisEngine;
-use super::apart::{self, Found};
+use super::bodies::{self, Found};
 use super::reply::Reply;
-use crate::engine::history::{Kept, Range};
-use crate::engine::state::{State, Stored, Taken};
+use crate::engine::history::{LastReport, Range};
+use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::store::Meta;
 use crate::engine::{Paused, Receipt, record};
 use crate::error::{Error, Result};
@@ -221,7 +221,7 @@ fn broken(detail: String) -> Error {
 /// How many messages refer to each body.
 fn count_stub(left: &mut BTreeMap<String, u64>, bytes: &[u8]) -> Result<()> {
     if let Found::Stub { field, stub } = Found::of(bytes.to_vec())? {
-        *left.entry(field).or_default() += apart::messages(&stub);
+        *left.entry(field).or_default() += bodies::messages(&stub);
     }
     Ok(())
 }
@@ -242,7 +242,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
     let uint = |field: &str| parse(&text(field)?);
     // What the first layout did not have is not written before it is needed.
     let absent = |field: &str| hash.get(field).map_or(Ok(0), |_| uint(field));
-    let like = text("like").unwrap_or_default();
+    let like = text("shortcut").unwrap_or_default();
     let paused = Paused::of_bits(absent("paused")?);
     if !like.is_empty() && (like != text("grain")? || text("again")? == "1" || paused.handlers) {
         return Err(broken(format!("exchanges may be like {like}, but {hash:?}")));
@@ -277,7 +277,7 @@ fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
     }))
 }
 
-fn report(taken: &mut Taken) -> &mut Kept {
+fn report(taken: &mut Taken) -> &mut LastReport {
     taken.report.get_or_insert_default()
 }
 
@@ -306,11 +306,11 @@ fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Pieces)> {
             report(&mut taken).time_ms = parse(&text())?;
         } else if field == "report" {
             report(&mut taken).live = record::decode_live(value)?;
-        } else if field == "worn" {
+        } else if field == "redelivered" {
             let text = text();
-            let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("worn".into()))?;
-            taken.about.worn = (parse(twice)?, parse(thrice)?);
-        } else if field.starts_with("one:") {
+            let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("redelivered".into()))?;
+            (taken.about.redelivered, taken.about.suspects) = (parse(twice)?, parse(thrice)?);
+        } else if field.starts_with("pack:") {
             let first = value.get(8..16).and_then(|bytes| bytes.try_into().ok());
             let first = first.map(u64::from_le_bytes).ok_or_else(|| broken("pack".into()))?;
             pieces.push((first, value.clone()));

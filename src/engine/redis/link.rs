@@ -7,8 +7,8 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResul
 use tokio::sync::Mutex;
 
 use super::script::Script;
-use crate::config::Settings;
 use crate::error::{Error, Result};
+use crate::settings::Settings;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]

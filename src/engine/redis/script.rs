@@ -7,9 +7,9 @@ pub struct Script {
     pub sha: String,
 }
 
-const COMMON: &str = include_str!("../lua/common.lua");
-const PACKS: &str = include_str!("../lua/packs.lua");
-const MEMBERS: &str = include_str!("../lua/members.lua");
+const COMMON: &str = include_str!("lua/common.lua");
+const PACKS: &str = include_str!("lua/packs.lua");
+const MEMBERS: &str = include_str!("lua/members.lua");
 
 /// A line of a script, or what it asks for: functions that only some scripts need, or only some of their branches.
 fn included(line: &'static str) -> std::str::Lines<'static> {
@@ -39,7 +39,7 @@ macro_rules! scripts {
                         .collect();
                     Script { sha: redis::Script::new(&text).get_hash().to_string(), text }
                 };
-                Self { $($name: script(include_str!(concat!("../lua/", stringify!($name), ".lua")))),+ }
+                Self { $($name: script(include_str!(concat!("lua/", stringify!($name), ".lua")))),+ }
             }
 
             /// The text of each.
@@ -52,7 +52,7 @@ macro_rules! scripts {
             #[must_use]
             pub fn guards() -> Vec<String> {
                 let texts = [COMMON, PACKS, MEMBERS,
-                    $(include_str!(concat!("../lua/", stringify!($name), ".lua"))),+];
+                    $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+];
                 let mut guards: Vec<String> = texts
                     .iter()
                     .flat_map(|text| text.lines())
@@ -67,7 +67,7 @@ macro_rules! scripts {
 }
 
 scripts!(
-    pause, handover, purge, join, beat, publish, push, exchange, reap, leave, drain, hold, release, failed, latest,
+    pause, handover, purge, join, beat, publish, push, exchange, reap, leave, collect, hold, release, failed, latest,
     held, requeue, discard, trim, status, report, history
 );
 

@@ -3,13 +3,13 @@
 use rusqlite::{Connection, OptionalExtension, Params, Row, Transaction, params};
 
 use super::file::{Database, refuse};
-use crate::engine::history::{Bucket, Crowned, Kept, REIGNS_MAX, Range};
-use crate::engine::keys::Names;
+use crate::engine::history::{Bucket, Crowned, LastReport, REIGNS_MAX, Range};
+use crate::engine::rules::counter;
 use crate::engine::store::{About, Kind, Lane, Lessee, Line, Meta, Store};
-use crate::engine::verbs::counter;
 use crate::engine::{Failed, NodeId, Paused, Receipt, Wake, record};
 use crate::error::{Error, Result};
 use crate::message::{Effect, Pack};
+use crate::settings::Names;
 
 /// One file holds any number of queues. Packs have positions, not row ids: ids are used again after a delete.
 pub(super) const SCHEMA: &str = "
@@ -19,8 +19,8 @@ CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, c
 CREATE TABLE bells (queue TEXT, bell INT, rung INT, PRIMARY KEY (queue, bell)) WITHOUT ROWID;
 CREATE TABLE leases (queue TEXT, lessee INT, name TEXT, until INT, PRIMARY KEY (queue, lessee, name)) WITHOUT ROWID;
 CREATE TABLE dead (position INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, node TEXT);
-CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, joined INT, worn INT,
-  worn_out INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, joined INT, redelivered INT,
+  suspects INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
 CREATE TABLE lanes (queue TEXT, node TEXT, lane INT, record BLOB, PRIMARY KEY (queue, node, lane)) WITHOUT ROWID;
 CREATE TABLE pieces (queue TEXT, node TEXT, first INT, pack BLOB);
 CREATE UNIQUE INDEX pieces_by_node ON pieces (queue, node, first);
@@ -373,7 +373,7 @@ impl Store for Tables<'_> {
 
     fn about(&mut self, node: &str) -> Result<Option<About>> {
         self.one(
-            "SELECT host, pid, version, concurrency, joined, worn, worn_out, held FROM nodes WHERE queue = ? AND node = ?",
+            "SELECT host, pid, version, concurrency, joined, redelivered, suspects, held FROM nodes WHERE queue = ? AND node = ?",
             params![self.queue, node],
             |row| {
                 Ok(About {
@@ -382,7 +382,8 @@ impl Store for Tables<'_> {
                     version: row.get(2)?,
                     concurrency: small(row, 3)?,
                     joined: uint(row, 4)?,
-                    worn: (uint(row, 5)?, uint(row, 6)?),
+                    redelivered: uint(row, 5)?,
+                    suspects: uint(row, 6)?,
                     held: row.get::<_, Option<i64>>(7)?.map(|held| u64::try_from(held).unwrap_or(0)),
                 })
             },
@@ -391,7 +392,7 @@ impl Store for Tables<'_> {
 
     fn set_about(&mut self, node: &str, about: &About) -> Result<()> {
         self.write(
-            "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, joined, worn, worn_out, held)
+            "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, joined, redelivered, suspects, held)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 self.queue,
@@ -401,8 +402,8 @@ impl Store for Tables<'_> {
                 about.version,
                 about.concurrency,
                 int(about.joined),
-                int(about.worn.0),
-                int(about.worn.1),
+                int(about.redelivered),
+                int(about.suspects),
                 about.held.map(int),
             ],
         )?;
@@ -681,7 +682,7 @@ impl Store for Tables<'_> {
         Ok(())
     }
 
-    fn report(&mut self, node: &str) -> Result<Option<Kept>> {
+    fn report(&mut self, node: &str) -> Result<Option<LastReport>> {
         let found = self.one(
             "SELECT number, time, live FROM reports WHERE queue = ? AND node = ?",
             params![self.queue, node],
@@ -689,12 +690,12 @@ impl Store for Tables<'_> {
         )?;
         let kept = |(number, time_ms, live): (u64, u64, Vec<u8>)| {
             let live = record::decode_live(&live)?;
-            Ok(Kept { number, time_ms, live })
+            Ok(LastReport { number, time_ms, live })
         };
         found.map(kept).transpose()
     }
 
-    fn set_report(&mut self, node: &str, report: &Kept) -> Result<()> {
+    fn set_report(&mut self, node: &str, report: &LastReport) -> Result<()> {
         let live = record::live(&report.live);
         self.write(
             "INSERT OR REPLACE INTO reports (queue, node, number, time, live) VALUES (?, ?, ?, ?, ?)",

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use queenright::engine::keys::{Keys, Names};
+use queenright::engine::memory::{Local, State, Stored};
+use queenright::engine::redis::keys::Keys;
 use queenright::engine::redis::{RedisEngine, Scripts, Server};
 use queenright::engine::sqlite::{Database, SqliteEngine};
-use queenright::engine::state::{Local, State, Stored};
 use queenright::engine::{Engine, Join, Joined, Push, Pushed};
 use queenright::error::Result;
+use queenright::settings::Names;
 
 use crate::fleet::PATIENCE;
 use crate::server::RedisServer;
@@ -233,12 +234,12 @@ impl RedisBench {
 }
 
 /// Packs in tests are small: of these, most stand apart, and single messages do not.
-const APART_BYTES: usize = 52;
+const BODY_BYTES_MIN: usize = 52;
 
 /// An engine that has some packs apart.
 pub fn engine(server: &Server, keys: Keys, scripts: &Scripts) -> RedisEngine {
     let engine = RedisEngine::with_scripts(server, keys, scripts.clone()).expect("a URL");
-    engine.with_apart(APART_BYTES)
+    engine.with_apart(BODY_BYTES_MIN)
 }
 
 impl Bench for RedisBench {

@@ -1,6 +1,6 @@
 //! What a generator leaves for the next one.
 
-use queenright::engine::{Beat, Engine, Published, Pulse, Seen};
+use queenright::engine::{Beat, Engine, Published, Renewed, Seen};
 
 use super::{Bench, Check, Hive, checks};
 
@@ -60,8 +60,8 @@ async fn a_cursor_is_told_until_the_generator_has_seen_its_reign<B: Bench>(hive:
     // The reply to the beat that elected it may be lost.
     for (seen, told) in [(0, true), (0, true), (1, false)] {
         match hive.engine().beat(&beat(seen)).await.expect("beat") {
-            Pulse::Alive(vitals) => assert_eq!(vitals.cursor.is_some(), told, "{seen}"),
-            Pulse::Deposed => panic!("deposed"),
+            Renewed::Alive(member) => assert_eq!(member.cursor.is_some(), told, "{seen}"),
+            Renewed::Deposed => panic!("deposed"),
         }
     }
 }

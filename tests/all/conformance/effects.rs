@@ -1,6 +1,6 @@
 //! Effects: in the same step as the settle, all or none, once.
 
-use queenright::engine::state::Stored;
+use queenright::engine::memory::Stored;
 use queenright::message::{Effect, Outcome, Pack};
 
 use super::bench::QUEUE;

@@ -1,6 +1,6 @@
 //! Readers of errors.
 
-use queenright::engine::{Drain, Drained, Engine};
+use queenright::engine::{Collect, Collected, Engine};
 
 use super::hive::{LEASE_MS, STEP_MS, failure, whole};
 use super::{Bench, Check, Hive, checks};
@@ -11,7 +11,7 @@ checks![
     failed_messages_can_be_seen_from_the_other_end,
     two_readers_share_without_overlap,
     a_repeated_drain_gives_the_same_batch,
-    a_late_drain_confirms_nothing,
+    a_late_collect_confirms_nothing,
     a_batch_that_a_late_call_took_is_not_confirmed_by_another,
     only_what_is_below_the_mark_is_drained,
     what_an_expired_reader_held_goes_back,
@@ -86,7 +86,7 @@ async fn two_readers_share_without_overlap<B: Bench>(hive: &Hive<B>) {
         hive.adds_up().await;
     }
     assert_eq!(printed, [0, 1, 2, 3, 4, 5, 6]);
-    let Drained::Batch { others, .. } = hive.drain("one", 5, 0).await else {
+    let Collected::Batch { others, .. } = hive.collect("one", 5, 0).await else {
         panic!("alive")
     };
     assert_eq!(others, 1, "the other still reads");
@@ -99,29 +99,29 @@ async fn two_readers_share_without_overlap<B: Bench>(hive: &Hive<B>) {
 async fn a_repeated_drain_gives_the_same_batch<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 5).await;
-    let batch = hive.drain("one", 1, 2).await;
-    assert_eq!(hive.drain("one", 1, 2).await, batch);
+    let batch = hive.collect("one", 1, 2).await;
+    assert_eq!(hive.collect("one", 1, 2).await, batch);
     assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
     assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
     assert_eq!(hive.status().await.errors, 3, "the first two are confirmed");
 }
 
-async fn a_late_drain_confirms_nothing<B: Bench>(hive: &Hive<B>) {
+async fn a_late_collect_confirms_nothing<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 6).await;
     hive.batch("one", 1, 2).await;
     hive.batch("one", 2, 2).await;
     let before = hive.state().await;
-    assert_eq!(hive.drain("one", 1, 2).await, Drained::Deposed);
-    assert_eq!(hive.drain("one", 4, 2).await, Drained::Deposed);
-    assert_eq!(hive.drain("other", 3, 2).await, Drained::Deposed);
+    assert_eq!(hive.collect("one", 1, 2).await, Collected::Deposed);
+    assert_eq!(hive.collect("one", 4, 2).await, Collected::Deposed);
+    assert_eq!(hive.collect("other", 3, 2).await, Collected::Deposed);
     assert_eq!(hive.state().await, before);
 }
 
 async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 2).await;
-    let drain = |call, shown: &[u64], want| Drain {
+    let collect = |call, shown: &[u64], want| Collect {
         reader: "one".into(),
         call,
         shown: shown.to_vec(),
@@ -129,21 +129,21 @@ async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hiv
         want,
         lease_ms: LEASE_MS,
     };
-    let (first, last) = (drain(1, &[], 1), drain(2, &[0], 0));
+    let (first, last) = (collect(1, &[], 1), collect(2, &[0], 0));
     for call in [&first, &last] {
-        let answer = hive.engine().drain(call).await.expect("drain");
-        assert!(matches!(answer, Drained::Batch { .. }), "{answer:?}");
+        let answer = hive.engine().collect(call).await.expect("collect");
+        assert!(matches!(answer, Collected::Batch { .. }), "{answer:?}");
     }
     // Late copies of both: nobody has seen what the first one takes.
-    hive.engine().drain(&first).await.expect("drain");
-    assert_eq!(hive.engine().drain(&last).await.expect("drain"), Drained::Deposed);
+    hive.engine().collect(&first).await.expect("collect");
+    assert_eq!(hive.engine().collect(&last).await.expect("collect"), Collected::Deposed);
     // Nor one that names a part of it.
     hive.engine().release("one", false).await.expect("release");
     hive.fail("a", "b", 1).await;
-    hive.engine().drain(&drain(1, &[], 2)).await.expect("drain");
+    hive.engine().collect(&collect(1, &[], 2)).await.expect("collect");
     assert_eq!(
-        hive.engine().drain(&drain(2, &[1], 0)).await.expect("drain"),
-        Drained::Deposed
+        hive.engine().collect(&collect(2, &[1], 0)).await.expect("collect"),
+        Collected::Deposed
     );
     assert_eq!(hive.status().await.errors, 2);
 }
@@ -151,7 +151,7 @@ async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hiv
 async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 6).await;
-    let drain = Drain {
+    let collect = Collect {
         reader: "one".into(),
         call: 1,
         shown: Vec::new(),
@@ -159,7 +159,7 @@ async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
         want: 100,
         lease_ms: LEASE_MS,
     };
-    let Drained::Batch { failed, others, victim } = hive.engine().drain(&drain).await.expect("drain") else {
+    let Collected::Batch { failed, others, victim } = hive.engine().collect(&collect).await.expect("collect") else {
         panic!("alive")
     };
     assert_eq!(failed.iter().map(|failed| failed.number).collect::<Vec<_>>(), [0, 1, 2]);
@@ -177,12 +177,12 @@ async fn what_an_expired_reader_held_goes_back<B: Bench>(hive: &Hive<B>) {
     let victim = loop {
         call += 1;
         hive.jump(STEP_MS.cast_signed()).await;
-        match hive.drain("live", call, 5).await {
-            Drained::Batch {
+        match hive.collect("live", call, 5).await {
+            Collected::Batch {
                 victim: Some(victim), ..
             } => break victim,
-            Drained::Batch { others, .. } => assert_eq!(others, 1),
-            Drained::Deposed => panic!("alive"),
+            Collected::Batch { others, .. } => assert_eq!(others, 1),
+            Collected::Deposed => panic!("alive"),
         }
         assert!(call < 20, "the lease of the dead one ends");
     };
@@ -190,8 +190,8 @@ async fn what_an_expired_reader_held_goes_back<B: Bench>(hive: &Hive<B>) {
     hive.engine().release("dead", true).await.expect("release");
     assert_eq!(hive.batch("live", call + 1, 5).await, [0, 1]);
     assert_eq!(
-        hive.drain("dead", 2, 2).await,
-        Drained::Deposed,
+        hive.collect("dead", 2, 2).await,
+        Collected::Deposed,
         "it can no longer confirm"
     );
     assert_eq!(hive.status().await.errors, 2);

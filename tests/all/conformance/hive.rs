@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use queenright::engine::state::State;
+use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, Publish, Published, Pulse, Reap, Reaped,
-    Run, Seen, Settle, Status, Vitals, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, Member, Publish, Published, Reap,
+    Reaped, Renewed, Run, Seen, Settle, Status, Wake,
 };
 use queenright::message::{Effect, Outcome, Pack, PackBuilder};
 
@@ -111,56 +111,56 @@ impl<B: Bench> Hive<B> {
         }
     }
 
-    pub async fn pulse(&self, node: &str) -> Pulse {
+    pub async fn pulse(&self, node: &str) -> Renewed {
         self.engine().beat(&Self::beat_call(node)).await.expect("beat")
     }
 
     /// A beat of a member.
-    pub async fn beat(&self, node: &str) -> Vitals {
+    pub async fn beat(&self, node: &str) -> Member {
         match self.pulse(node).await {
-            Pulse::Alive(vitals) => vitals,
-            Pulse::Deposed => panic!("{node} was deposed"),
+            Renewed::Alive(member) => member,
+            Renewed::Deposed => panic!("{node} was deposed"),
         }
     }
 
     /// A beat that does not ask for the crown.
-    pub async fn beat_humbly(&self, node: &str) -> Vitals {
+    pub async fn beat_humbly(&self, node: &str) -> Member {
         let beat = Beat {
             eligible: false,
             ..Self::beat_call(node)
         };
         match self.engine().beat(&beat).await.expect("beat") {
-            Pulse::Alive(vitals) => vitals,
-            Pulse::Deposed => panic!("{node} was deposed"),
+            Renewed::Alive(member) => member,
+            Renewed::Deposed => panic!("{node} was deposed"),
         }
     }
 
     /// Joins `generator`, crowned, and the others.
-    pub async fn found(&self, generator: &str, others: &[&str]) -> Vitals {
+    pub async fn found(&self, generator: &str, others: &[&str]) -> Member {
         self.join(generator).await;
-        let vitals = self.beat(generator).await;
-        assert!(vitals.generator, "the first is crowned");
+        let member = self.beat(generator).await;
+        assert!(member.generator, "the first is crowned");
         for node in others {
             self.join(node).await;
             self.beat(node).await;
         }
-        vitals
+        member
     }
 
     /// The call that this generator would make now, with packs of these sizes; payloads are the numbers as text.
     pub async fn publish_call(&self, generator: &str, sizes: &[usize]) -> Publish {
-        let vitals = self.beat(generator).await;
-        assert!(vitals.generator, "{generator} generates");
+        let member = self.beat(generator).await;
+        assert!(member.generator, "{generator} generates");
         Publish {
             node: generator.into(),
-            epoch: vitals.epoch,
-            made: vitals.made,
-            first: vitals.seq,
+            epoch: member.epoch,
+            made: member.made,
+            first: member.seq,
             messages: None,
             backlog_max: 1_000_000,
             interval_ms: 0,
             cursor: None,
-            packs: packs(vitals.seq, vitals.epoch, self.wall_ms(), sizes),
+            packs: packs(member.seq, member.epoch, self.wall_ms(), sizes),
         }
     }
 
@@ -243,12 +243,12 @@ impl<B: Bench> Hive<B> {
         self.reap(victim, 5).await
     }
 
-    pub async fn drain(&self, reader: &str, call: u64, want: u32) -> Drained {
+    pub async fn collect(&self, reader: &str, call: u64, want: u32) -> Collected {
         let held = self.state().await.reading.get(reader).cloned();
         let shown = held.map_or_else(Vec::new, |(_, batch)| {
             batch.iter().map(|failed| failed.number).collect()
         });
-        let drain = Drain {
+        let collect = Collect {
             reader: reader.into(),
             call,
             shown,
@@ -256,14 +256,14 @@ impl<B: Bench> Hive<B> {
             want,
             lease_ms: LEASE_MS,
         };
-        self.engine().drain(&drain).await.expect("drain")
+        self.engine().collect(&collect).await.expect("collect")
     }
 
     /// The numbers of a batch, from a reader that was not given up.
     pub async fn batch(&self, reader: &str, call: u64, want: u32) -> Vec<u64> {
-        match self.drain(reader, call, want).await {
-            Drained::Batch { failed, .. } => failed.iter().map(|failed| failed.number).collect(),
-            Drained::Deposed => panic!("{reader} was given up"),
+        match self.collect(reader, call, want).await {
+            Collected::Batch { failed, .. } => failed.iter().map(|failed| failed.number).collect(),
+            Collected::Deposed => panic!("{reader} was given up"),
         }
     }
 

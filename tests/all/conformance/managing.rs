@@ -1,7 +1,7 @@
 //! Pausing, moving the crown, removing a queue.
 
-use queenright::engine::state::State;
-use queenright::engine::{Beat, Engine, Handover, Paused, Published, Pulse, Purged, Vitals, Wake};
+use queenright::engine::memory::State;
+use queenright::engine::{Beat, Engine, Handover, Member, Paused, Published, Purged, Renewed, Wake};
 use queenright::error::Error;
 use queenright::message::Effect;
 
@@ -89,8 +89,8 @@ async fn the_crown_is_handed_to_whom_it_is_asked_for<B: Bench>(hive: &Hive<B>) {
         hive.beat("a").await.generator,
         "until that very step the old one reigns"
     );
-    let vitals = hive.beat("c").await;
-    assert_eq!((vitals.generator, vitals.epoch), (true, 2));
+    let member = hive.beat("c").await;
+    assert_eq!((member.generator, member.epoch), (true, 2));
     assert_eq!(hive.send(&late).await, Published::Fenced);
     assert!(!hive.beat("a").await.generator, "and cannot take it back");
     late = hive.publish_call("c", &[1]).await;
@@ -123,14 +123,14 @@ async fn a_handover_can_be_withdrawn_and_ends_with_an_election<B: Bench>(hive: &
     assert!(!hive.beat("b").await.generator);
 }
 
-async fn ranked<B: Bench>(hive: &Hive<B>, node: &str, rank: u8) -> Vitals {
+async fn ranked<B: Bench>(hive: &Hive<B>, node: &str, rank: u8) -> Member {
     let beat = Beat {
         rank,
         ..Hive::<B>::beat_call(node)
     };
     match hive.engine().beat(&beat).await.expect("beat") {
-        Pulse::Alive(vitals) => vitals,
-        Pulse::Deposed => panic!("{node} was deposed"),
+        Renewed::Alive(member) => member,
+        Renewed::Deposed => panic!("{node} was deposed"),
     }
 }
 
@@ -188,7 +188,7 @@ async fn a_queue_with_live_nodes_is_purged_only_by_force<B: Bench>(hive: &Hive<B
     assert_eq!(after.stored.len(), 1, "what effects wrote is not the queue's");
     assert_eq!((after.meta, after.errors.len(), after.taken.len()), (None, 0, 0));
     assert!(after.queue.is_empty() && after.reading.is_empty() && after.nodes.is_empty());
-    assert_eq!(hive.pulse("a").await, Pulse::Deposed);
+    assert_eq!(hive.pulse("a").await, Renewed::Deposed);
     hive.found("c", &[]).await;
 }
 

@@ -1,6 +1,6 @@
 //! Numbers, the grid of ticks, the backlog.
 
-use queenright::engine::{Beat, Engine, Publish, Published, Pulse, Seen, Wake};
+use queenright::engine::{Beat, Engine, Publish, Published, Renewed, Seen, Wake};
 use queenright::error::Error;
 
 use super::hive::{CROWN_MS, STEP_MS, TICK_MS, done, numbers, packs, whole};
@@ -207,7 +207,7 @@ async fn numbers_beyond_ten_to_the_fourteen_stay_exact<B: Bench>(hive: &Hive<B>)
         },
         ..Hive::<B>::beat_call("a")
     };
-    let Pulse::Alive(a) = hive.engine().beat(&beat).await.expect("beat") else {
+    let Renewed::Alive(a) = hive.engine().beat(&beat).await.expect("beat") else {
         panic!("a member")
     };
     assert_eq!((a.generator, a.epoch, a.seq), (true, 123_456_789_012_346, FAR));

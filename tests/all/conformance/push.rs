@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use queenright::engine::keys::Names;
 use queenright::engine::{CALL_MS, Engine, Item, LAYOUT, Published, Push, Pushed, Wake};
 use queenright::error::Error;
 use queenright::message::Pack;
+use queenright::settings::Names;
 
 use super::hive::{STEP_MS, done, numbers, whole};
 use super::{Bench, Check, Hive, checks};
@@ -76,8 +76,8 @@ async fn pushed_messages_share_the_numbering<B: Bench>(hive: &Hive<B>) {
 async fn a_push_needs_no_node<B: Bench>(hive: &Hive<B>) {
     assert_eq!(send(hive, &push_call("p", items(&["x"]))).await, [(0, false)]);
     assert_eq!(hive.status().await.queued, 1);
-    let vitals = hive.found("a", &["b"]).await;
-    assert_eq!((vitals.seq, vitals.made), (1, 0));
+    let member = hive.found("a", &["b"]).await;
+    assert_eq!((member.seq, member.made), (1, 0));
     assert_eq!(hive.take("b", 1).await[0].payload(0), "x");
 }
 

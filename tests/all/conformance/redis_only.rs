@@ -1,10 +1,11 @@
 //! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
 
-use queenright::engine::keys::{Keys, Names};
+use queenright::engine::redis::keys::Keys;
 use queenright::engine::redis::{RedisEngine, Scripts};
-use queenright::engine::{Drained, Engine, Exchanged, Item, Publish, Published};
+use queenright::engine::{Collected, Engine, Exchanged, Item, Publish, Published};
 use queenright::error::Error;
 use queenright::message::{Effect, Outcome};
+use queenright::settings::Names;
 
 use super::bench::QUEUE;
 use super::hive::{LEASE_MS, done, failure, numbers, part, run, whole, with};
@@ -125,7 +126,7 @@ async fn with_memory_full_errors_are_drained(hive: &Redis) {
     assert_eq!(hive.batch("one", 2, 2).await, [2, 3]);
     hive.engine().release("one", false).await.expect("release");
     assert_eq!(hive.batch("two", 1, 9).await, [2, 3, 4, 5]);
-    assert!(matches!(hive.drain("two", 2, 0).await, Drained::Batch { .. }));
+    assert!(matches!(hive.collect("two", 2, 0).await, Collected::Batch { .. }));
     assert_eq!(hive.status().await.errors, 0);
 }
 

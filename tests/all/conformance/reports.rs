@@ -1,8 +1,8 @@
 //! What nodes tell of themselves, and what is kept of it.
 
 use queenright::engine::history::{Bucket, REIGNS_MAX};
-use queenright::engine::state::State;
-use queenright::engine::{Engine, Figures, Gauges, History, Kept, Live, NodeStatus, Range, Report, Reported};
+use queenright::engine::memory::State;
+use queenright::engine::{Engine, Figures, Gauges, History, LastReport, Live, NodeStatus, Range, Report, Reported};
 use queenright::error::Error;
 
 use super::hive::{CROWN_MS, LEASE_MS};
@@ -54,7 +54,7 @@ fn report(node: &str, number: u64, done: u64) -> Report {
 
 async fn tell<B: Bench>(hive: &Hive<B>, report: &Report) -> bool {
     match hive.engine().report(report).await.expect("report") {
-        Reported::Kept { look } => look,
+        Reported::Stored { look } => look,
         Reported::Stranger => panic!("{} is a member", report.node),
     }
 }
@@ -75,7 +75,7 @@ async fn what_a_member_tells_of_itself_is_shown<B: Bench>(hive: &Hive<B>) {
     tell(hive, &told).await;
     let time_ms = hive.wall_ms();
     hive.jump(300).await;
-    let kept = Kept {
+    let kept = LastReport {
         number: 1,
         time_ms,
         live: told.live,

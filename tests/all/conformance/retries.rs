@@ -183,8 +183,8 @@ async fn while_there_is_no_generator_any_member_keeps_house<B: Bench>(hive: &Hiv
         hive.jump(100).await;
         hive.beat_humbly("c").await;
     }
-    let vitals = hive.beat_humbly("c").await;
-    assert_eq!((vitals.generator, vitals.victim.as_deref()), (false, Some("b")));
+    let member = hive.beat_humbly("c").await;
+    assert_eq!((member.generator, member.victim.as_deref()), (false, Some("b")));
     assert_eq!(hive.reap("b", 5).await.redelivered, 1);
     assert_eq!(numbers(&hive.take("c", 9).await), [0, 1]);
 }

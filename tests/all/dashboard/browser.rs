@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use queenright::json::from_base64;
+use queenright::app::output::json::from_base64;
 use serde_json::{Value, json};
 
 use super::client::Ask;

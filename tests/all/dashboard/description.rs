@@ -13,7 +13,7 @@ use crate::fleet::{Fleet, PATIENCE};
 use crate::server::RedisServer;
 
 fn document() -> Value {
-    serde_json::from_str(include_str!("../../../src/dashboard/openapi.json")).expect("JSON")
+    serde_json::from_str(include_str!("../../../src/app/dashboard/openapi.json")).expect("JSON")
 }
 
 /// What to send to an operation, and what to expect of it: several of some.

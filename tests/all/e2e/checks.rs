@@ -94,7 +94,7 @@ fn errors_are_those(errors: &[Value], status: &Status, outcomes: &BTreeMap<u64, 
     }
 }
 
-/// Drained errors by number; fails if one was printed twice or lacks a field.
+/// Collected errors by number; fails if one was printed twice or lacks a field.
 pub fn each_once(errors: &[Value]) -> BTreeMap<u64, &Value> {
     let mut printed = BTreeMap::new();
     for error in errors {

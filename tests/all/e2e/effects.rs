@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use queenright::engine::Engine;
-use queenright::engine::keys::Keys;
 use queenright::engine::redis::RedisEngine;
+use queenright::engine::redis::keys::Keys;
 use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::shutdown;
 use queenright::{Effect, Message, Node, Settings};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use queenright::proxy::{Direction, Proxy};
+use queenright::app::lab::proxy::{Direction, Proxy};
 
 use serde_json::Value;
 

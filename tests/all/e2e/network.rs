@@ -1,6 +1,6 @@
 //! The generator's network fails in the cruel ways: nothing is closed, and nothing comes back.
 
-use queenright::proxy::Proxy;
+use queenright::app::lab::proxy::Proxy;
 
 use super::checks::{self, Lines};
 use super::failover::{highest_epoch, wait_for_successor};

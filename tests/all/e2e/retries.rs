@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use queenright::engine::Engine;
-use queenright::engine::state::Local;
+use queenright::engine::memory::Local;
 use queenright::generate::Next;
 use queenright::{Failure, Message, Node, Settings, shutdown};
 

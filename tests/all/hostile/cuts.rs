@@ -3,11 +3,12 @@
 //!
 //! The gate takes every few bytes, and the first and last ones; `QUEENRIGHT_CUTS=all` takes every byte.
 
-use queenright::engine::keys::{Keys, Names};
+use queenright::app::lab::proxy::{Direction, Proxy};
 use queenright::engine::redis::RedisEngine;
-use queenright::engine::{Beat, Drain, Engine, Exchange, Figures, Gauges, Live, Reap, Report};
+use queenright::engine::redis::keys::Keys;
+use queenright::engine::{Beat, Collect, Engine, Exchange, Figures, Gauges, Live, Reap, Report};
 use queenright::message::{Effect, Outcome};
-use queenright::proxy::{Direction, Proxy};
+use queenright::settings::Names;
 use redis::aio::MultiplexedConnection;
 
 use crate::checker;
@@ -122,7 +123,7 @@ async fn a_drain_that_confirms_and_takes_or_leaves() {
     for want in [1, 0] {
         cut(async |hive| {
             one_reads(hive).await;
-            Call::Drain(Drain {
+            Call::Collect(Collect {
                 reader: "one".into(),
                 call: 2,
                 shown: vec![0],
@@ -329,7 +330,7 @@ impl Cuts {
 
     /// A reap tells what this very call has moved. A reader that has left is told that it is none, and holds nothing.
     fn call_may_be_answered_otherwise(&self) -> bool {
-        matches!(&self.call, Call::Reap(_) | Call::Drain(Drain { want: 0, .. }))
+        matches!(&self.call, Call::Reap(_) | Call::Collect(Collect { want: 0, .. }))
     }
 
     /// As it was before the call, with connections that are made.

@@ -3,11 +3,14 @@
 //!
 //! `QUEENRIGHT_PREFIXES` sets how many offsets; `QUEENRIGHT_SEED` replays them.
 
-use queenright::engine::keys::{Keys, Names};
 use queenright::engine::redis::RedisEngine;
-use queenright::engine::{Beat, Drain, Drained, Engine, Exchange, Exchanged, Join, Pulse, Reap, Run, Seen, Settle};
+use queenright::engine::redis::keys::Keys;
+use queenright::engine::{
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Join, Reap, Renewed, Run, Seen, Settle,
+};
 use queenright::error::Error;
 use queenright::message::{Outcome, Pack, PackBuilder};
+use queenright::settings::Names;
 
 use crate::checker;
 use crate::conformance::bench::scripts;
@@ -150,17 +153,17 @@ impl Prefix {
         for _ in 0..STEPS_MAX {
             self.wall_ms += STEP_MS;
             self.set_wall();
-            let Pulse::Alive(vitals) = self.engine.beat(&beat(run)).await.expect("beat") else {
+            let Renewed::Alive(member) = self.engine.beat(&beat(run)).await.expect("beat") else {
                 panic!("deposed: {at}");
             };
-            assert!(vitals.seq >= run.seen.seq, "{vitals:?}: {at}");
-            if vitals.generator && !published {
-                assert!(vitals.epoch > run.seen.epoch, "{vitals:?}: {at}");
-                assert_eq!(vitals.seq, run.seen.seq, "a number is skipped or used again: {at}");
-                self.publish(vitals.seq, vitals.epoch, vitals.made, at).await;
+            assert!(member.seq >= run.seen.seq, "{member:?}: {at}");
+            if member.generator && !published {
+                assert!(member.epoch > run.seen.epoch, "{member:?}: {at}");
+                assert_eq!(member.seq, run.seen.seq, "a number is skipped or used again: {at}");
+                self.publish(member.seq, member.epoch, member.made, at).await;
                 published = true;
             }
-            if let Some(victim) = vitals.victim {
+            if let Some(victim) = member.victim {
                 let reap = Reap {
                     victim,
                     deliveries_max: 5,
@@ -222,7 +225,7 @@ impl Prefix {
         let errors = self.engine.status().await.expect("status").errors;
         let (mut read, mut shown) = (0, Vec::new());
         for call in 1..=u64::from(STEPS_MAX) {
-            let drain = Drain {
+            let collect = Collect {
                 reader: "reader".into(),
                 call,
                 shown,
@@ -230,7 +233,8 @@ impl Prefix {
                 want: 100,
                 lease_ms: LEASE_MS,
             };
-            let Drained::Batch { failed, others, victim } = self.engine.drain(&drain).await.expect("drain") else {
+            let Collected::Batch { failed, others, victim } = self.engine.collect(&collect).await.expect("collect")
+            else {
                 panic!("given up: {at}");
             };
             read += failed.len() as u64;

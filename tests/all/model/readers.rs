@@ -1,4 +1,4 @@
-//! Reading the errors, as `src/engine/verbs/errors.rs` and `src/errors.rs` have it: take, print, confirm with the next
+//! Reading the errors, as `src/engine/rules/errors.rs` and `src/api/failed.rs` have it: take, print, confirm with the next
 //! take. Apart from the rest, since nothing but the list of errors connects the two.
 
 use super::explore::Model;
@@ -19,7 +19,7 @@ pub struct Readers {
     pub later: u8,
     pub faults: Faults,
     pub guards: Guards,
-    /// A drain names every error that it confirms, as it should, and not only the first.
+    /// A collect names every error that it confirms, as it should, and not only the first.
     pub names_all: bool,
 }
 
@@ -82,7 +82,7 @@ enum Life {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Call {
-    Drain {
+    Collect {
         reader: Id,
         call: u8,
         shown: Set,
@@ -117,7 +117,7 @@ pub enum Step {
 }
 
 impl Readers {
-    /// By what a drain names the batch that it confirms.
+    /// By what a collect names the batch that it confirms.
     fn name(&self, batch: Set) -> Set {
         if self.names_all {
             batch
@@ -136,12 +136,12 @@ impl State {
     fn execute(&mut self, model: &Readers, call: Call) -> Answer {
         let guards = &model.guards;
         match call {
-            Call::Drain {
+            Call::Collect {
                 reader,
                 call,
                 shown,
                 want,
-            } => self.drain(model, reader, call, shown, want),
+            } => self.collect(model, reader, call, shown, want),
             Call::Hold { reader } => {
                 let reader = self.reader(reader);
                 if !guards.hold_member || reader.lease != Lease::None {
@@ -164,13 +164,13 @@ impl State {
         }
     }
 
-    fn drain(&mut self, model: &Readers, id: Id, call: u8, shown: Set, want: bool) -> Answer {
+    fn collect(&mut self, model: &Readers, id: Id, call: u8, shown: Set, want: bool) -> Answer {
         let found = self.reader(id).reading;
         let batch = match found {
             Some((filled_by, batch)) if filled_by == call => batch,
             _ => {
                 let (filled_by, confirmed) = found.unwrap_or_default();
-                if model.guards.drain_call && (filled_by + 1 != call || model.name(confirmed) != shown) {
+                if model.guards.collect_call && (filled_by + 1 != call || model.name(confirmed) != shown) {
                     return Answer::Deposed;
                 }
                 self.gone |= confirmed;
@@ -204,7 +204,7 @@ impl State {
             asked,
             victim,
         } = self.readers[usize::from(id)].process;
-        let drain = |want| Call::Drain {
+        let collect = |want| Call::Collect {
             reader: id,
             call: call + 1,
             shown: model.name(batch),
@@ -224,12 +224,12 @@ impl State {
                 reader: victim,
                 only_expired: true,
             }),
-            (Life::Printed, None) => calls.push(drain(true)),
+            (Life::Printed, None) => calls.push(collect(true)),
             // With nothing in hand it leaves, and comes back when there is something, or someone to take it from.
-            (Life::Reads, None) if call > 0 && batch == 0 => calls.push(drain(false)),
+            (Life::Reads, None) if call > 0 && batch == 0 => calls.push(collect(false)),
             (Life::Reads, None) if call == 0 => {
                 let ended = self.readers.iter().any(|reader| reader.lease == Lease::Ended);
-                calls.extend((asked || self.errors != 0 || ended).then(|| drain(true)));
+                calls.extend((asked || self.errors != 0 || ended).then(|| collect(true)));
             }
             (Life::Reads, None) => {}
         }
@@ -238,7 +238,7 @@ impl State {
     fn heard(&mut self, id: Id, call: Call, answer: &Answer) {
         let process = &mut self.reader(id).process;
         match (call, answer) {
-            (Call::Drain { want: true, .. }, Answer::Batch(batch, victim)) => {
+            (Call::Collect { want: true, .. }, Answer::Batch(batch, victim)) => {
                 *process = Process {
                     life: Life::Reads,
                     call: process.call + 1,
@@ -248,7 +248,7 @@ impl State {
                 };
             }
             (Call::Release { only_expired: true, .. }, _) => process.victim = None,
-            (Call::Drain { .. } | Call::Release { .. }, _) => self.replace(id),
+            (Call::Collect { .. } | Call::Release { .. }, _) => self.replace(id),
             (Call::Hold { .. }, _) => {}
         }
     }
@@ -257,7 +257,7 @@ impl State {
     fn replace(&mut self, id: Id) {
         self.reader(id).process = Process::default();
         let named = |call: &Call, id: Id| match *call {
-            Call::Drain { reader, .. } | Call::Hold { reader } | Call::Release { reader, .. } => reader == id,
+            Call::Collect { reader, .. } | Call::Hold { reader } | Call::Release { reader, .. } => reader == id,
         };
         let free = |id: &Id| {
             self.readers[usize::from(*id)] == Reader::default()
@@ -329,7 +329,7 @@ impl Model for Readers {
                 let room = next.wire.iter_mut().find(|place| place.is_none());
                 *room.expect("as much room as faults") = Some(call);
                 match call {
-                    Call::Drain { .. } => next.reader(id).process.asked = true,
+                    Call::Collect { .. } => next.reader(id).process.asked = true,
                     Call::Hold { .. } => {}
                     // Whoever cannot release gives up.
                     Call::Release { .. } => next.replace(id),

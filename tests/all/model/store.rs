@@ -1,4 +1,4 @@
-//! The verbs, as `src/engine/verbs.rs` has them, with one message to a pack and without a clock.
+//! The verbs, as `src/engine/rules.rs` has them, with one message to a pack and without a clock.
 
 use super::guards::Guards;
 use super::promises::Promise;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use queenright::engine::{
-    Beat, Drain, Drained, Exchange, Exchanged, Item, Join, Publish, Published, Pulse, Push, Reap, Run, Seen, Settle,
-    Vitals,
+    Beat, Collect, Collected, Exchange, Exchanged, Item, Join, Member, Publish, Published, Push, Reap, Renewed, Run,
+    Seen, Settle,
 };
 use queenright::engine::{Gauges, Range, Report};
 use queenright::message::{Outcome, Pack};
@@ -36,7 +36,7 @@ struct Node {
     unanswered: [Option<Exchange>; LANES as usize],
     unanswered_publish: Option<Publish>,
     held: BTreeMap<u64, Pack>,
-    vitals: Option<Vitals>,
+    member: Option<Member>,
 }
 
 #[derive(Default)]
@@ -172,10 +172,10 @@ impl<B: Bench> History<B> {
             crown_ms: CROWN_MS,
             eligible: true,
             rank: 2,
-            seen: node.vitals.as_ref().map_or_else(Seen::default, |vitals| Seen {
+            seen: node.member.as_ref().map_or_else(Seen::default, |member| Seen {
                 birth: String::new(),
-                seq: vitals.seq,
-                epoch: vitals.epoch,
+                seq: member.seq,
+                epoch: member.epoch,
             }),
         };
         beat.eligible = !self.chance(8);
@@ -189,14 +189,14 @@ impl<B: Bench> History<B> {
         }
         let lost = self.chance(12);
         match self.call(Call::Beat(beat)).await {
-            Answer::Pulse(Pulse::Alive(vitals)) if !lost => {
-                let told = vitals.victim.is_some();
-                self.nodes[index].vitals = Some(vitals);
+            Answer::Renewed(Renewed::Alive(member)) if !lost => {
+                let told = member.victim.is_some();
+                self.nodes[index].member = Some(member);
                 if told && self.rng.bool() {
                     self.reap(index).await;
                 }
             }
-            Answer::Pulse(Pulse::Deposed) if !lost => drop(self.nodes.swap_remove(index)),
+            Answer::Renewed(Renewed::Deposed) if !lost => drop(self.nodes.swap_remove(index)),
             _ => {}
         }
     }
@@ -214,28 +214,28 @@ impl<B: Bench> History<B> {
             self.nodes[index].unanswered_publish = Some(call);
             return;
         }
-        let vitals = self.nodes[index].vitals.as_mut().expect("a generator has beaten");
+        let member = self.nodes[index].member.as_mut().expect("a generator has beaten");
         match answer {
-            Answer::Published(Published::Ok { seq, made, .. }) => (vitals.seq, vitals.made) = (seq, made),
-            Answer::Published(Published::Moved { seq }) => vitals.seq = seq,
-            Answer::Published(Published::Fenced | Published::Gap) => vitals.generator = false,
+            Answer::Published(Published::Ok { seq, made, .. }) => (member.seq, member.made) = (seq, made),
+            Answer::Published(Published::Moved { seq }) => member.seq = seq,
+            Answer::Published(Published::Fenced | Published::Gap) => member.generator = false,
             _ => {}
         }
     }
 
     fn new_publish(&mut self, index: usize) -> Option<Publish> {
-        let vitals = self.nodes[index].vitals.clone().filter(|vitals| vitals.generator)?;
+        let member = self.nodes[index].member.clone().filter(|member| member.generator)?;
         let sizes: Vec<usize> = (0..self.rng.usize(..4)).map(|_| self.rng.usize(1..12)).collect();
         let mut call = Publish {
             node: self.nodes[index].id.clone(),
-            epoch: vitals.epoch,
-            made: vitals.made,
-            first: vitals.seq,
-            messages: self.chance(6).then(|| vitals.seq + self.rng.u64(..20)),
+            epoch: member.epoch,
+            made: member.made,
+            first: member.seq,
+            messages: self.chance(6).then(|| member.seq + self.rng.u64(..20)),
             backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
             interval_ms: self.rng.choice([0, 50, 500]).expect("some"),
             cursor: self.rng.bool().then(|| self.rng.u64(..).to_string().into()),
-            packs: packs(vitals.seq, vitals.epoch, self.twin.wall_ms, &sizes),
+            packs: packs(member.seq, member.epoch, self.twin.wall_ms, &sizes),
         };
         match self.rng.u32(..40) {
             0 => call.made += 1,
@@ -277,9 +277,9 @@ impl<B: Bench> History<B> {
 
     async fn reap(&mut self, index: usize) {
         let told = self.nodes[index]
-            .vitals
+            .member
             .as_ref()
-            .and_then(|vitals| vitals.victim.clone());
+            .and_then(|member| member.victim.clone());
         let anyone = format!("n{}", self.rng.u64(..=self.named));
         let reap = Reap {
             victim: told.filter(|_| !self.chance(4)).unwrap_or(anyone),
@@ -303,7 +303,7 @@ impl<B: Bench> History<B> {
                 self.readers.swap_remove(index);
             }
             3 => drop(self.readers.swap_remove(index)),
-            _ => self.drain(index).await,
+            _ => self.collect(index).await,
         }
     }
 
@@ -377,9 +377,9 @@ impl<B: Bench> History<B> {
         }
     }
 
-    async fn drain(&mut self, index: usize) {
+    async fn collect(&mut self, index: usize) {
         let reader = &self.readers[index];
-        let drain = Drain {
+        let collect = Collect {
             reader: reader.id.clone(),
             call: reader.call + 1,
             shown: self
@@ -395,16 +395,16 @@ impl<B: Bench> History<B> {
             lease_ms: LEASE_MS,
         };
         let lost = self.chance(8);
-        let (name, leaves) = (drain.reader.clone(), drain.want == 0);
-        match self.call(Call::Drain(drain)).await {
-            Answer::Drained(Drained::Deposed) => drop(self.readers.swap_remove(index)),
-            Answer::Drained(Drained::Batch { .. }) if leaves => {
+        let (name, leaves) = (collect.reader.clone(), collect.want == 0);
+        match self.call(Call::Collect(collect)).await {
+            Answer::Collected(Collected::Deposed) => drop(self.readers.swap_remove(index)),
+            Answer::Collected(Collected::Batch { .. }) if leaves => {
                 self.readers.swap_remove(index);
                 if !self.twin.state.reading.contains_key(&name) {
                     self.ledger.forget_reader(&name);
                 }
             }
-            Answer::Drained(Drained::Batch { victim, .. }) => {
+            Answer::Collected(Collected::Batch { victim, .. }) => {
                 if !lost {
                     self.readers[index].call += 1;
                 }
@@ -420,7 +420,7 @@ impl<B: Bench> History<B> {
     async fn late_copy(&mut self) {
         if let Some(call) = self.rng.choice(&self.log).cloned() {
             self.call(call.clone()).await;
-            if let Call::Release(reader, _) | Call::Drain(Drain { reader, .. }) = call
+            if let Call::Release(reader, _) | Call::Collect(Collect { reader, .. }) = call
                 && !self.twin.state.reading.contains_key(&reader)
             {
                 self.ledger.forget_reader(&reader);
@@ -464,11 +464,11 @@ impl<B: Bench> History<B> {
             rank: 2,
             seen: Seen::default(),
         };
-        let Answer::Pulse(Pulse::Alive(vitals)) = self.call(Call::Beat(beat)).await else {
+        let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {
             self.nodes.swap_remove(index);
             return;
         };
-        if let Some(victim) = vitals.victim {
+        if let Some(victim) = member.victim {
             let reap = Reap {
                 victim,
                 deliveries_max: 5,
@@ -506,7 +506,7 @@ impl<B: Bench> History<B> {
         let failed: BTreeSet<u64> = state.errors.values().chain(read).map(|failed| failed.number).collect();
         self.ledger.balance(&failed);
         let counted = state.stored.get(COUNTER).map_or("0".into(), |stored| match stored {
-            queenright::engine::state::Stored::Value(text) => String::from_utf8_lossy(text).into_owned(),
+            queenright::engine::memory::Stored::Value(text) => String::from_utf8_lossy(text).into_owned(),
             other => panic!("{other:?}"),
         });
         assert_eq!(counted, self.ledger.counted.to_string(), "effects happen once");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use queenright::engine::{Drain, Drained, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt};
+use queenright::engine::{Collect, Collected, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt};
 use queenright::message::Outcome;
 
 use super::twin::{Answer, Call};
@@ -48,8 +48,8 @@ impl Ledger {
                 }
             }
             (Call::Reap(_), Answer::Reaped(Reaped { failed, .. })) => self.given_up += failed,
-            (Call::Drain(drain), Answer::Drained(Drained::Batch { failed, .. })) => {
-                self.note_drain(drain, failed.iter().map(|failed| failed.number).collect());
+            (Call::Collect(collect), Answer::Collected(Collected::Batch { failed, .. })) => {
+                self.note_collect(collect, failed.iter().map(|failed| failed.number).collect());
             }
             _ => {}
         }
@@ -109,19 +109,19 @@ impl Ledger {
         }
     }
 
-    fn note_drain(&mut self, drain: &Drain, batch: Vec<u64>) {
-        if let Some((call, printed)) = self.reading.get(&drain.reader) {
-            if *call == drain.call {
+    fn note_collect(&mut self, collect: &Collect, batch: Vec<u64>) {
+        if let Some((call, printed)) = self.reading.get(&collect.reader) {
+            if *call == collect.call {
                 assert_eq!(*printed, batch, "a repeated call gives the same batch");
                 return;
             }
-            if *call + 1 == drain.call {
+            if *call + 1 == collect.call {
                 for number in printed {
                     assert!(self.confirmed.insert(*number), "{number} was confirmed twice");
                 }
             }
         }
-        self.reading.insert(drain.reader.clone(), (drain.call, batch));
+        self.reading.insert(collect.reader.clone(), (collect.call, batch));
     }
 
     /// A reader's batch went back: nothing of it will be confirmed.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use queenright::engine::keys::Names;
-use queenright::engine::state::State;
+use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Push,
-    Pushed, Reap, Reaped, Status, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Push,
+    Pushed, Reap, Reaped, Renewed, Status, Wake,
 };
 use queenright::error::{Error, Result};
+use queenright::settings::Names;
 
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
@@ -24,7 +24,7 @@ pub enum Call {
     Exchange(Exchange),
     Reap(Reap),
     Leave(NodeId),
-    Drain(Drain),
+    Collect(Collect),
     Hold(String, u64),
     Release(String, bool),
     Failed(u64, u32),
@@ -42,12 +42,12 @@ pub enum Call {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
     Joined(Joined),
-    Pulse(Pulse),
+    Renewed(Renewed),
     Published(Published),
     Pushed(Pushed),
     Exchanged(Exchanged),
     Reaped(Reaped),
-    Drained(Drained),
+    Collected(Collected),
     Held(bool),
     Failed(Vec<Failed>),
     Requeued(Requeued),
@@ -156,7 +156,7 @@ impl<B: Bench> Twin<B> {
 pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
     match call {
         Call::Join(join) => state.join(now, join).map_or_else(Answer::from, Answer::Joined),
-        Call::Beat(beat) => Answer::Pulse(state.beat(now, beat)),
+        Call::Beat(beat) => Answer::Renewed(state.beat(now, beat)),
         Call::Publish(publish) => state.publish(now, publish).map_or_else(Answer::from, Answer::Published),
         Call::Push(push) => state.push(now, push).map_or_else(Answer::from, Answer::Pushed),
         Call::Exchange(exchange) => Answer::Exchanged(state.exchange(now, exchange)),
@@ -165,7 +165,7 @@ pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
             state.leave(node);
             Answer::Nothing
         }
-        Call::Drain(drain) => Answer::Drained(state.drain(now, drain)),
+        Call::Collect(collect) => Answer::Collected(state.collect(now, collect)),
         Call::Hold(reader, lease_ms) => Answer::Held(state.hold(now, reader, *lease_ms)),
         Call::Release(reader, expired) => {
             state.release(now, reader, *expired);
@@ -192,13 +192,13 @@ async fn remote<E: Engine>(engine: &E, call: &Call) -> Answer {
 pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
     match call {
         Call::Join(join) => engine.join(join).await.map(Answer::Joined),
-        Call::Beat(beat) => engine.beat(beat).await.map(Answer::Pulse),
+        Call::Beat(beat) => engine.beat(beat).await.map(Answer::Renewed),
         Call::Publish(publish) => engine.publish(publish).await.map(Answer::Published),
         Call::Push(push) => engine.push(push).await.map(Answer::Pushed),
         Call::Exchange(exchange) => engine.exchange(exchange).await.map(Answer::Exchanged),
         Call::Reap(reap) => engine.reap(reap).await.map(Answer::Reaped),
         Call::Leave(node) => engine.leave(node).await.map(|()| Answer::Nothing),
-        Call::Drain(drain) => engine.drain(drain).await.map(Answer::Drained),
+        Call::Collect(collect) => engine.collect(collect).await.map(Answer::Collected),
         Call::Hold(reader, lease_ms) => engine.hold(reader, *lease_ms).await.map(Answer::Held),
         Call::Release(reader, expired) => engine.release(reader, *expired).await.map(|()| Answer::Nothing),
         Call::Failed(from, limit) => engine.failed(*from, *limit).await.map(Answer::Failed),

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use queenright::engine::state::State;
-use queenright::engine::{Exchange, Exchanged, Paused, Pulse, Purged};
+use queenright::engine::memory::State;
+use queenright::engine::{Exchange, Exchanged, Paused, Purged, Renewed};
 use queenright::message::Pack;
 
 use super::process::Kind;
@@ -162,7 +162,7 @@ impl Inner {
         self.the_clock_never_goes_back(before);
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         let told = match call {
-            Call::Beat(beat) if matches!(answer, Answer::Pulse(Pulse::Alive(_))) => beat.seen.seq,
+            Call::Beat(beat) if matches!(answer, Answer::Renewed(Renewed::Alive(_))) => beat.seen.seq,
             Call::Join(join) => join.seen.seq,
             _ => 0,
         };
@@ -170,7 +170,7 @@ impl Inner {
             self.fail("the store went back in time, is told so, and goes on from there");
         }
         match (call, answer) {
-            (Call::Beat(beat), Answer::Pulse(pulse)) => {
+            (Call::Beat(beat), Answer::Renewed(pulse)) => {
                 self.one_crown(process, beat, pulse, before);
                 self.only_join_adds_members(&beat.node);
                 self.a_lost_ring_is_rung_again(pulse);
@@ -209,7 +209,7 @@ impl Inner {
             }
             _ => {}
         }
-        let reads = matches!(call, Call::Drain(_) | Call::Release(..) | Call::Hold(..));
+        let reads = matches!(call, Call::Collect(_) | Call::Release(..) | Call::Hold(..));
         if reads || self.state.errors.len() != self.book.shelved() {
             self.errors_are_kept_until_they_are_shown(call, before);
         }
@@ -230,8 +230,8 @@ impl Inner {
     }
 
     /// The generator's beat rings if work waits: nobody else may.
-    fn a_lost_ring_is_rung_again(&mut self, pulse: &Pulse) {
-        let generator = matches!(pulse, Pulse::Alive(vitals) if vitals.generator);
+    fn a_lost_ring_is_rung_again(&mut self, pulse: &Renewed) {
+        let generator = matches!(pulse, Renewed::Alive(member) if member.generator);
         if generator && self.work_waits() && !self.state.bell {
             self.fail("work waits, and the generator's beat does not ring");
         }
@@ -318,11 +318,11 @@ impl Inner {
         };
         let neighbours = worn(3) > 0 && worn(2) > 1;
         let most = self.plan.settings.deliveries_max;
-        let worn_out = worn(most + 1) > 0;
+        let suspects = worn(most + 1) > 0;
         if neighbours {
             self.fail("a worn message has neighbours");
         }
-        if worn_out {
+        if suspects {
             self.fail("a message is delivered too often");
         }
     }

@@ -1,6 +1,6 @@
 //! Who is crowned, and when.
 
-use queenright::engine::{Beat, Handover, Pulse};
+use queenright::engine::{Beat, Handover, Renewed};
 
 use super::checks::Glance;
 use super::world::Inner;
@@ -10,27 +10,27 @@ const LAST_PUBLISH_MS: u64 = 1000;
 
 impl Inner {
     /// An epoch has one generator, epochs only grow, and nobody takes a crown whose lease runs.
-    pub fn one_crown(&mut self, process: usize, beat: &Beat, pulse: &Pulse, before: &Glance) {
-        let Pulse::Alive(vitals) = pulse else { return };
+    pub fn one_crown(&mut self, process: usize, beat: &Beat, pulse: &Renewed, before: &Glance) {
+        let Renewed::Alive(member) = pulse else { return };
         let node = &beat.node;
         let called = self.book.chosen == *node || self.book.chosen == "*";
         let entitled = called || beat.rank > self.book.rank;
-        if vitals.epoch < before.epoch {
+        if member.epoch < before.epoch {
             self.fail("the epoch goes back");
         }
-        if !vitals.generator {
+        if !member.generator {
             if entitled && beat.eligible {
                 self.fail("one who is chosen, or ranks above the generator, is not crowned");
             }
             return;
         }
-        let reign = self.book.reigns.entry(vitals.epoch).or_insert_with(|| node.clone());
+        let reign = self.book.reigns.entry(member.epoch).or_insert_with(|| node.clone());
         if reign != node {
-            self.fail(&format!("epoch {} has two generators", vitals.epoch));
+            self.fail(&format!("epoch {} has two generators", member.epoch));
         }
-        if vitals.epoch != before.epoch {
+        if member.epoch != before.epoch {
             self.told.elections += 1;
-            if before.crown > before.clock && !before.generator.is_empty() && !vitals.rewound && !entitled {
+            if before.crown > before.clock && !before.generator.is_empty() && !member.rewound && !entitled {
                 self.fail("a crown is taken from its bearer");
             }
             self.a_free_crown_is_soon_taken(before);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use queenright::engine::keys::Names;
 use queenright::engine::{Engine, Failed, Item, Purged, Receipt};
 use queenright::error::{Error, Result};
-use queenright::errors::{Filter, scan};
+use queenright::failed::{Filter, scan};
+use queenright::settings::Names;
 use queenright::{Settings, push};
 
 use super::process::{Kind, add, wire};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use queenright::config::Prefer;
-use queenright::engine::keys::Names;
+use queenright::settings::Names;
+use queenright::settings::Prefer;
 
 use super::errands::{Errand, start_operator, start_pusher};
 use super::plan::Fault;

@@ -26,7 +26,7 @@ const CATCHES: &[(&str, u64)] = &[
     ("cursor", 6),
     ("deliveries", 24),
     ("depose-lanes", 50),
-    ("drain-call", 361),
+    ("collect-call", 361),
     ("dry", 0),
     ("due", 0),
     ("effect-number", 1),
@@ -77,7 +77,7 @@ const CATCHES: &[(&str, u64)] = &[
     ("resign", 239),
     ("rests", 1),
     ("resume-bell", 21),
-    ("retry-soon", 1178),
+    ("backoff-soon", 1178),
     ("rewind-beat", 92),
     ("rewind-join", 82),
     ("runs", 17),
@@ -97,7 +97,7 @@ const CATCHES: &[(&str, u64)] = &[
     ("trimmed", 4),
     ("vacant", 10),
     ("victim", 0),
-    ("worn", 57),
+    ("alone", 57),
 ];
 
 /// Guards that no promise hangs on here; the oracle and the checks miss each of them.
@@ -146,16 +146,16 @@ fn is_missed(guard: &'static str, seed: u64) -> Option<String> {
 /// The guards of the engine and of the node, from their marks.
 fn guards() -> Vec<&'static str> {
     let mut guards = crate::mutants::marks(&[
-        include_str!("../../../src/beat.rs"),
-        include_str!("../../../src/errors.rs"),
-        include_str!("../../../src/generate.rs"),
-        include_str!("../../../src/generate/batch.rs"),
-        include_str!("../../../src/handle.rs"),
-        include_str!("../../../src/handle/held.rs"),
-        include_str!("../../../src/handle/pool.rs"),
-        include_str!("../../../src/handle/slot.rs"),
+        include_str!("../../../src/node/membership.rs"),
+        include_str!("../../../src/api/failed.rs"),
+        include_str!("../../../src/node/generate.rs"),
+        include_str!("../../../src/node/generate/batch.rs"),
+        include_str!("../../../src/node/handle.rs"),
+        include_str!("../../../src/node/handle/held.rs"),
+        include_str!("../../../src/node/handle/pool.rs"),
+        include_str!("../../../src/node/handle/slot.rs"),
         include_str!("../../../src/node.rs"),
-        include_str!("../../../src/retry.rs"),
+        include_str!("../../../src/node/backoff.rs"),
     ]);
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards.extend(crate::mutants::guards_of_the_verbs());
@@ -168,7 +168,7 @@ fn suits(guard: &str, plan: &Plan) -> bool {
     match guard {
         "gap-ends-it" => plan.rewinds && has(Fault::Push),
         "silent-lane" | "call-ahead" | "gap" | "rewind-beat" | "rewind-join" => plan.rewinds,
-        "drain-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
+        "collect-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
         "join-dead" => plan.accidents > 0,
         "names" | "push-names" => has(Fault::Stranger),
         "layout" | "push-layout" => plan.newer,

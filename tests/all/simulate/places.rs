@@ -164,10 +164,10 @@ impl Inner {
     /// A message has an outcome: the one that it must have.
     fn ends(&mut self, number: u64, was: Spot, holder: u32, way: &Way) -> Option<Spot> {
         let error = self.state.errors.get(&number);
-        let worn_out = error.is_some_and(|failed| failed.error.starts_with(b"delivered"));
+        let suspects = error.is_some_and(|failed| failed.error.starts_with(b"delivered"));
         let by = (Some(holder) == way.settler, Some(holder) == way.reaped);
         let (deed, enough) = (self.plan.deed(number), was.failures == self.plan.failures(number));
-        let right = match (error, worn_out) {
+        let right = match (error, suspects) {
             (Some(_), true) => by.1 && was.attempt >= self.plan.settings.deliveries_max,
             (Some(failed), false) => {
                 let counted = failed.failures == was.failures && failed.attempt == was.attempt;

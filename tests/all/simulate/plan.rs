@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use queenright::config::Prefer;
+use queenright::settings::Prefer;
 use queenright::{Effect, Settings};
 
 use crate::conformance::QUEUE;
@@ -89,7 +89,7 @@ pub enum Deed {
     Poison,
     /// Fails for a while, and then is done.
     Flaky,
-    /// Asks for another time, and then is done and counts.
+    /// Requests for another time, and then is done and counts.
     Busy,
 }
 

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use queenright::config::Prefer;
-use queenright::engine::keys::Names;
 use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle};
 use queenright::error::Error;
-use queenright::errors::{Present, drain_by};
 use queenright::event::{Entry, Event, Observer, What};
+use queenright::failed::{Present, drain_by};
 use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::handle::{Failure, Handle, Handled};
+use queenright::settings::Names;
+use queenright::settings::Prefer;
 use queenright::shutdown::{self, Stopper};
 use queenright::{Message, Node, Outcome, Settings};
 use tokio::sync::Notify;

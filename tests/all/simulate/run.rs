@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use queenright::config::Prefer;
 use queenright::engine::Paused;
-use queenright::engine::state::Stored;
+use queenright::engine::memory::Stored;
+use queenright::settings::Prefer;
 use tokio::time::Instant;
 
 use super::errands::{Errand, start_operator, start_pusher};

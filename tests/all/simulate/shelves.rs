@@ -34,7 +34,7 @@ impl Inner {
                 _ => Shelf::Confirmed,
             };
             let now = found.remove(number).unwrap_or(gone);
-            let is_by = |reader: &String| matches!(call, Call::Drain(drain) if drain.reader == *reader);
+            let is_by = |reader: &String| matches!(call, Call::Collect(collect) if collect.reader == *reader);
             match (&*shelf, &now) {
                 (a, b) if a == b => {}
                 (Shelf::Errors, Shelf::Reading(reader)) if is_by(reader) => {}

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use queenright::engine::{
-    Beat, Drain, Drained, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Pulse, Reap,
-    Reaped, Status, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Reap,
+    Reaped, Renewed, Status, Wake,
 };
-use queenright::engine::{Facts, Handover, Held, Paused, Purged, Push, Pushed, Requeued};
+use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo};
 use queenright::engine::{History, Range, Report, Reported};
 use queenright::error::{Error, Result};
 use tokio::sync::oneshot;
@@ -93,7 +93,7 @@ impl Inner {
                 }
             }
         }
-        let astray = accident && trip.copy.is_none();
+        let unordered = accident && trip.copy.is_none();
         // Who is no node makes few calls, and nodes join seldom: those come late more often.
         let rare = self.processes[process].kind != Kind::Node || matches!(call, Call::Join(_));
         if self.accidents > 0 && rare && self.rng.u8(..4) == 0 {
@@ -105,7 +105,7 @@ impl Inner {
         if releases {
             trip.request = Some(self.rng.u64(0..=lease));
         }
-        if releases || slow || mute || hole || astray {
+        if releases || slow || mute || hole || unordered {
             trip.alone = true;
             let trouble = &mut self.processes[process].trouble;
             *trouble = (*trouble).max(now + lease / 2);
@@ -239,7 +239,7 @@ fn verb(call: &Call) -> &'static str {
         Call::Exchange(_) => "exchange",
         Call::Reap(_) => "reap",
         Call::Leave(_) => "leave",
-        Call::Drain(_) => "drain",
+        Call::Collect(_) => "collect",
         Call::Hold(..) => "hold",
         Call::Release(..) => "release",
         Call::Failed(..) => "failed",
@@ -281,13 +281,13 @@ impl Engine for Wire {
         answer!(self, Call::Join(join.clone()), Joined)
     }
 
-    async fn beat(&self, beat: &Beat) -> Result<Pulse> {
+    async fn beat(&self, beat: &Beat) -> Result<Renewed> {
         self.world.with(|inner| inner.tells(self.process, beat.seen.seq));
-        let pulse = answer!(self, Call::Beat(beat.clone()), Pulse);
-        if let Ok(Pulse::Alive(vitals)) = &pulse {
+        let pulse = answer!(self, Call::Beat(beat.clone()), Renewed);
+        if let Ok(Renewed::Alive(member)) = &pulse {
             self.world.with(|inner| {
-                inner.saw(self.process, vitals.seq);
-                inner.processes[self.process].rewinds.0 += u64::from(vitals.rewound);
+                inner.saw(self.process, member.seq);
+                inner.processes[self.process].rewinds.0 += u64::from(member.rewound);
             });
         }
         pulse
@@ -354,12 +354,12 @@ impl Engine for Wire {
         answer
     }
 
-    async fn drain(&self, drain: &Drain) -> Result<Drained> {
+    async fn collect(&self, collect: &Collect) -> Result<Collected> {
         self.world.with(|inner| {
-            inner.members.insert(drain.reader.clone(), self.process);
-            inner.processes[self.process].node.clone_from(&drain.reader);
+            inner.members.insert(collect.reader.clone(), self.process);
+            inner.processes[self.process].node.clone_from(&collect.reader);
         });
-        answer!(self, Call::Drain(drain.clone()), Drained)
+        answer!(self, Call::Collect(collect.clone()), Collected)
     }
 
     async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
@@ -374,8 +374,8 @@ impl Engine for Wire {
         answer!(self, Call::Failed(from, limit), Failed)
     }
 
-    async fn facts(&self) -> Result<Facts> {
-        Ok(Facts::default())
+    async fn store_info(&self) -> Result<StoreInfo> {
+        Ok(StoreInfo::default())
     }
 
     async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
@@ -423,7 +423,7 @@ impl Engine for Wire {
         let era = world.lock().era;
         match world.with(|inner| inner.arrive(process, era, &call)) {
             Arrival::Answer(answer) => match (*answer)? {
-                Answer::Reported(Reported::Kept { .. }) => Ok(Reported::Kept { look: false }),
+                Answer::Reported(Reported::Stored { .. }) => Ok(Reported::Stored { look: false }),
                 Answer::Reported(stranger) => Ok(stranger),
                 other => panic!("{other:?}"),
             },

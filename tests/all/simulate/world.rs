@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use queenright::engine::keys::Names;
-use queenright::engine::state::State;
+use queenright::engine::memory::State;
 use queenright::engine::{Exchanged, Wake};
 use queenright::error::Error;
+use queenright::settings::Names;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
@@ -277,7 +277,7 @@ impl Inner {
             Call::Exchange(exchange) => 4 + 16 * exchange.call + 4096 * exchange.settles.len() as u64,
             Call::Reap(_) => 5,
             Call::Leave(_) => 6,
-            Call::Drain(drain) => 7 + 16 * drain.call,
+            Call::Collect(collect) => 7 + 16 * collect.call,
             Call::Hold(..) => 8,
             Call::Release(..) => 9,
             Call::Failed(..) => 10,

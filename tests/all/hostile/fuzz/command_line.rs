@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use queenright::cli::{self, Stop};
+use queenright::app::args::{self, Stop};
 
 const WORDS: [&[u8]; 22] = [
     b"\nstart",
@@ -40,9 +40,9 @@ fn arguments_are_understood_or_refused_in_one_harmless_line() {
             let bytes: Vec<u8> = typed.iter().copied().filter(|&byte| byte != 0).collect();
             OsString::from_vec(bytes)
         }));
-        match cli::parse(arguments.clone()) {
+        match args::parse(arguments.clone()) {
             Ok(asked) => {
-                let again = cli::parse(arguments).expect("the same once more");
+                let again = args::parse(arguments).expect("the same once more");
                 assert_eq!(asked, again);
                 format!("{:?}", std::mem::discriminant(&asked.command))
             }

@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use queenright::commands::get_errors::{json_line, text_line};
+use queenright::app::commands::get_errors::{json_line, text_line};
 use queenright::engine::redis::{RedisEngine, Server};
-use queenright::engine::{Drain, Drained, Engine, Exchange, Exchanged, Failed, Range, Reap, Wake};
+use queenright::engine::{Collect, Collected, Engine, Exchange, Exchanged, Failed, Range, Reap, Wake};
 use queenright::error::{Error, Result};
 use redis::IntoConnectionInfo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -69,7 +69,7 @@ fn a_reply_that_no_script_gives_is_refused_or_can_be_read() {
             address: "nowhere".into(),
             answer_timeout: Duration::from_secs(10),
         };
-        let keys = queenright::engine::keys::Keys::new("fuzz", &queenright::engine::keys::Names::default());
+        let keys = queenright::engine::redis::keys::Keys::new("fuzz", &queenright::settings::Names::default());
         RedisEngine::new(&server, keys).expect("a URL")
     });
     super::fuzz("replies", &WORDS, |input| {
@@ -149,7 +149,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
         }
         b'f' => engine.leave(&name()).await.map(|()| "left".to_string())?,
         b'g' => {
-            let drain = Drain {
+            let collect = Collect {
                 reader: name(),
                 call: 1,
                 shown: Vec::new(),
@@ -157,9 +157,9 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
                 want: 1,
                 lease_ms: 1,
             };
-            match engine.drain(&drain).await? {
-                Drained::Batch { failed, victim, .. } => format!("{} {}", printed(&failed), victim.is_some()),
-                Drained::Deposed => "deposed".into(),
+            match engine.collect(&collect).await? {
+                Collected::Batch { failed, victim, .. } => format!("{} {}", printed(&failed), victim.is_some()),
+                Collected::Deposed => "deposed".into(),
             }
         }
         b'h' => engine.hold("n", 1).await.map(|held| format!("{held}"))?,

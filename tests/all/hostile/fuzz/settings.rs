@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use queenright::cli;
-use queenright::sources::{Inputs, resolve};
+use queenright::app::args;
+use queenright::app::args::sources::{Inputs, resolve};
 
 /// Given beside the input: no line may ever show it.
 const SECRET: &str = "Tr0ub4dor";
@@ -43,7 +43,7 @@ const WORDS: [&[u8]; 27] = [
 /// The input is a URL, a file of variables, a configuration file and a list of variables, with zero bytes between.
 #[test]
 fn settings_are_understood_or_refused_in_one_harmless_line_without_the_password() {
-    let parse = |arguments: &[&str]| cli::parse(arguments.iter().copied()).expect("arguments of ours");
+    let parse = |arguments: &[&str]| args::parse(arguments.iter().copied()).expect("arguments of ours");
     let asked = [
         parse(&["queenright", "start", "--env=env", "--config=config"]),
         parse(&["queenright", "status", "--env=env"]),

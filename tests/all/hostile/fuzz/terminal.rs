@@ -1,9 +1,9 @@
 //! What strangers put into payloads and errors, on its way to a terminal.
 
-use queenright::commands::get_errors::{json_line, text_line};
+use queenright::app::commands::get_errors::{json_line, text_line};
+use queenright::app::output::log::line::{Field, Level, Look};
 use queenright::engine::Failed;
 use queenright::event::escape;
-use queenright::log::line::{Field, Level, Look};
 use serde_json::Value;
 
 const WORDS: [&[u8]; 9] = [

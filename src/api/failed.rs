@@ -1,0 +1,211 @@
+//! Reading the failed messages: print, then confirm. [`scan`] looks at some of them and takes none.
+
+mod select;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Collect, Collected, Engine, Failed};
+use crate::error::{Error, Result};
+use crate::mutants::guard;
+use crate::node::membership::new_id;
+
+pub use select::{Filter, scan};
+
+/// How long a reader may be silent before what it holds goes to another.
+const LEASE: Duration = Duration::from_secs(2);
+/// Messages per batch.
+const BATCH: u32 = 500;
+/// How often to look whether another reader is done.
+const POLL: Duration = Duration::from_millis(50);
+/// How long a store may be away in the middle before a reader gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes a batch of failed messages and shows them. What it returns without an error is taken as shown.
+pub trait Show: Send + 'static {
+    /// Shows a batch; what it returns in good order counts as printed.
+    fn show(&mut self, failed: &[Failed]) -> std::io::Result<()>;
+}
+
+impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
+    fn show(&mut self, failed: &[Failed]) -> std::io::Result<()> {
+        self(failed)
+    }
+}
+
+/// How a batch comes to be shown: on a thread of its own, unless a simulator has other means.
+#[doc(hidden)]
+pub trait Present: Sized + Send {
+    fn present(self, failed: Vec<Failed>) -> impl Future<Output = std::io::Result<Self>> + Send;
+}
+
+/// Shows on a thread of its own, which may block.
+struct Apart<S>(S);
+
+impl<S: Show> Present for Apart<S> {
+    async fn present(mut self, failed: Vec<Failed>) -> std::io::Result<Self> {
+        let showing = tokio::task::spawn_blocking(move || self.0.show(&failed).map(|()| self));
+        showing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+}
+
+/// Why reading ended before its end. Nothing is lost in either case.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// The output failed; what was not confirmed went back.
+    #[error("{0}")]
+    Output(std::io::Error),
+}
+
+/// Shows every failed message that was there at the beginning, and removes it; with a limit, so many of them.
+///
+/// Several readers share the work. Without a limit, a reader waits for the others, and shows what those left who died.
+/// Returns how many were shown.
+pub async fn collect<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Show) -> Result<u64, ReadError> {
+    drain_by(engine, limit, Apart(show)).await
+}
+
+#[doc(hidden)]
+pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Present) -> Result<u64, ReadError> {
+    let below = match engine.status().await {
+        Ok(status) => status.published,
+        Err(Error::NoQueue { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let mut reader = Reader {
+        engine,
+        id: new_id(),
+        call: 0,
+        shown: Vec::new(),
+        below,
+    };
+    let (mut shown, mut show) = (0, show);
+    loop {
+        let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
+        let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
+        let Some((failed, _, victim)) = reader.next(want).await? else {
+            // Given up: what was not confirmed is shown once more, by whoever takes it.
+            reader.begin_anew();
+            continue;
+        };
+        if want == 0 {
+            return Ok(shown);
+        }
+        if let Some(victim) = victim.as_ref().filter(|_| guard("victim")) {
+            patiently(|| reader.engine.release(victim, true)).await?;
+        }
+        if failed.is_empty() {
+            let others = reader.leave().await?;
+            // With a limit, one that has shown something need not wait for what others hold.
+            let waits = others > 0 && (limit.is_none() || shown == 0);
+            if victim.is_none() && !waits {
+                return Ok(shown);
+            }
+            tokio::time::sleep(POLL).await;
+            continue;
+        }
+        shown += failed.len() as u64;
+        show = match reader.show(failed, show).await {
+            Ok(show) => show,
+            Err(error) => {
+                reader.engine.release(&reader.id, false).await?;
+                return Err(ReadError::Output(error));
+            }
+        };
+    }
+}
+
+/// Shows the failed messages and keeps them.
+pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
+    let below = match engine.status().await {
+        Ok(status) => status.published,
+        Err(Error::NoQueue { .. }) => return Ok(0),
+        Err(error) => return Err(error.into()),
+    };
+    let (mut from, mut shown) = (0, 0);
+    loop {
+        let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
+        let mut failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+        failed.retain(|failed| failed.number < below);
+        let Some(last) = failed.last() else { return Ok(shown) };
+        from = last.number + 1;
+        shown += failed.len() as u64;
+        show.show(&failed).map_err(ReadError::Output)?;
+    }
+}
+
+/// The same call until it is answered, or until the store has been away for long.
+async fn patiently<T, Answer: Future<Output = Result<T>>>(call: impl Fn() -> Answer) -> Result<T> {
+    let give_up = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        match call().await {
+            Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => tokio::time::sleep(POLL).await,
+            answer => return answer,
+        }
+    }
+}
+
+struct Reader<E> {
+    engine: Arc<E>,
+    id: String,
+    call: u64,
+    /// The numbers of the batch in hand.
+    shown: Vec<u64>,
+    below: u64,
+}
+
+type Batch = (Vec<Failed>, u64, Option<String>);
+
+impl<E: Engine> Reader<E> {
+    /// Confirms what was shown and takes the next batch. None: this reader was given up.
+    async fn next(&mut self, want: u32) -> Result<Option<Batch>> {
+        self.call += 1;
+        let collect = Collect {
+            reader: self.id.clone(),
+            call: self.call,
+            shown: self.shown.clone(),
+            below: self.below,
+            want,
+            lease_ms: u64::try_from(LEASE.as_millis()).expect("a constant"),
+        };
+        Ok(match patiently(|| self.engine.collect(&collect)).await? {
+            Collected::Batch { failed, others, victim } => {
+                self.shown = failed.iter().map(|failed| failed.number).collect();
+                Some((failed, others, victim))
+            }
+            Collected::Deposed => None,
+        })
+    }
+
+    fn begin_anew(&mut self) {
+        (self.id, self.call, self.shown) = (new_id(), 0, Vec::new());
+    }
+
+    /// Leaves with empty hands, and tells how many other readers there are. One that holds nothing must not be waited
+    /// for: two of them would wait for each other.
+    async fn leave(&mut self) -> Result<u64> {
+        let left = self.next(0).await?;
+        self.begin_anew();
+        Ok(left.map_or(1, |(_, others, _)| others))
+    }
+
+    /// Shows a batch, and holds the lease meanwhile.
+    async fn show<S: Present>(&self, failed: Vec<Failed>, show: S) -> std::io::Result<S> {
+        let mut showing = std::pin::pin!(show.present(failed));
+        let lease_ms = u64::try_from(LEASE.as_millis()).expect("a constant");
+        loop {
+            tokio::select! {
+                biased;
+                shown = &mut showing => return shown,
+                () = tokio::time::sleep(LEASE / 4), if guard("hold") => {
+                    // If this fails, the next call tells.
+                    let _ = self.engine.hold(&self.id, lease_ms).await;
+                }
+            }
+        }
+    }
+}

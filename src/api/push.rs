@@ -1,0 +1,126 @@
+//! Putting messages into a queue from outside, without being one of its nodes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::{DELAY_MS_MAX, Engine, Item, KEY_BYTES_MAX, PUSH_ITEMS_MAX, Push, Pushed, Receipt};
+use crate::error::{Error, Result};
+use crate::message::PAYLOAD_BYTES_MAX;
+use crate::node::backoff::Backoff;
+use crate::node::membership::new_id;
+use crate::settings::{Settings, ms};
+
+/// One call carries at most so much, unless it is one message.
+const CALL_BYTES_MAX: usize = 256 * 1024;
+/// How long a store may be away before this gives up. The store remembers a call for longer, so a repeat is none.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a key makes a repeat a no-op, unless told otherwise: an hour, longer than most retries of most callers.
+pub const KEEP: Duration = Duration::from_hours(1);
+
+/// Puts messages into the queue of these settings, and creates it if there is none. They are numbered with those of the
+/// generator, in the order given; a message whose key was pushed within `keep` gets the number that it has, and is not
+/// put in again. At [`Settings::backlog_max`] waiting messages it fails with [`Error::Full`].
+///
+/// More than a thousand messages, or 256 KB, are pushed in several steps: after an error, those before may be in the
+/// queue. With keys it is safe to push them all again.
+///
+/// ```
+/// use std::time::Duration;
+/// use queenright::engine::{Item, state::Local};
+/// use queenright::{Settings, push};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> queenright::Result<()> {
+/// let (engine, settings) = (Local::new("jobs"), Settings::default());
+/// let item = Item::new("resize 17.png").key("17").delay(Duration::from_secs(5));
+/// let first = push::push(&engine, &settings, push::KEEP, &[item.clone()]).await?;
+/// let again = push::push(&engine, &settings, push::KEEP, &[item]).await?;
+/// assert_eq!((first[0].repeated, again[0].repeated), (false, true));
+/// assert_eq!(first[0].number, again[0].number);
+/// # Ok(())
+/// # }
+/// ```
+pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, items: &[Item]) -> Result<Vec<Receipt>> {
+    let mut receipts = Vec::with_capacity(items.len());
+    push_with(engine, settings, keep, items, |given| receipts.extend_from_slice(given)).await?;
+    Ok(receipts)
+}
+
+/// The same, and tells of each step what was put in: also when a later one fails.
+pub async fn push_with<E: Engine>(
+    engine: &E,
+    settings: &Settings,
+    keep: Duration,
+    items: &[Item],
+    mut told: impl FnMut(&[Receipt]),
+) -> Result<()> {
+    for item in items {
+        check(item)?;
+    }
+    let (mut rest, mut most) = (items, PUSH_ITEMS_MAX);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |item: &&Item| {
+            bytes += item.payload.len();
+            bytes <= CALL_BYTES_MAX
+        };
+        let count = rest.iter().take(most).take_while(fits).count().max(1);
+        let call = Push {
+            call: new_id(),
+            keep_ms: ms(keep).min(DELAY_MS_MAX),
+            backlog_max: settings.backlog_max,
+            birth: new_id(),
+            step_ms: settings.step_ms(),
+            items: rest[..count].to_vec(),
+        };
+        match send(engine, settings, &call).await? {
+            Pushed::Ok(given) => {
+                told(&given);
+                rest = &rest[count..];
+            }
+            // There may be room for some of them.
+            Pushed::Full if count > 1 => most = count / 2,
+            Pushed::Full => {
+                return Err(Error::Full {
+                    queue: settings.queue.clone(),
+                    most: settings.backlog_max,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says what is wrong with a message.
+pub fn check(item: &Item) -> Result<()> {
+    let wrong = |setting, reason| Err(Error::Setting { setting, reason });
+    let size = item.payload.len();
+    if size > PAYLOAD_BYTES_MAX {
+        return wrong(
+            "payload",
+            format!("it has {size} bytes; the largest is {PAYLOAD_BYTES_MAX}"),
+        );
+    }
+    if item.delay_ms > DELAY_MS_MAX {
+        return wrong("delay", "must be at most 366 days".into());
+    }
+    match &item.key {
+        Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
+            wrong("key", format!("must be 1 to {KEY_BYTES_MAX} bytes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same call until it is answered: the store applies it once.
+async fn send<E: Engine>(engine: &E, settings: &Settings, call: &Push) -> Result<Pushed> {
+    let (mut backoff, give_up) = (Backoff::new(settings), Instant::now() + PATIENCE);
+    loop {
+        match engine.push(call).await {
+            Err(error) if error.is_away() && Instant::now() < give_up => backoff.wait().await,
+            answered => return answered,
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Payloads as values, through serde.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::builder::IntoHandled;
+use crate::message::Message;
+use crate::node::handle::{Failure, Handle, Handled};
+
+/// A value as a payload: a generator returns `Json(value)`, and pushes send `Json(value).into()`.
+///
+/// What cannot be JSON (a map whose keys are no texts) panics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl<T: Serialize> From<Json<T>> for Vec<u8> {
+    fn from(value: Json<T>) -> Self {
+        serde_json::to_vec(&value.0).expect("a value that can be written as JSON")
+    }
+}
+
+/// A handler of values.
+pub struct HandleJson<T, F> {
+    handle: F,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T, F> HandleJson<T, F> {
+    pub(crate) fn new(handle: F) -> Self {
+        Self {
+            handle,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<T, F, Answer> Handle for HandleJson<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(T, Message) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output: IntoHandled> + Send,
+{
+    async fn handle(&self, message: Message) -> Handled {
+        let value = serde_json::from_slice(&message.payload)
+            .map_err(|error| Failure::Error(format!("the payload is not what is expected: {error}")))?;
+        (self.handle)(value, message).await.into_handled()
+    }
+}

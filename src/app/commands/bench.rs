@@ -1,0 +1,150 @@
+//! `bench`: each regime beside its baseline, in turns, in the same run.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `site` | where it runs: the Redis that was named, or one of its own; fresh queues |
+//! | `copies` | the processes that work, and what they cost |
+//! | `node` | what such a process is where `start` does not say enough |
+//! | `socket`, `raw` | the baselines: plain sockets, no guarantee |
+//! | `hot` | the paths that every message takes, for counting instructions |
+//! | `row`, `docs`, `plot` | what is printed and written |
+//! | `flat`, `single`, `working`, `waiting`, `faults`, `growth` | the regimes |
+
+mod copies;
+mod docs;
+mod faults;
+mod flat;
+mod growth;
+pub mod hot;
+mod node;
+mod plot;
+mod raw;
+mod row;
+mod single;
+mod site;
+mod socket;
+mod waiting;
+mod working;
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use super::{FAILED, Failure, WRONG_USAGE};
+use crate::app::args::sources::Resolved;
+use crate::app::args::{Bench, Invocation};
+use row::Row;
+use site::Site;
+
+pub(super) use node::run as run_node;
+
+type Rows = Result<Vec<Row>, Failure>;
+type Regime = (&'static str, fn(&Site, Load) -> Rows);
+
+const REGIMES: [Regime; 18] = [
+    ("flat-out", flat::flat_out),
+    ("payloads", flat::payloads),
+    ("one-by-one", single::one_by_one),
+    ("async-work", working::async_work),
+    ("latency", waiting::latency),
+    ("backlog", flat::backlog),
+    ("fleet", working::fleet),
+    ("persistence", flat::persistence),
+    ("failover", faults::failover),
+    ("handover", faults::handover),
+    ("redelivery", faults::redelivery),
+    ("start-up", waiting::start_up),
+    ("mixed", working::mixed),
+    ("adapt", working::adapt),
+    ("memory", flat::memory),
+    ("idle", waiting::idle),
+    ("task", working::task),
+    ("file", flat::file),
+];
+
+/// How much of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    rounds: u32,
+    quick: bool,
+}
+
+impl Load {
+    /// The full load, or the one that only shows that it works.
+    fn of<T>(self, full: T, quick: T) -> T {
+        if self.quick { quick } else { full }
+    }
+}
+
+pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Result<ExitCode, Failure> {
+    let known: Vec<&str> = REGIMES.iter().map(|(name, _)| *name).collect();
+    if let Some(unknown) = flags.regime.iter().find(|name| !known.contains(&name.as_str())) {
+        let line = format!("--regime: there is no {unknown}; there are {}", known.join(", "));
+        return Err(Failure {
+            line,
+            code: WRONG_USAGE,
+        });
+    }
+    let load = Load {
+        rounds: if flags.quick { 1 } else { flags.rounds },
+        quick: flags.quick,
+    };
+    let site = Site::prepare(asked, resolved)?;
+    let (mut rows, mut curves, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, regime) in REGIMES {
+        if !flags.regime.is_empty() && !flags.regime.iter().any(|asked| asked == name) {
+            continue;
+        }
+        progress(name);
+        match regime(&site, load) {
+            Ok(measured) => rows.extend(measured),
+            Err(failure) if site.is_interrupted() => return Err(failure),
+            Err(failure) => failures.push(format!("{name}: {}", failure.line)),
+        }
+    }
+    if flags.growth {
+        progress("growth");
+        match growth::run(&site, load) {
+            Ok(measured) => curves = measured,
+            Err(failure) if site.is_interrupted() => return Err(failure),
+            Err(failure) => failures.push(format!("growth: {}", failure.line)),
+        }
+    }
+    progress("");
+    let about = site.about();
+    drop(site);
+    let written = |error: std::io::Error| failed("write the figures", &error);
+    if flags.json {
+        print(&row::json(&rows)).map_err(written)?;
+    } else {
+        print(&row::table(&rows, &about)).map_err(written)?;
+    }
+    if let Some(path) = &flags.docs {
+        docs::write(path, &rows, &curves, &about).map_err(written)?;
+    }
+    if failures.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let line = failures.join("; ");
+    Err(Failure { line, code: FAILED })
+}
+
+fn print(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// What is being measured, on a terminal only.
+fn progress(what: &str) {
+    let mut out = std::io::stderr().lock();
+    if out.is_terminal() {
+        let _ = write!(out, "\r\x1b[K{what}");
+    }
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Failure {
+    Failure {
+        line: format!("cannot {what}: {error}"),
+        code: FAILED,
+    }
+}

@@ -1,0 +1,128 @@
+//! `bench-node`: nodes whose generator and handler can be told more than those of `start`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Failure, failed};
+use crate::app::args::BenchNode;
+use crate::app::args::sources::{Resolved, Store, Work};
+use crate::app::commands::WRONG_USAGE;
+use crate::engine::redis::keys::Keys;
+use crate::engine::redis::{RedisEngine, Server};
+use crate::message::Message;
+use crate::node::Node;
+use crate::node::generate::{Draft, Generate, Made, Next};
+use crate::node::handle::{Handle, Handled};
+use crate::node::shutdown;
+
+/// A number, and as many more bytes as are wanted.
+pub(super) fn fill(payload: &mut Vec<u8>, number: u64, bytes: usize) {
+    payload.clear();
+    // Writing to a Vec cannot fail.
+    let _ = write!(payload, "{number}");
+    payload.resize(payload.len().max(bytes), b'x');
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Whether messages are slow at this time.
+pub(super) fn is_slow(time: Duration, window: Duration) -> bool {
+    (time.as_nanos() / window.as_nanos().max(1)) % 2 == 1
+}
+
+pub(super) fn wall() -> Duration {
+    now()
+}
+
+struct Maker {
+    bytes: usize,
+    stamp: bool,
+}
+
+impl Generate for Maker {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        let number = if self.stamp {
+            u64::try_from(now().as_nanos()).unwrap_or(0)
+        } else {
+            next.number
+        };
+        fill(&mut draft.payload, number, self.bytes);
+        Made::Message
+    }
+}
+
+#[derive(Clone)]
+struct Worker {
+    flags: Arc<BenchNode>,
+    work: Work,
+}
+
+impl Handle for Worker {
+    async fn handle(&self, message: Message) -> Handled {
+        let flags = &self.flags;
+        if flags.stamp {
+            let made = std::str::from_utf8(&message.payload)
+                .ok()
+                .and_then(|text| text.parse().ok());
+            let age = now().saturating_sub(Duration::from_nanos(made.unwrap_or(0)));
+            let mut out = std::io::stdout().lock();
+            let _ = writeln!(out, "{}", age.as_nanos()).and_then(|()| out.flush());
+        }
+        let slow = match (flags.slow_every, flags.window) {
+            (Some(every), _) => message.number.is_multiple_of(every.max(1)),
+            (None, Some(window)) => is_slow(now(), window),
+            (None, None) => false,
+        };
+        if slow {
+            tokio::time::sleep(flags.slow).await;
+        } else if !self.work.is_zero() {
+            tokio::time::sleep(self.work.sample()).await;
+        }
+        Ok(Vec::new())
+    }
+}
+
+pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> Result<ExitCode, Failure> {
+    let Store::Redis(info) = &resolved.store else {
+        let line = "bench-node works on Redis only".into();
+        return Err(Failure {
+            line,
+            code: WRONG_USAGE,
+        });
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed("start", &error))?;
+    let settings = &resolved.settings;
+    let server = Server::new((**info).clone(), resolved.address.clone(), settings);
+    let worker = Worker {
+        flags: Arc::new(flags.clone()),
+        work: resolved.work,
+    };
+    let (stopper, shutdown) = shutdown::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stopper.stop();
+        std::thread::sleep(Duration::from_secs(1));
+        std::process::exit(1);
+    });
+    runtime.block_on(async {
+        let mut nodes = tokio::task::JoinSet::new();
+        for _ in 0..flags.nodes {
+            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
+            let maker = Maker {
+                bytes: flags.payload,
+                stamp: flags.stamp,
+            };
+            let node = Node::new(Arc::new(engine), settings.clone(), maker, worker.clone());
+            nodes.spawn(node.run(shutdown.clone()));
+        }
+        while let Some(ended) = nodes.join_next().await {
+            ended.map_err(|error| failed("go on", &std::io::Error::other(error)))??;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}

@@ -1,0 +1,89 @@
+//! `dashboard`: serves the page until it is told to stop. `start --dashboard` does the same beside a copy.
+
+use std::io::Read;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{FAILED, Failure, WRONG_USAGE, start};
+use crate::app::args::sources::Resolved;
+use crate::app::args::{Dashboard as Flags, Serving};
+use crate::app::dashboard::{Bound, Options, Token, acceptor, bind, is_loopback};
+use crate::app::http;
+use crate::app::output::log::Log;
+use crate::engine::Engine;
+use crate::node::shutdown;
+
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+pub(super) async fn run<E: Engine>(
+    engine: Arc<E>,
+    resolved: &Resolved,
+    flags: &Flags,
+    log: Arc<Log>,
+) -> Result<(), Failure> {
+    let bound = open("--listen", flags.listen, &flags.serving, resolved, &log).await?;
+    engine.check().await?;
+    let (stopper, shutdown) = shutdown::channel();
+    start::stop_on_signal(stopper)?;
+    log.say(false, "dashboard", &[("url", &bound.url)]);
+    let settings = resolved.settings.clone();
+    bound.serve(engine, settings, resolved.address.clone(), shutdown).await;
+    Ok(())
+}
+
+/// Takes the place. `flag` is the one that named it.
+pub(super) async fn open(
+    flag: &str,
+    listen: SocketAddr,
+    serving: &Serving,
+    resolved: &Resolved,
+    log: &Log,
+) -> Result<Bound, Failure> {
+    let options = options(serving, resolved)?;
+    if !is_loopback(listen.ip()) {
+        if options.token.is_none() {
+            return Err(wrong(format!(
+                "{flag} {listen} can be reached from other machines, which needs a token: give --token-file FILE or \
+                 QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)"
+            )));
+        }
+        if options.tls.is_none() {
+            log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it");
+        }
+    }
+    bind(listen, options).await.map_err(|error| Failure {
+        line: format!("{flag}: {}", http::why_not(listen, &error)),
+        code: FAILED,
+    })
+}
+
+fn options(serving: &Serving, resolved: &Resolved) -> Result<Options, Failure> {
+    let token = match &serving.token_file {
+        None => resolved.token.clone(),
+        Some(path) => {
+            let mut text = String::new();
+            let read = std::fs::File::open(path)
+                .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+                .map_err(|error| error.to_string())
+                .and_then(|_| Token::new(&text));
+            Some(read.map_err(|why| wrong(format!("--token-file {}: {why}", path.display())))?)
+        }
+    };
+    let tls = match (&serving.tls_cert, &serving.tls_key) {
+        (Some(cert), Some(key)) => Some(acceptor(cert, key).map_err(wrong)?),
+        _ => None,
+    };
+    Ok(Options {
+        token,
+        read_only: serving.read_only,
+        hosts: serving.allow_host.clone(),
+        tls,
+    })
+}
+
+fn wrong(line: String) -> Failure {
+    Failure {
+        line,
+        code: WRONG_USAGE,
+    }
+}

@@ -1,0 +1,244 @@
+//! `doctor`: is everything as it must be? One line for each thing that matters, with what to do about it.
+
+mod redis;
+mod rights;
+mod sqlite;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
+use crate::app::args::Doctor;
+use crate::app::args::sources::{Resolved, Store};
+use crate::app::output::json;
+use crate::engine::redis::keys::Keys;
+use crate::engine::redis::{RedisEngine, Server};
+use crate::engine::{LAYOUT, NodeStatus};
+use crate::error::Error;
+use crate::node::event::escape;
+
+/// How often the round trip is measured.
+const ROUND_TRIPS: usize = 100;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Ok,
+    /// It works, and may not do so for ever.
+    Warning,
+    Wrong,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// One line.
+struct Finding {
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What to do.
+    fix: String,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Findings {
+    all: Vec<Finding>,
+    /// Nothing could be asked.
+    away: bool,
+}
+
+impl Findings {
+    fn ok(&mut self, check: &'static str, found: impl Into<String>) {
+        self.add(check, Verdict::Ok, found, "");
+    }
+
+    fn warn(&mut self, check: &'static str, found: impl Into<String>, fix: impl Into<String>) {
+        self.add(check, Verdict::Warning, found, fix);
+    }
+
+    fn wrong(&mut self, check: &'static str, found: impl Into<String>, fix: impl Into<String>) {
+        self.add(check, Verdict::Wrong, found, fix);
+    }
+
+    fn add(&mut self, check: &'static str, verdict: Verdict, found: impl Into<String>, fix: impl Into<String>) {
+        self.all.push(Finding {
+            check,
+            verdict,
+            found: found.into(),
+            fix: fix.into(),
+        });
+    }
+
+    /// What the program itself says of this error.
+    fn error(&mut self, check: &'static str, error: &Error) {
+        match error {
+            Error::Away { reason, .. } => {
+                self.away = true;
+                self.wrong(
+                    check,
+                    reason,
+                    "start it there, or give another address with --url or --host",
+                );
+            }
+            Error::Refused { reason, fix, .. } => self.wrong(check, reason, *fix),
+            other => self.wrong(check, other.to_string(), ""),
+        }
+    }
+
+    /// How long one call takes, from many.
+    fn latency(&mut self, mut times: Vec<Duration>, lease: Duration) {
+        times.sort_unstable();
+        let at = |share: usize| times[(times.len() - 1) * share / 100];
+        let found = format!("p50 {}, p99 {} over {} calls", ms(at(50)), ms(at(99)), times.len());
+        if at(99) > lease / 8 {
+            let fix = format!("give nodes a longer --lease (now {lease:?}), or come nearer");
+            self.warn("latency", found, fix);
+        } else {
+            self.ok("latency", found);
+        }
+    }
+
+    /// Whether this program can work on a queue of this layout and with these names.
+    fn layout(&mut self, layout: u64, names: &str, own: &str) {
+        if layout > LAYOUT {
+            self.wrong(
+                "layout",
+                format!("written by a newer queenright: layout {layout}, this one knows {LAYOUT}"),
+                "upgrade this program",
+            );
+        } else if names != own {
+            self.wrong(
+                "layout",
+                format!("the queue has other key names: {names}, here {own}"),
+                "give the same [keys], or another --queue",
+            );
+        } else {
+            self.ok("layout", format!("layout {layout}, as this program writes it"));
+        }
+    }
+
+    /// The nodes that are there.
+    fn nodes(&mut self, nodes: &[NodeStatus], has_generator: bool) {
+        let mut versions: Vec<&str> = nodes.iter().map(|node| node.version.as_str()).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        if versions.len() > 1 {
+            let found = format!("{} nodes of versions {}", nodes.len(), versions.join(", "));
+            self.warn("nodes", found, "finish the upgrade");
+        } else if !nodes.is_empty() && !has_generator {
+            let found = format!("{} nodes, none of which generates", nodes.len());
+            self.warn(
+                "nodes",
+                found,
+                "fine if all have --prefer never; otherwise look at their logs",
+            );
+        } else {
+            self.ok("nodes", format!("{} alive", nodes.len()));
+        }
+    }
+
+    fn as_text(&self) -> String {
+        let mut out = String::new();
+        for finding in &self.all {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                out,
+                "{:<8} {:<12} {}",
+                finding.verdict.word(),
+                finding.check,
+                escape(finding.found.as_bytes())
+            );
+            if finding.fix.is_empty() {
+                out.push('\n');
+            } else {
+                let _ = writeln!(out, "\n{:22}→ {}", "", escape(finding.fix.as_bytes()));
+            }
+        }
+        out
+    }
+
+    fn verdict(&self) -> Verdict {
+        let has = |verdict| self.all.iter().any(|finding| finding.verdict == verdict);
+        if has(Verdict::Wrong) {
+            Verdict::Wrong
+        } else if has(Verdict::Warning) {
+            Verdict::Warning
+        } else {
+            Verdict::Ok
+        }
+    }
+
+    fn as_json(&self) -> String {
+        let mut out = String::from("{");
+        json::text(&mut out, "verdict", self.verdict().word());
+        out.push_str(",\"checks\":[");
+        for (i, finding) in self.all.iter().enumerate() {
+            out.push_str(if i == 0 { "{" } else { ",{" });
+            json::text(&mut out, "check", finding.check);
+            json::text(&mut out, "verdict", finding.verdict.word());
+            json::text(&mut out, "found", &finding.found);
+            if !finding.fix.is_empty() {
+                json::text(&mut out, "fix", &finding.fix);
+            }
+            out.push('}');
+        }
+        out.push_str("]}\n");
+        out
+    }
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1000.0)
+}
+
+pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure {
+            line: format!("cannot start: {error}"),
+            code: FAILED,
+        })?;
+    let mut findings = Findings::default();
+    match &resolved.store {
+        Store::Redis(info) => {
+            let settings = &resolved.settings;
+            let mut server = Server::new((**info).clone(), resolved.address.clone(), settings);
+            server.answer_timeout = LOOK_MAX;
+            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
+            let user = info.redis_settings().username().unwrap_or("default").to_string();
+            runtime.block_on(redis::examine(&engine, resolved, &user, &mut findings));
+        }
+        Store::Sqlite(database) => runtime.block_on(sqlite::examine(database, resolved, &mut findings)),
+    }
+    let text = if flags.json {
+        findings.as_json()
+    } else {
+        findings.as_text()
+    };
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            return Err(Failure {
+                line: format!("cannot write the output: {error}"),
+                code: FAILED,
+            });
+        }
+        _ => {}
+    }
+    Ok(match findings.verdict() {
+        Verdict::Wrong if findings.away => ExitCode::from(NO_REDIS),
+        Verdict::Wrong => ExitCode::from(FAILED),
+        Verdict::Ok | Verdict::Warning => ExitCode::SUCCESS,
+    })
+}

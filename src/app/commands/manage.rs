@@ -1,0 +1,170 @@
+//! `pause`, `resume`, `handover`, `nodes`, `drain` and `purge`: looking after a fleet and its queue.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::errors::print;
+use super::{FAILED, Failure, WRONG_USAGE};
+use crate::app::args::sources::Resolved;
+use crate::app::args::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Which};
+use crate::engine::{Engine, Handover, Purged, Status};
+use crate::node::event::escape;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+fn failed(line: impl Into<String>) -> Failure {
+    Failure {
+        line: line.into(),
+        code: FAILED,
+    }
+}
+
+/// Pauses, or resumes.
+pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
+    engine.check().await?;
+    // A queue of a newer layout is refused.
+    engine.status().await?;
+    let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
+    let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
+    if which.json {
+        return print(&format!(
+            "{{\"paused\":{{\"generator\":{},\"handlers\":{}}}}}\n",
+            paused.generator, paused.handlers
+        ));
+    }
+    print(match (paused.generator, paused.handlers) {
+        (true, true) => "generator and handlers are paused\n",
+        (true, false) => "the generator is paused, handlers work\n",
+        (false, true) => "handlers are paused, the generator works\n",
+        (false, false) => "nothing is paused\n",
+    })
+}
+
+pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -> Result<(), Failure> {
+    if flags.node.as_deref() == Some("") {
+        return Err(Failure {
+            line: "name a node, as queenright nodes does; or none, for any other".into(),
+            code: WRONG_USAGE,
+        });
+    }
+    engine.check().await?;
+    let before = engine.status().await?;
+    let asked = engine.handover(flags.node.as_deref()).await?;
+    let node = flags.node.as_deref().unwrap_or_default();
+    match asked {
+        Handover::Unknown => return Err(failed(format!("there is no node {node:?}; see queenright nodes"))),
+        Handover::Reigns => return print(&format!("{node} generates already\n")),
+        Handover::Asked => {}
+    }
+    let give_up = Instant::now() + flags.timeout;
+    loop {
+        let status = engine.status().await?;
+        if status.epoch > before.epoch
+            && let Some(generator) = &status.generator
+            && (node.is_empty() || generator == node)
+        {
+            return print(&format!(
+                "{} generates now, epoch {}\n",
+                escape(generator.as_bytes()),
+                status.epoch
+            ));
+        }
+        if Instant::now() >= give_up {
+            engine.handover(Some("")).await?;
+            let (who, it) = match node {
+                "" => ("no other node has".into(), "is there one"),
+                node => (format!("{node} has not"), "is it one"),
+            };
+            return Err(failed(format!(
+                "{who} taken the crown: {it} that may generate (--prefer), and alive?"
+            )));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<(), Failure> {
+    engine.check().await?;
+    let status = engine.status().await?;
+    print(&if flags.json {
+        status.nodes_as_json() + "\n"
+    } else {
+        status.nodes_as_text()
+    })
+}
+
+/// Waits until nothing is left to be done.
+pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<(), Failure> {
+    engine.check().await?;
+    let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
+    let mut told = false;
+    loop {
+        let status = engine.status().await?;
+        if left(&status) == 0 {
+            return Ok(());
+        }
+        if status.paused.handlers && !told {
+            eprintln!("queenright: handlers are paused, so nothing is drained before queenright resume handlers");
+            told = true;
+        }
+        if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
+            let mut line = String::from("not empty yet:");
+            for (count, what) in [
+                (status.queued, "queued"),
+                (status.in_hand, "in hand"),
+                (status.later, "put off"),
+            ] {
+                if count > 0 {
+                    // Writing to a String cannot fail.
+                    let _ = write!(line, " {count} {what}");
+                }
+            }
+            return Err(failed(line));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn left(status: &Status) -> u64 {
+    status.queued + status.in_hand + status.later
+}
+
+pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Purge) -> Result<(), Failure> {
+    engine.check().await?;
+    let queue = &resolved.settings.queue;
+    let status = engine.status().await?;
+    if !flags.yes {
+        if !io::stdin().is_terminal() {
+            return Err(Failure {
+                line: "this removes a queue for good: confirm with --yes".into(),
+                code: WRONG_USAGE,
+            });
+        }
+        let mut ask = io::stderr().lock();
+        let _ = write!(
+            ask,
+            "Remove the queue {:?} with {} messages and {} errors, for good? Type its name: ",
+            queue,
+            left(&status),
+            status.errors
+        );
+        let _ = ask.flush();
+        let mut answer = String::new();
+        let _ = io::stdin().lock().read_line(&mut answer);
+        if answer.trim() != queue {
+            return Err(failed("nothing was removed"));
+        }
+    }
+    match engine.purge(flags.force).await? {
+        Purged::Gone => print(&format!("removed {}\n", escape(queue.as_bytes()))),
+        Purged::Alive(1) => Err(failed("a node works on this queue: stop it first, or use --force")),
+        Purged::Alive(count) => Err(failed(format!(
+            "{count} nodes work on this queue: stop them first, or use --force"
+        ))),
+    }
+}

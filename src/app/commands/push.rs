@@ -1,0 +1,203 @@
+//! `push`: messages from arguments or stdin into the queue.
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Read, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::{FAILED, Failure, WRONG_USAGE};
+use crate::api::push::{check, push_with};
+use crate::app::args::Push as Flags;
+use crate::app::args::sources::{Resolved, duration};
+use crate::app::output::json;
+use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
+use crate::message::PAYLOAD_BYTES_MAX;
+
+/// A line may be longer than a payload: JSON escapes, and base64.
+const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
+
+type Line = Result<Vec<u8>, String>;
+
+pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
+    engine.check().await?;
+    let mut settings = resolved.settings.clone();
+    settings.backlog_max = flags.max_backlog.unwrap_or(settings.backlog_max);
+    let stdin = matches!(&flags.payloads[..], [] | [_] if flags.payloads.iter().all(|payload| payload == "-"));
+    if flags.key.is_some() && (stdin || flags.payloads.len() > 1) {
+        return Err(wrong(
+            "--key is for one message; lines of --json may have a \"key\" each",
+        ));
+    }
+    let mut lines = if stdin {
+        read_stdin()?
+    } else {
+        given(&flags.payloads).await
+    };
+    let (mut batch, mut number) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0);
+    while lines.recv_many(&mut batch, PUSH_ITEMS_MAX).await > 0 {
+        let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
+        for line in batch.drain(..) {
+            number += 1;
+            match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
+                Ok(item) => items.push(item),
+                Err(why) => {
+                    bad = Some(wrong(&format!("message {number}: {why}")));
+                    break;
+                }
+            }
+        }
+        // What comes before a bad line is pushed, and said so.
+        let mut printed = Ok(());
+        let pushed = push_with(&*engine, &settings, flags.keep, &items, |receipts| {
+            if printed.is_ok() {
+                printed = print(receipts, flags.json);
+            }
+        });
+        pushed.await?;
+        printed?;
+        if let Some(bad) = bad {
+            return Err(bad);
+        }
+    }
+    Ok(())
+}
+
+fn wrong(line: &str) -> Failure {
+    Failure {
+        line: line.to_string(),
+        code: WRONG_USAGE,
+    }
+}
+
+async fn given(payloads: &[String]) -> mpsc::Receiver<Line> {
+    let (sender, receiver) = mpsc::channel(payloads.len());
+    for payload in payloads {
+        // There is room for all.
+        let _ = sender.send(Ok(payload.clone().into_bytes())).await;
+    }
+    receiver
+}
+
+/// Reads on a thread of its own: what has come is pushed, also while the next line is waited for.
+fn read_stdin() -> Result<mpsc::Receiver<Line>, Failure> {
+    let (sender, receiver) = mpsc::channel(2 * PUSH_ITEMS_MAX);
+    let read = move || {
+        let mut input = io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let most = LINE_BYTES_MAX as u64 + 1;
+            let read = (&mut input).take(most).read_until(b'\n', &mut line);
+            let line = match read {
+                Ok(0) => return,
+                Ok(_) if line.len() > LINE_BYTES_MAX => Err(format!("it has more than {LINE_BYTES_MAX} bytes")),
+                Ok(_) => {
+                    line.pop_if(|last| *last == b'\n');
+                    Ok(line)
+                }
+                Err(error) => Err(format!("cannot read stdin: {error}")),
+            };
+            let last = line.is_err();
+            if sender.blocking_send(line).is_err() || last {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
+    thread.map_err(|error| Failure {
+        line: format!("cannot read stdin: {error}"),
+        code: FAILED,
+    })?;
+    Ok(receiver)
+}
+
+fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
+    let mut item = if is_json {
+        from_json(line)?
+    } else {
+        Item::new(line.to_vec())
+    };
+    if item.delay_ms == 0 {
+        item = item.delay(flags.delay);
+    }
+    if let Some(key) = &flags.key {
+        item = item.key(key);
+    }
+    check(&item).map_err(|error| error.to_string())?;
+    Ok(item)
+}
+
+fn from_json(line: &[u8]) -> Result<Item, String> {
+    use serde_json::Value;
+    let read: Value = serde_json::from_slice(line).map_err(|error| format!("no JSON: {error}"))?;
+    let Value::Object(fields) = read else {
+        return Err("no JSON object: write {\"payload\": ...}".into());
+    };
+    let text = |name: &str| match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(format!("\"{name}\" must be a text")),
+    };
+    let payload = match (fields.get("payload"), text("payload_base64")?) {
+        (Some(Value::String(text)), None) => text.clone().into_bytes(),
+        (Some(value), None) => value.to_string().into_bytes(),
+        (None, Some(text)) => json::from_base64(text).ok_or("\"payload_base64\" is no base64")?,
+        _ => return Err("needs either \"payload\" or \"payload_base64\"".into()),
+    };
+    let mut item = Item::new(payload);
+    if let Some(key) = text("key")? {
+        item = item.key(key);
+    }
+    if let Some(delay) = text("delay")? {
+        let delay: Duration = duration(delay).map_err(|why| format!("\"delay\": {why}"))?;
+        item = item.delay(delay);
+    }
+    Ok(item)
+}
+
+fn print(receipts: &[Receipt], json: bool) -> Result<(), Failure> {
+    let mut out = String::new();
+    for receipt in receipts {
+        let Receipt { number, repeated } = receipt;
+        // Writing to a String cannot fail.
+        let _ = if json {
+            writeln!(out, "{{\"number\":{number},\"repeated\":{repeated}}}")
+        } else {
+            writeln!(out, "{number}")
+        };
+    }
+    let mut stdout = io::stdout().lock();
+    let written = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
+    written.map_err(|error| Failure {
+        line: format!("the messages are in the queue, but their numbers cannot be written: {error}"),
+        code: FAILED,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_json_is_a_message() {
+        let read = |line: &str| from_json(line.as_bytes());
+        assert_eq!(read(r#"{"payload":"a b"}"#), Ok(Item::new("a b")));
+        assert_eq!(read(r#"{"payload":{"id":17}}"#), Ok(Item::new(r#"{"id":17}"#)));
+        assert_eq!(read(r#"{"payload_base64":"/w=="}"#), Ok(Item::new(&b"\xff"[..])));
+        let whole = Item::new("x").key("k").delay(Duration::from_secs(5));
+        assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s","number":7}"#), Ok(whole));
+        for wrong in [
+            "",
+            "7",
+            "{}",
+            r#"{"payload":"x","payload_base64":"eA=="}"#,
+            r#"{"payload_base64":"?"}"#,
+            r#"{"payload":"x","delay":5}"#,
+            r#"{"payload":"x","delay":"5"}"#,
+            r#"{"payload":"x","key":7}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

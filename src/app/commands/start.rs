@@ -1,0 +1,271 @@
+//! `start`: one copy. `roles` says who generates and who handles.
+
+pub(super) mod roles;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::{FAILED, Failure, dashboard};
+use crate::app::args::StartFlags;
+use crate::app::args::sources::Resolved;
+use crate::app::http;
+use crate::app::lab::ledger::Recorder;
+use crate::app::metrics::Metrics;
+use crate::app::output::log::Log;
+use crate::app::outside;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::node::Node;
+use crate::node::event::{Entry, Event, Observer};
+use crate::node::meter::Meter;
+use crate::node::shutdown::{self, Shutdown, Stopper};
+
+/// How long children may take to end after the node has: longer than each of them is given.
+const CHILDREN_GRACE: Duration = Duration::from_secs(4);
+/// How often to look for a Redis that is not there yet.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+pub(super) async fn run<E: Engine>(
+    engine: Arc<E>,
+    resolved: &Resolved,
+    flags: &StartFlags,
+    log: Arc<Log>,
+) -> Result<(), Failure> {
+    let (stopper, mut shutdown) = shutdown::channel();
+    if flags.until_stdin_closes {
+        stop_when_stdin_closes(stopper.clone())?;
+    }
+    stop_on_signal(stopper)?;
+    let observer = observer(flags, log.clone())?;
+    if resolved.verbose > 0 {
+        say_settings(resolved, &log);
+    }
+    let generator = roles::generator(resolved, &log)?;
+    let handler = roles::handler(resolved, flags, &log)?;
+    let mut settings = resolved.settings.clone();
+    if handler.outside.is_some() {
+        // They keep the time themselves, since they have more to end than a future.
+        settings.timeout = None;
+    }
+    let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
+    let served = serve(resolved, &engine, node.meter(), &shutdown, &log).await?;
+    if let Some(listen) = resolved.dashboard {
+        let bound = dashboard::open("--dashboard", listen, &flags.serving, resolved, &log).await?;
+        log.say(false, "dashboard", &[("url", &bound.url)]);
+        let (settings, address) = (resolved.settings.clone(), resolved.address.clone());
+        tokio::spawn(bound.serve(engine.clone(), settings, address, shutdown.clone()));
+    }
+    tokio::select! {
+        found = find_store(&*engine, resolved, &log) => found?,
+        () = shutdown.stopping() => return Ok(()),
+    }
+    let ticking = tick(log.clone());
+    let ended = tokio::select! {
+        ended = node.run(shutdown) => ended.map_err(Failure::from),
+        () = ticking => unreachable!("ticks without end"),
+    };
+    outside::stop_all(CHILDREN_GRACE).await;
+    if let Some((stopper, serving)) = served {
+        stopper.stop();
+        let _ = serving.await;
+    }
+    ended
+}
+
+/// Serves metrics, if asked to, until told to stop: also while there is no store yet.
+async fn serve<E: Engine>(
+    resolved: &Resolved,
+    engine: &Arc<E>,
+    meter: Arc<Meter>,
+    shutdown: &Shutdown,
+    log: &Log,
+) -> Result<Option<(Stopper, JoinHandle<()>)>, Failure> {
+    let Some(place) = &resolved.metrics else {
+        return Ok(None);
+    };
+    let (listener, bound) = http::bind(place).await.map_err(|why| Failure {
+        line: format!("--metrics: {why}"),
+        code: FAILED,
+    })?;
+    log.say(false, "metrics", &[("at", &format!("http://{bound}/metrics"))]);
+    let handler = Metrics {
+        engine: engine.clone(),
+        meter,
+        settings: resolved.settings.clone(),
+        shutdown: shutdown.clone(),
+        looked: tokio::sync::Mutex::new(None),
+    };
+    let (stopper, stopping) = shutdown::channel();
+    let serving = tokio::spawn(http::serve(listener, None, Arc::new(handler), stopping));
+    Ok(Some((stopper, serving)))
+}
+
+/// The log, and the book if one is to be kept.
+fn observer(flags: &StartFlags, log: Arc<Log>) -> Result<Arc<dyn Observer>, Failure> {
+    let Some(path) = &flags.ledger else {
+        return Ok(log);
+    };
+    let recorder = Recorder::to(path).map_err(|error| Failure {
+        line: format!("--ledger: cannot write {}: {error}", path.display()),
+        code: FAILED,
+    })?;
+    Ok(Arc::new(Both { log, recorder }))
+}
+
+struct Both {
+    log: Arc<Log>,
+    recorder: Recorder,
+}
+
+impl Observer for Both {
+    fn wants_messages(&self) -> bool {
+        self.log.wants_messages()
+    }
+
+    fn wants_starts(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, node: &str, events: &[Event]) {
+        self.recorder.observe(node, events);
+        self.log.observe(node, events);
+    }
+
+    fn keeps_ledger(&self) -> bool {
+        true
+    }
+
+    fn intends(&self, node: &str, entries: &[Entry]) {
+        self.recorder.intends(node, entries);
+    }
+
+    fn refuses(&self, node: &str) {
+        self.recorder.refuses(node);
+    }
+
+    fn confirms(&self, node: &str, entries: &[Entry]) {
+        self.recorder.confirms(node, entries);
+    }
+}
+
+/// How long a copy may take to stop once its parent is gone.
+const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+
+/// Whoever holds the other end of stdin is gone, however it died: stops in good order, and after a second at once.
+fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
+    // A copy that is frozen cannot see the end of stdin. Elsewhere the system wakes orphans that are stopped.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT));
+    let thread = std::thread::Builder::new().name("parent".into());
+    let watch = move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        stopper.stop();
+        std::thread::sleep(ORPHAN_GRACE);
+        outside::kill_all();
+        std::process::exit(FAILED.into());
+    };
+    let started = thread.spawn(watch).map(drop);
+    started.map_err(|error| Failure {
+        line: format!("cannot watch stdin: {error}"),
+        code: FAILED,
+    })
+}
+
+/// Keeps the `rate` line going when nothing else happens.
+async fn tick(log: Arc<Log>) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        log.tick();
+    }
+}
+
+fn say_settings(resolved: &Resolved, log: &Log) {
+    let settings = &resolved.settings;
+    let fields = [
+        ("store", resolved.address.clone()),
+        ("queue", settings.queue.clone()),
+        ("concurrency", settings.concurrency.to_string()),
+        ("interval", format!("{:?}", settings.interval)),
+        ("lease", format!("{:?}", settings.lease)),
+        ("crown_lease", format!("{}ms", settings.crown_ms())),
+        ("max_backlog", settings.backlog_max.to_string()),
+        ("max_deliveries", settings.deliveries_max.to_string()),
+        (
+            "max_errors",
+            settings.errors_max.map_or("none".into(), |errors| errors.to_string()),
+        ),
+        ("retries", settings.retries.to_string()),
+        ("backoff", format!("{:?}", settings.backoff)),
+        ("pid", std::process::id().to_string()),
+    ];
+    let fields: Vec<(&'static str, &str)> = fields.iter().map(|(key, value)| (*key, value.as_str())).collect();
+    log.say(false, "settings", &fields);
+}
+
+/// Wrappers such as timeout(1) send the same signal twice in a row; that is one.
+const SAME_SIGNAL: Duration = Duration::from_millis(250);
+
+/// The first signal stops the node in good order; the second leaves at once. On a thread of its own, so that it works
+/// whatever the rest of the program is stuck in.
+pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure {
+        line: format!("cannot listen to signals: {error}"),
+        code: FAILED,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed)?;
+    let entered = runtime.enter();
+    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+    drop(entered);
+    let listen = async move {
+        let mut stopping: Option<Instant> = None;
+        loop {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+            match stopping {
+                Some(first) if first.elapsed() > SAME_SIGNAL => {
+                    outside::kill_all();
+                    std::process::exit(FAILED.into());
+                }
+                Some(_) => {}
+                None => {
+                    stopping = Some(Instant::now());
+                    stopper.stop();
+                }
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
+    Ok(())
+}
+
+/// Waits for a store that is not there yet, unless told not to; refuses one on which the promises would not hold.
+async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Result<(), Error> {
+    let mut said = false;
+    loop {
+        match engine.check().await {
+            Err(error) if error.is_away() && !resolved.no_wait => {
+                if !said {
+                    said = true;
+                    log.note(&format!(
+                        "{error}; waiting for it to come, or exit with --no-wait (install and start Redis there, give \
+                         another address with --url or --host, stay on one machine with --url sqlite:queue.db, or watch \
+                         queenright demo)"
+                    ));
+                }
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            found => return found,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Who generates and who handles: what comes with the program, or other programs.
+
+use std::sync::Arc;
+
+use super::super::{FAILED, Failure, WRONG_USAGE};
+use crate::api::cron::Scheduled;
+use crate::app::args::StartFlags;
+use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
+use crate::app::lab::ledger::effects;
+use crate::app::output::log::Log;
+use crate::app::outside::{self, Child, Each, GenerateEach, Http, Lines, Make, Program, Source, Tell, Work};
+use crate::message::Message;
+use crate::node::generate::{Draft, Election, Generate, Made, Next};
+use crate::node::handle::{Handle, Handled};
+
+/// Who generates.
+pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator, Failure> {
+    let queue = &resolved.settings.queue;
+    let json = resolved.generate_json;
+    let make: Box<dyn Make> = match &resolved.generate {
+        Generating::Builtin(builtin) if resolved.cron.is_none() => {
+            return Ok(Generator::Builtin(*builtin, Digits::default()));
+        }
+        Generating::Builtin(builtin) => Box::new(Generator::Builtin(*builtin, Digits::default())),
+        Generating::Lines(source) => {
+            if let Source::Program(program) = source {
+                find("--generate", program)?;
+            }
+            Box::new(Lines::new(source.clone(), queue, json, tell(log)))
+        }
+        Generating::Each(program) => {
+            find("--generate-each", program)?;
+            let timeout = resolved.settings.timeout;
+            Box::new(GenerateEach::new(program.clone(), queue, json, timeout, tell(log)))
+        }
+    };
+    let outside = Generator::Outside(make);
+    Ok(match &resolved.cron {
+        None => outside,
+        Some((cron, missed)) => Generator::Outside(Box::new(Scheduled::new(cron.clone(), *missed, outside))),
+    })
+}
+
+/// Who handles.
+pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -> Result<Handler, Failure> {
+    let settings = &resolved.settings;
+    let outside: Option<Box<dyn Work>> = match &resolved.handle {
+        Handling::Builtin => None,
+        Handling::Child(program) => {
+            find("--handle", program)?;
+            let child = Child::new(program.clone(), &settings.queue, settings.timeout, tell(log));
+            Some(Box::new(child))
+        }
+        Handling::Each(program) => {
+            find("--handle-each", program)?;
+            Some(Box::new(Each {
+                program: program.clone(),
+                queue: settings.queue.clone(),
+                timeout: settings.timeout,
+                tell: tell(log),
+            }))
+        }
+        Handling::Http(url) => {
+            let http = Http::new(url.clone(), &settings.queue, settings.timeout).map_err(|error| Failure {
+                line: format!("--handle: cannot use https: {error}; install the ca-certificates of this system"),
+                code: FAILED,
+            })?;
+            Some(Box::new(http))
+        }
+    };
+    Ok(Handler {
+        outside,
+        work: resolved.work,
+        error_rate: resolved.error_rate,
+        effects: flags.effects.clone(),
+    })
+}
+
+fn find(flag: &str, program: &Program) -> Result<(), Failure> {
+    program.find().map_err(|reason| Failure {
+        line: format!("{flag}: {reason}"),
+        code: WRONG_USAGE,
+    })
+}
+
+/// What children say is told by the log.
+fn tell(log: &Arc<Log>) -> Tell {
+    let log = log.clone();
+    Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))
+}
+
+pub(in crate::app::commands) enum Generator {
+    Builtin(Builtin, Digits),
+    Outside(Box<dyn Make>),
+}
+
+impl Generator {
+    /// What is generated unless something else is asked for.
+    pub(in crate::app::commands) fn counter() -> Self {
+        Self::Builtin(Builtin::Counter, Digits::default())
+    }
+}
+
+impl Generate for Generator {
+    // Flat out this is called millions of times a second: what is built in is done at once, and leaves nothing to its future.
+    fn generate(&mut self, next: Next, draft: &mut Draft) -> impl Future<Output = Made> + Send {
+        if let Self::Builtin(builtin, digits) = self {
+            write(*builtin, digits, next, &mut draft.payload);
+        }
+        async move {
+            match self {
+                Self::Builtin(..) => Made::Message,
+                Self::Outside(make) => make.make(next, draft).await,
+            }
+        }
+    }
+
+    fn elected(&mut self, election: &Election) {
+        if let Self::Outside(make) = self {
+            make.elected(election);
+        }
+    }
+
+    fn deposed(&mut self, confirmed: u64) {
+        if let Self::Outside(make) = self {
+            make.deposed(confirmed);
+        }
+    }
+}
+
+/// The generators that come with the program.
+#[inline]
+fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8>) {
+    use std::io::Write;
+    // Writing to a Vec cannot fail.
+    let _ = match builtin {
+        Builtin::Counter => payload.write_all(digits.of(next.number)),
+        Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
+        Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
+    };
+}
+
+/// A number in digits. The next one is counted on as on paper: writing every digit anew was a third of the work of a generator.
+#[derive(Default)]
+pub(in crate::app::commands) struct Digits {
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl Digits {
+    fn of(&mut self, number: u64) -> &[u8] {
+        let is_next = self.number.checked_add(1) == Some(number);
+        if !(is_next && self.count_on()) {
+            self.text = number.to_string().into();
+        }
+        self.number = number;
+        &self.text
+    }
+
+    /// False, if the next number has a digit more.
+    fn count_on(&mut self) -> bool {
+        for digit in self.text.iter_mut().rev() {
+            if *digit < b'9' {
+                *digit += 1;
+                return true;
+            }
+            *digit = b'0';
+        }
+        false
+    }
+}
+
+fn words() -> String {
+    const WORDS: [&str; 32] = [
+        "amber", "bloom", "brood", "cell", "clover", "comb", "dance", "drone", "field", "flight", "garden", "heather",
+        "hive", "honey", "hum", "lavender", "linden", "meadow", "nectar", "orchard", "pollen", "propolis", "queen",
+        "royal", "scout", "smoke", "summer", "swarm", "thyme", "wax", "willow", "wing",
+    ];
+    let mut words = [""; 4];
+    for word in &mut words {
+        *word = WORDS[fastrand::usize(..WORDS.len())];
+    }
+    words.join(" ")
+}
+
+/// The handler of the task, which takes a while and fails now and then, or one of another program.
+pub(super) struct Handler {
+    pub(super) outside: Option<Box<dyn Work>>,
+    work: WorkTime,
+    error_rate: f64,
+    /// The prefix of the counters that `verify` looks at.
+    effects: Option<String>,
+}
+
+impl Handle for Handler {
+    async fn handle(&self, message: Message) -> Handled {
+        if let Some(outside) = &self.outside {
+            return outside.work(message).await;
+        }
+        if !self.work.is_zero() {
+            tokio::time::sleep(self.work.sample()).await;
+        }
+        if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
+            return Err("the handler failed, as it is told to now and then (--error-rate)".into());
+        }
+        Ok(match &self.effects {
+            None => Vec::new(),
+            Some(prefix) => vec![effects::effect(prefix, message.number)],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn digits_are_written_as_they_are_printed() {
+        let mut digits = super::Digits::default();
+        let jumps = [
+            5,
+            5,
+            4,
+            7,
+            u64::MAX - 1,
+            u64::MAX,
+            0,
+            1,
+            999_999,
+            1_000_000,
+            1_234_567_890,
+        ];
+        for number in (0..1200).chain(jumps).chain(99_990..100_010) {
+            assert_eq!(digits.of(number), number.to_string().as_bytes());
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `status --watch` on a terminal: the view of the demo, filled in from looks at the store. A store that goes away is
+//! waited for, and what was seen last stays on the screen and is called old.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{WATCH_EVERY, age, paused};
+use crate::app::args::sources::Resolved;
+use crate::app::commands::{FAILED, Failure};
+use crate::app::output::keys::{Key, Keys};
+use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, push};
+use crate::engine::{Engine, NodeStatus, Status};
+use crate::node::event::escape;
+
+/// The rate is told over so many of the last looks.
+const RATE_LOOKS: usize = 5;
+
+pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, first: Status) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure {
+        line: format!("cannot use the terminal: {error}"),
+        code: FAILED,
+    };
+    let mut keys = Keys::listen(true).map_err(failed)?;
+    let mut screen = Screen::open().map_err(failed)?;
+    let mut watch = Watch::new(resolved, first);
+    let ended = watch.until_quit(&*engine, &mut keys, &mut screen).await;
+    ratatui::restore();
+    ended
+}
+
+struct Watch {
+    place: String,
+    started: Instant,
+    status: Status,
+    /// When it was seen.
+    seen: Instant,
+    /// Why it is old.
+    away: Option<String>,
+    events: VecDeque<Event>,
+    throughput: VecDeque<u64>,
+    queue: VecDeque<u64>,
+}
+
+impl Watch {
+    fn new(resolved: &Resolved, status: Status) -> Self {
+        let now = Instant::now();
+        let queue = escape(resolved.settings.queue.as_bytes()).into_owned();
+        Self {
+            place: format!("{queue} on {}", resolved.address),
+            started: now,
+            status,
+            seen: now,
+            away: None,
+            events: VecDeque::new(),
+            throughput: VecDeque::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    async fn until_quit<E: Engine>(&mut self, engine: &E, keys: &mut Keys, screen: &mut Screen) -> Result<(), Failure> {
+        let mut ticks = tokio::time::interval(WATCH_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // A terminal that was closed is a reason to end, and none to fail.
+            if screen.draw(&self.view()).is_err() {
+                return Ok(());
+            }
+            let key = tokio::select! {
+                biased;
+                key = keys.next() => Some(key),
+                _ = ticks.tick() => None,
+            };
+            match key {
+                Some(Key::Quit) => return Ok(()),
+                Some(_) => continue,
+                None => {}
+            }
+            let looked = tokio::select! {
+                biased;
+                key = keys.next() => {
+                    if key == Key::Quit {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                looked = engine.status() => looked,
+            };
+            match looked {
+                Ok(status) => self.sees(status),
+                Err(error) if super::passes(&error) => self.misses(error.to_string()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn say(&mut self, word: &'static str, text: String) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        let at = self.started.elapsed();
+        self.events.push_back(Event { at, word, text });
+    }
+
+    fn misses(&mut self, why: String) {
+        if self.away.is_none() {
+            self.say("away", why.clone());
+        }
+        self.away = Some(why);
+    }
+
+    fn sees(&mut self, status: Status) {
+        if self.away.take().is_some() {
+            self.say("reconnected", String::new());
+        }
+        let before = std::mem::replace(&mut self.status, status);
+        self.seen = Instant::now();
+        let now = &self.status;
+        let mut news = Vec::new();
+        let name = |node: &NodeStatus| format!("{} on {}", escape(node.node.as_bytes()), escape(node.host.as_bytes()));
+        for node in &now.nodes {
+            if !before.nodes.iter().any(|other| other.node == node.node) {
+                news.push(("joined", name(node)));
+            }
+        }
+        for node in &before.nodes {
+            if !now.nodes.iter().any(|other| other.node == node.node) {
+                news.push(("gone", name(node)));
+            }
+        }
+        if let Some(generator) = now.generator.as_ref().filter(|_| now.epoch != before.epoch) {
+            let text = format!("{}, epoch {}", escape(generator.as_bytes()), now.epoch);
+            news.push(("elected", text));
+        }
+        let errors = now.failed.saturating_sub(before.failed);
+        if errors > 0 {
+            news.push(("error", format!("in {} messages", grouped(errors))));
+        }
+        if now.rewinds > before.rewinds {
+            news.push(("rewound", "the store lost acknowledged writes".into()));
+        }
+        if now.paused != before.paused {
+            let what = paused(now.paused);
+            news.push(if what.is_empty() {
+                ("resumed", "everything".to_string())
+            } else {
+                ("paused", what.to_string())
+            });
+        }
+        push(&mut self.throughput, now.settled().saturating_sub(before.settled()));
+        push(&mut self.queue, now.queued);
+        for (word, text) in news {
+            self.say(word, text);
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        let looks = self.throughput.len().clamp(1, RATE_LOOKS);
+        let settled: u64 = self.throughput.iter().rev().take(looks).sum();
+        #[allow(clippy::cast_precision_loss)]
+        let rate = settled as f64 / (WATCH_EVERY.as_secs_f64() * looks as f64);
+        rate
+    }
+
+    fn view(&self) -> View<'_> {
+        let status = &self.status;
+        let told = [
+            ("published", status.published),
+            ("done", status.done),
+            ("failed", status.failed),
+            ("in hand", status.in_hand),
+            ("later", status.later),
+        ];
+        let first = told.into_iter().flat_map(|(name, number)| {
+            [
+                (format!(" {name} "), Tone::Quiet),
+                (format!("{} ", grouped(number)), Tone::Plain),
+            ]
+        });
+        let errors = if status.errors == 0 { Tone::Good } else { Tone::Bad };
+        let mut second = vec![(format!(" errors waiting {} ", grouped(status.errors)), errors)];
+        if status.generator.is_none() {
+            second.push((" nobody generates ".into(), Tone::Bad));
+        }
+        let still = paused(status.paused);
+        if !still.is_empty() {
+            second.push((format!(" paused: {still} "), Tone::Warning));
+        }
+        if let Some(why) = &self.away {
+            let old = self.seen.elapsed().max(Duration::from_secs(1)).as_secs();
+            second.push((format!(" {old} s old: {why} "), Tone::Bad));
+        }
+        View {
+            title: "queenright",
+            place: self.place.clone(),
+            age: format!("epoch {}", status.epoch),
+            nodes: status.nodes.iter().map(|node| self.node(node)).collect(),
+            rate: self.rate(),
+            throughput: &self.throughput,
+            queued: status.queued,
+            queue: &self.queue,
+            events: self.events.iter().collect(),
+            account: ("queue", [first.collect(), second]),
+            keys: &[("q", "quit")],
+        }
+    }
+
+    fn node(&self, node: &NodeStatus) -> Node {
+        let role = self.status.role(node);
+        let tone = match (self.away.is_some(), role) {
+            (true, _) => Tone::Quiet,
+            (false, "generator") => Tone::Good,
+            (false, _) => Tone::Plain,
+        };
+        let epoch = if role == "generator" {
+            self.status.epoch.to_string()
+        } else {
+            String::new()
+        };
+        let doing = match node.in_hand {
+            0 if role == "generator" => "generates".into(),
+            0 => "waits".into(),
+            held => format!("{} in hand", grouped(held)),
+        };
+        Node {
+            cells: [
+                format!(" {}", escape(node.node.as_bytes())),
+                node.pid.to_string(),
+                role.to_string(),
+                epoch,
+                format!("{doing} on {}", escape(node.host.as_bytes())),
+                format!("{:>7}", grouped(node.done)),
+                format!("{:>6}", grouped(node.failed)),
+                format!("{:>6}", age(node.age_ms)),
+            ],
+            tone,
+        }
+    }
+}

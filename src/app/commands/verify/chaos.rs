@@ -1,0 +1,266 @@
+//! Does what the plan says, and mends it when its time is over.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::fleet::{Fleet, now_ms};
+use super::place::Place;
+use super::plan::{Fault, Plan};
+use super::watch::Look;
+use super::{Failure, failed};
+use crate::app::lab::proxy::Proxy;
+
+/// A fault that finds nobody to meet waits so long, and is then left out.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// What was seen of the store longer ago is not believed.
+const FRESH: Duration = Duration::from_millis(500);
+
+pub(super) struct Chaos {
+    plan: Vec<(Duration, Fault)>,
+    next: usize,
+    random: fastrand::Rng,
+    lease: Duration,
+    mends: Vec<(Duration, Mend)>,
+    done: BTreeMap<&'static str, u64>,
+    log: File,
+}
+
+/// How a fault ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mend {
+    Thaw(usize),
+    Delay(usize),
+    HalfOpen(usize),
+    BlackHole(usize),
+    StartRedis,
+    Memory,
+    KillReaders,
+}
+
+impl Chaos {
+    pub(super) fn new(plan: Option<Plan>, lease: Duration, directory: &Path) -> std::io::Result<Self> {
+        let seed = plan.as_ref().map_or(0, |plan| plan.seed);
+        Ok(Self {
+            plan: plan.map(|plan| plan.faults).unwrap_or_default(),
+            next: 0,
+            random: fastrand::Rng::with_seed(seed),
+            lease,
+            mends: Vec::new(),
+            done: BTreeMap::new(),
+            log: File::create(directory.join("faults.txt"))?,
+        })
+    }
+
+    /// How many there were so far.
+    pub(super) fn count(&self) -> u64 {
+        self.done.values().sum()
+    }
+
+    /// By kind.
+    pub(super) fn done(&self) -> &BTreeMap<&'static str, u64> {
+        &self.done
+    }
+
+    /// Breaks what is due, and mends what was broken for long enough.
+    pub(super) fn turn(
+        &mut self,
+        now: Duration,
+        fleet: &mut Fleet,
+        place: &mut Place,
+        look: Option<&Look>,
+    ) -> Result<(), Failure> {
+        let due: Vec<Mend> = self
+            .mends
+            .iter()
+            .filter(|(at, _)| *at <= now)
+            .map(|(_, mend)| *mend)
+            .collect();
+        self.mends.retain(|(at, _)| *at > now);
+        for mend in due {
+            mend.apply(fleet, place)?;
+        }
+        let Some((at, fault)) = self.plan.get(self.next).copied() else {
+            return Ok(());
+        };
+        if now < at {
+            return Ok(());
+        }
+        match self.strike(fault, now, fleet, place, look)? {
+            Some(whom) => {
+                *self.done.entry(fault.name()).or_default() += 1;
+                self.note(fault, &whom)?;
+                self.next += 1;
+            }
+            None if now >= at + PATIENCE => {
+                self.note(fault, "left out: nobody to meet")?;
+                self.next += 1;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, fault: Fault, whom: &str) -> Result<(), Failure> {
+        writeln!(self.log, "{} {fault:?} {whom}", now_ms()).map_err(|error| failed("write what was done", &error))
+    }
+
+    /// None: not possible now. Otherwise whom it met.
+    fn strike(
+        &mut self,
+        fault: Fault,
+        now: Duration,
+        fleet: &mut Fleet,
+        place: &mut Place,
+        look: Option<&Look>,
+    ) -> Result<Option<String>, Failure> {
+        let ms = Duration::from_millis;
+        let generator = look.filter(|look| look.at.elapsed() < FRESH).and_then(|look| {
+            let seat = fleet.seat_of(look.generator?)?;
+            (!fleet.seats[seat].is_frozen).then_some(seat)
+        });
+        let whole: Vec<usize> = (0..fleet.seats.len())
+            .filter(|seat| !fleet.seats[*seat].is_frozen)
+            .collect();
+        let handlers: Vec<usize> = whole.iter().copied().filter(|seat| Some(*seat) != generator).collect();
+        let handler = self.random.choice(handlers);
+        let anyone = self.random.choice(whole.clone());
+        // Someone must be left to take over.
+        let spared = whole.len() > 1;
+        let met = match fault {
+            Fault::KillGenerator => generator.map(|seat| Self::kill(fleet, seat)).transpose()?,
+            Fault::KillHandler => handler.map(|seat| Self::kill(fleet, seat)).transpose()?,
+            Fault::KillReader => {
+                fleet
+                    .read_errors(place)
+                    .map_err(|error| failed("start get-errors", &error))?;
+                self.mends.push((now + ms(self.random.u64(0..60)), Mend::KillReaders));
+                Some(String::new())
+            }
+            Fault::StopGenerator(tenths) => generator
+                .filter(|_| spared)
+                .map(|seat| self.freeze(fleet, seat, now, tenths)),
+            Fault::StopHandler(tenths) => handler
+                .filter(|_| spared)
+                .map(|seat| self.freeze(fleet, seat, now, tenths)),
+            Fault::Cut => anyone.and_then(|seat| proxied(fleet, seat, Proxy::cut)),
+            Fault::CutAll => {
+                for seat in 0..fleet.seats.len() {
+                    proxied(fleet, seat, Proxy::cut);
+                }
+                Some("all".into())
+            }
+            Fault::Delay(by, length) => {
+                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.delay(ms(by))));
+                self.mend(met, anyone, now + ms(length), Mend::Delay)
+            }
+            Fault::HalfOpen(length) => {
+                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.half_open(true)));
+                self.mend(met, anyone, now + ms(length), Mend::HalfOpen)
+            }
+            Fault::BlackHole(length) => {
+                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.black_hole(true)));
+                self.mend(met, anyone, now + ms(length), Mend::BlackHole)
+            }
+            Fault::KillRedis(_)
+            | Fault::FlushScripts
+            | Fault::KillClients
+            | Fault::Sleep(_)
+            | Fault::OutOfMemory(_) => self.strike_server(fault, now, place),
+        };
+        Ok(met)
+    }
+
+    fn strike_server(&mut self, fault: Fault, now: Duration, place: &mut Place) -> Option<String> {
+        let server = place.server.as_mut().filter(|server| server.is_running())?;
+        let ms = Duration::from_millis;
+        match fault {
+            Fault::KillRedis(down) => {
+                server.kill();
+                self.mends.push((now + ms(down), Mend::StartRedis));
+            }
+            Fault::FlushScripts => _ = server.command(&["SCRIPT", "FLUSH"]).ok()?,
+            Fault::KillClients => _ = server.command(&["CLIENT", "KILL", "TYPE", "normal"]).ok()?,
+            Fault::Sleep(length) => {
+                server.send(&["DEBUG", "SLEEP", &ms(length).as_secs_f64().to_string()]);
+            }
+            Fault::OutOfMemory(length) => {
+                server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok()?;
+                self.mends.push((now + ms(length), Mend::Memory));
+            }
+            _ => unreachable!("not a fault of the server"),
+        }
+        Some("redis-server".into())
+    }
+
+    fn mend(
+        &mut self,
+        met: Option<String>,
+        seat: Option<usize>,
+        at: Duration,
+        mend: fn(usize) -> Mend,
+    ) -> Option<String> {
+        if met.is_some() {
+            self.mends.extend(seat.map(|seat| (at, mend(seat))));
+        }
+        met
+    }
+
+    fn kill(fleet: &mut Fleet, seat: usize) -> Result<String, Failure> {
+        let pid = fleet.seats[seat].pid();
+        fleet.kill(seat);
+        fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+        Ok(format!("process {}", pid.unwrap_or_default()))
+    }
+
+    fn freeze(&mut self, fleet: &mut Fleet, seat: usize, now: Duration, tenths: u64) -> String {
+        fleet.freeze(seat);
+        let length = self.lease * u32::try_from(tenths).unwrap_or(u32::MAX) / 10;
+        self.mends.push((now + length, Mend::Thaw(seat)));
+        format!("process {}", fleet.seats[seat].pid().unwrap_or_default())
+    }
+
+    /// Mends everything, and breaks nothing more.
+    pub(super) fn calm(&mut self, fleet: &mut Fleet, place: &mut Place) -> Result<(), Failure> {
+        self.next = self.plan.len();
+        for (_, mend) in std::mem::take(&mut self.mends) {
+            mend.apply(fleet, place)?;
+        }
+        Ok(())
+    }
+}
+
+impl Mend {
+    fn apply(self, fleet: &mut Fleet, place: &mut Place) -> Result<(), Failure> {
+        match self {
+            Self::Thaw(seat) => fleet.thaw(seat),
+            Self::Delay(seat) => _ = proxied(fleet, seat, |proxy| proxy.delay(Duration::ZERO)),
+            Self::HalfOpen(seat) => _ = proxied(fleet, seat, |proxy| proxy.half_open(false)),
+            Self::BlackHole(seat) => _ = proxied(fleet, seat, |proxy| proxy.black_hole(false)),
+            Self::StartRedis => {
+                if let Some(server) = &mut place.server {
+                    server
+                        .run()
+                        .map_err(|error| failed("start redis-server again", &error))?;
+                }
+            }
+            Self::Memory => {
+                // One that was killed meanwhile comes back without a limit.
+                if let Some(server) = &place.server {
+                    server.send(&["CONFIG", "SET", "maxmemory", "0"]);
+                }
+            }
+            Self::KillReaders => _ = fleet.kill_readers(),
+        }
+        Ok(())
+    }
+}
+
+/// None, if no proxy stands there.
+fn proxied(fleet: &Fleet, seat: usize, act: impl Fn(&Proxy)) -> Option<String> {
+    let seat = fleet.seats.get(seat)?;
+    act(seat.proxy.as_ref()?);
+    Some(format!("process {}", seat.pid().unwrap_or_default()))
+}

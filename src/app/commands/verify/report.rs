@@ -1,0 +1,299 @@
+//! What is said: a line while it runs, a table or JSON at the end, and all of it once more in the directory.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::place::Place;
+use super::watch::Look;
+use crate::app::lab::ledger::checks::{self, Sample, Verdict};
+use crate::app::lab::ledger::history::History;
+use crate::app::output::json;
+use crate::node::event::escape;
+
+/// Between two lines of progress: on a terminal, and elsewhere.
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How wide the bar is.
+const BAR: usize = 24;
+/// Findings that are printed; all are in the directory.
+const PRINTED_MAX: usize = 20;
+
+/// The line on stderr while it runs.
+pub(super) struct Progress {
+    messages: Option<u64>,
+    length: Option<Duration>,
+    begun: Instant,
+    next: Instant,
+    on_terminal: bool,
+}
+
+impl Progress {
+    pub(super) fn new(messages: Option<u64>, length: Option<Duration>) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let begun = Instant::now();
+        Self {
+            messages,
+            length,
+            begun,
+            next: begun + if on_terminal { SHOWN_EVERY } else { TOLD_EVERY },
+            on_terminal,
+        }
+    }
+
+    pub(super) fn show(&mut self, look: Option<&Look>, faults: u64) {
+        let now = Instant::now();
+        if now < self.next {
+            return;
+        }
+        self.next = now + if self.on_terminal { SHOWN_EVERY } else { TOLD_EVERY };
+        let Sample {
+            published,
+            done,
+            failed,
+            ..
+        } = look.map(|look| look.sample).unwrap_or_default();
+        let (settled, seconds) = (done + failed, self.begun.elapsed().as_secs_f64());
+        #[allow(clippy::cast_precision_loss)]
+        let (part, rate) = match (self.length, self.messages) {
+            (Some(length), _) => (seconds / length.as_secs_f64(), settled as f64 / seconds),
+            (None, messages) => (settled as f64 / messages.unwrap_or(1) as f64, settled as f64 / seconds),
+        };
+        let part = part.clamp(0.0, 1.0);
+        let left = if part > 0.0 { seconds / part - seconds } else { 0.0 };
+        let faults = match faults {
+            0 => String::new(),
+            faults => format!(", {faults} faults"),
+        };
+        let line = format!(
+            "{} {:3.0} %  published {published}, settled {settled}, {rate:.0}/s{faults}, {left:.0} s left",
+            bar(part),
+            part * 100.0
+        );
+        self.say(&line);
+    }
+
+    /// The last word of the line.
+    pub(super) fn end(&mut self, what: &str) {
+        if self.on_terminal || self.begun.elapsed() > TOLD_EVERY {
+            self.say(what);
+        }
+        if self.on_terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    fn say(&self, line: &str) {
+        // Nobody may be listening.
+        let _ = if self.on_terminal {
+            write!(std::io::stderr(), "\r\x1b[K{line}")
+        } else {
+            writeln!(std::io::stderr(), "{line}")
+        };
+    }
+}
+
+fn bar(part: f64) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss
+    )]
+    let full = (part * BAR as f64).round() as usize;
+    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR.saturating_sub(full)))
+}
+
+/// Times, from the shortest to the longest.
+struct Times(Vec<u64>);
+
+impl Times {
+    fn new(mut ms: Vec<u64>) -> Self {
+        ms.sort_unstable();
+        Self(ms)
+    }
+
+    /// The smallest that so many percent do not exceed.
+    fn percentile(&self, percent: usize) -> u64 {
+        let rank = (self.0.len() * percent).div_ceil(100).max(1);
+        self.0.get(rank - 1).copied().unwrap_or(0)
+    }
+
+    fn max(&self) -> u64 {
+        self.0.last().copied().unwrap_or(0)
+    }
+}
+
+pub(super) struct Report {
+    store: String,
+    seed: Option<u64>,
+    counts: Vec<(&'static str, u64)>,
+    seconds: f64,
+    rate: f64,
+    failovers: Times,
+    redeliveries: Times,
+    faults: BTreeMap<&'static str, u64>,
+    pub(super) findings: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new(
+        history: &History,
+        verdict: &Verdict,
+        seconds: f64,
+        seed: Option<u64>,
+        store: &str,
+        faults: &BTreeMap<&'static str, u64>,
+    ) -> Self {
+        let account = &verdict.account;
+        let settled = account.done + account.in_doubt + account.errors;
+        #[allow(clippy::cast_precision_loss)]
+        let rate = settled as f64 / seconds;
+        Self {
+            store: store.to_string(),
+            seed,
+            counts: vec![
+                ("published", account.generated),
+                ("done", account.done + account.in_doubt),
+                ("failed", account.errors),
+                ("lost", account.lost),
+                ("settled_twice", account.twice),
+                ("handled_more_than_once", verdict.handled_more_than_once),
+                ("effects_twice", verdict.effects_twice),
+                ("generators", history.told.reigns.len() as u64),
+            ],
+            seconds,
+            rate,
+            failovers: Times::new(checks::failover_gaps_ms(history)),
+            redeliveries: Times::new(checks::redelivery_delays_ms(history)),
+            faults: faults.clone(),
+            findings: verdict.findings.clone(),
+        }
+    }
+
+    /// Nobody need be listening, and the exit code says the same; but a result that could not be written is none.
+    pub(super) fn keep_and_print(&self, place: &Place, as_json: bool) -> std::io::Result<()> {
+        let (table, json) = (self.table(place.kept()), self.json());
+        for (name, text) in [("result.txt", &table), ("result.json", &json)] {
+            // The directory is for later; the verdict is printed all the same.
+            let _ = std::fs::write(place.directory.join(name), text);
+        }
+        let printed = std::io::stdout().write_all(if as_json { json } else { table }.as_bytes());
+        for finding in self.findings.iter().take(PRINTED_MAX) {
+            let _ = writeln!(std::io::stderr(), "queenright: {}", escape(finding.as_bytes()));
+        }
+        printed.or_else(|error| match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    // Writing to a String cannot fail.
+    fn table(&self, kept: Option<&Path>) -> String {
+        let mut out = format!("verified on {}", self.store);
+        if let Some(seed) = self.seed {
+            let _ = write!(out, ", seed {seed}");
+        }
+        out.push('\n');
+        let mut row = |name: &str, value: String| _ = writeln!(out, "  {name:<28}{value}");
+        for (name, count) in &self.counts {
+            row(&name.replace('_', " "), count.to_string());
+        }
+        row("time", format!("{:.2} s", self.seconds));
+        row("messages/s", format!("{:.0}", self.rate));
+        for (name, times, what) in [
+            ("failovers", &self.failovers, "from the last message to the next"),
+            ("redeliveries", &self.redeliveries, "from the fault to the next holder"),
+        ] {
+            let count = times.0.len();
+            row(
+                name,
+                match count {
+                    0 => "0".into(),
+                    _ => format!(
+                        "{count}  ({what}: median {} ms, p99 {} ms, max {} ms)",
+                        times.percentile(50),
+                        times.percentile(99),
+                        times.max()
+                    ),
+                },
+            );
+        }
+        if !self.faults.is_empty() {
+            row("faults", self.faults.values().sum::<u64>().to_string());
+            for (name, count) in &self.faults {
+                row(&format!("- {}", name.replace('_', " ")), count.to_string());
+            }
+        }
+        let verdict = if self.findings.is_empty() {
+            "every message has one outcome; nothing was lost, nothing settled twice".to_string()
+        } else {
+            let count = self.findings.len();
+            let plural = if count == 1 { "" } else { "s" };
+            format!("NOT verified: {count} finding{plural}, named on stderr and in result.json")
+        };
+        let _ = writeln!(out, "{verdict}");
+        if let Some(kept) = kept {
+            let _ = writeln!(out, "plan, books, logs and samples are in {}", kept.display());
+        }
+        out
+    }
+
+    fn json(&self) -> String {
+        let mut out = String::from("{");
+        for (name, count) in &self.counts {
+            json::number(&mut out, name, *count);
+        }
+        let _ = write!(
+            out,
+            ",\"seconds\":{:.3},\"messages_per_second\":{:.0}",
+            self.seconds, self.rate
+        );
+        for (name, times) in [("failovers", &self.failovers), ("redeliveries", &self.redeliveries)] {
+            let _ = write!(
+                out,
+                ",\"{name}\":{{\"count\":{},\"p50_ms\":{},\"p99_ms\":{},\"max_ms\":{}}}",
+                times.0.len(),
+                times.percentile(50),
+                times.percentile(99),
+                times.max()
+            );
+        }
+        out.push_str(",\"faults\":{");
+        for (name, count) in &self.faults {
+            json::number(&mut out, name, *count);
+        }
+        out.push('}');
+        if let Some(seed) = self.seed {
+            json::number(&mut out, "seed", seed);
+        }
+        json::text(&mut out, "store", &self.store);
+        let findings: Vec<String> = self.findings.iter().map(|finding| json::quoted(finding)).collect();
+        let _ = writeln!(out, ",\"findings\":[{}]}}", findings.join(","));
+        out
+    }
+}
+
+pub(super) fn write_samples(directory: &Path, samples: &[Sample]) -> std::io::Result<()> {
+    let mut out = String::new();
+    for sample in samples {
+        out.push('{');
+        for (name, value) in [
+            ("ms", sample.ms),
+            ("epoch", sample.epoch),
+            ("published", sample.published),
+            ("queued", sample.queued),
+            ("in_hand", sample.in_hand),
+            ("later", sample.later),
+            ("done", sample.done),
+            ("failed", sample.failed),
+        ] {
+            json::number(&mut out, name, value);
+        }
+        out.push_str("}\n");
+    }
+    std::fs::write(directory.join("samples.jsonl"), out)
+}

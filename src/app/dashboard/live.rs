@@ -1,0 +1,113 @@
+//! One sampler for all who look, however many they are; while nobody looks it asks nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::reply::{Answer, Refusal, stream};
+use super::view::Sample;
+use crate::node::shutdown::Shutdown;
+
+/// Between two looks.
+pub(super) const EVERY: Duration = Duration::from_millis(500);
+/// A line now and then, so that both sides notice when the other is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// So many look at once.
+pub(super) const VIEWERS_MAX: usize = 50;
+
+/// The last sample, for all who look.
+pub(super) struct Live {
+    sender: watch::Sender<Option<(u64, Arc<Sample>)>>,
+    /// Wakes the sampler when somebody comes.
+    came: Notify,
+}
+
+impl Live {
+    pub fn new() -> Self {
+        Self {
+            sender: watch::Sender::new(None),
+            came: Notify::new(),
+        }
+    }
+
+    /// Returns while somebody looks; otherwise once somebody comes.
+    pub async fn awaited(&self) {
+        if self.sender.receiver_count() == 0 {
+            // What was seen long ago is not shown to who comes next.
+            self.sender.send_replace(None);
+            self.came.notified().await;
+        }
+    }
+
+    pub fn tell(&self, sample: Sample) {
+        self.sender.send_modify(|last| {
+            let number = last.as_ref().map_or(0, |(number, _)| *number);
+            *last = Some((number + 1, Arc::new(sample)));
+        });
+    }
+
+    /// A stream of events for one who looks: the last sample at once, and each that follows. Who reads slowly skips some.
+    pub fn events(&self, mut shutdown: Shutdown) -> Answer {
+        if self.sender.receiver_count() >= VIEWERS_MAX {
+            let line = format!("{VIEWERS_MAX} look already; close another page");
+            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "viewers", line));
+        }
+        let mut receiver = self.sender.subscribe();
+        receiver.mark_changed();
+        self.came.notify_one();
+        let (pieces, reply) = stream("text/event-stream");
+        let send = async move {
+            let mut text = String::from("retry: 1000\n\n");
+            loop {
+                if pieces.send(Ok(Bytes::from(text))).await.is_err() {
+                    return;
+                }
+                let changed = tokio::time::timeout(SILENCE_MAX, receiver.changed()).await;
+                text = match changed {
+                    Ok(Ok(())) => receiver.borrow_and_update().as_ref().map_or_else(String::new, event),
+                    Ok(Err(_)) => return,
+                    Err(_) => ": still here\n\n".into(),
+                };
+            }
+        };
+        tokio::spawn(async move {
+            tokio::select! {
+                () = send => {}
+                () = shutdown.stopping() => {}
+            }
+        });
+        Ok(reply)
+    }
+}
+
+fn event((number, sample): &(u64, Arc<Sample>)) -> String {
+    let data = serde_json::to_string(&**sample).expect("keys are texts, and numbers are numbers");
+    format!("id: {number}\nevent: sample\ndata: {data}\n\n")
+}
+
+/// Since when pieces are seen in the hand of a node. What is not seen any more is forgotten.
+#[derive(Default)]
+pub(super) struct Sightings(Mutex<BTreeMap<Piece, (Instant, Instant)>>);
+
+/// Node, number and attempt.
+pub(super) type Piece = (String, u64, u16);
+
+/// What nobody asked for in this time is not seen any more.
+const SIGHT_MAX: Duration = Duration::from_secs(10);
+
+impl Sightings {
+    /// How long ago this piece was first seen.
+    pub fn see(&self, piece: Piece) -> Duration {
+        let now = Instant::now();
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.retain(|_, (_, last)| now - *last < SIGHT_MAX);
+        let (first, last) = seen.entry(piece).or_insert((now, now));
+        *last = now;
+        now - *first
+    }
+}

@@ -1,0 +1,299 @@
+//! Published against settled, from what the nodes themselves wrote down: independent of the queue's own counters.
+//!
+//! [`history`] keeps more of what the books tell, and [`checks`] gives the verdict of `verify` on it.
+//!
+//! Every node keeps a book ([`Recorder`]): what it is about to ask of the store, and what the store confirmed. The
+//! [`Ledger`] reads the books while they grow, and at the end compares them with what is still in the store.
+//!
+//! A node that is killed between a call and its answer leaves an intent without a confirmation. The message is then
+//! *in doubt*: it may be settled or not, both are fine, and if the store has it no more, it was settled by that intent.
+
+mod book;
+pub mod checks;
+pub mod effects;
+pub mod history;
+mod numbers;
+mod record;
+mod recorder;
+
+use std::path::Path;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::node::event::{Entry, What};
+
+pub use book::Book;
+pub use numbers::Numbers;
+pub use record::Record;
+pub use recorder::Recorder;
+
+/// Errors per look at the store.
+const PAGE: u32 = 1000;
+/// How many numbers of each kind a finding names.
+const NAMED_MAX: usize = 5;
+
+#[derive(Default)]
+pub struct Ledger {
+    /// The queue had given out the numbers below this before anyone here began: they are not looked at.
+    base: u64,
+    books: Vec<Book>,
+    published: Numbers,
+    /// Of which it is not known whether the store took them.
+    publish_intents: Numbers,
+    done: Numbers,
+    failed: Numbers,
+    /// Of which it will never be known, since the node lost its membership before the answer came.
+    settle_intents: Numbers,
+    /// Of each book, what it last asked the store to settle and has no answer to.
+    asked: Vec<Numbers>,
+    /// Errors that were seen in the store or drained from it: outcomes, whoever recorded them.
+    errors_seen: Numbers,
+    republished: Numbers,
+    twice: Numbers,
+}
+
+/// What the store says at the end, when nobody works on it.
+#[derive(Debug, Clone, Default)]
+pub struct Remains {
+    /// The next number.
+    pub published: u64,
+    /// Messages without an outcome: first and count.
+    pub unsettled: Vec<(u64, u64)>,
+    /// Numbers of the errors that nobody has drained.
+    pub errors: Vec<u64>,
+}
+
+impl Remains {
+    /// What a store holds in which so many numbers were given out.
+    pub async fn of<E: Engine>(engine: &E, published: u64) -> Result<Self> {
+        let mut errors = Vec::new();
+        let mut from = 0;
+        loop {
+            let page = engine.failed(from, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            from = last.number + 1;
+            errors.extend(page.iter().map(|failed| failed.number));
+        }
+        Ok(Self {
+            published,
+            unsettled: engine.unsettled().await?,
+            errors,
+        })
+    }
+}
+
+/// The ledger at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub generated: u64,
+    pub done: u64,
+    pub errors: u64,
+    pub in_hand: u64,
+}
+
+/// The result. `findings` is empty if every message has one outcome or is still in the queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Account {
+    pub generated: u64,
+    pub done: u64,
+    pub errors: u64,
+    /// Settled by a node that was killed before it could write so.
+    pub in_doubt: u64,
+    pub unsettled: u64,
+    pub lost: u64,
+    pub twice: u64,
+    pub findings: Vec<String>,
+}
+
+impl Ledger {
+    #[must_use]
+    pub fn from_number(base: u64) -> Self {
+        Self {
+            base,
+            ..Self::default()
+        }
+    }
+
+    /// Adds the book of one more node, which need not exist yet. Returns its index.
+    pub fn add(&mut self, path: &Path) -> usize {
+        self.books.push(Book::at(path));
+        self.asked.push(Numbers::default());
+        self.books.len() - 1
+    }
+
+    #[must_use]
+    pub fn book(&self, index: usize) -> &Book {
+        &self.books[index]
+    }
+
+    /// Reads some of what was written since the last time, and tells each record with the index of its book. True:
+    /// there may be more. Bounded, since the nodes may write faster than one can read.
+    pub fn read(&mut self, mut tell: impl FnMut(usize, &Record)) -> std::io::Result<bool> {
+        let mut more = false;
+        for index in 0..self.books.len() {
+            let (records, rest) = self.books[index].read()?;
+            more |= rest;
+            for record in records {
+                self.enter(index, &record);
+                tell(index, &record);
+            }
+        }
+        Ok(more)
+    }
+
+    /// A node is gone: what it held is in nobody's hand.
+    pub fn close(&mut self, index: usize) {
+        self.books[index].close();
+    }
+
+    pub(crate) fn enter(&mut self, book: usize, record: &Record) {
+        let asked = &mut self.asked[book];
+        match record {
+            // An answer, for better or worse: nothing is in doubt any more. A lane asks one thing at a time.
+            Record::Refused => *asked = Numbers::default(),
+            Record::Joined { .. } => add(&mut self.settle_intents, &std::mem::take(asked)),
+            Record::Confirmed(Entry { what, .. }, _) if !matches!(what, What::Publish { .. }) => {
+                *asked = Numbers::default();
+            }
+            _ => {}
+        }
+        match record {
+            Record::Intends(Entry { first, count, what }) => match what {
+                What::Publish { .. } => self.publish_intents.insert(*first, *count),
+                What::Done | What::Error => self.asked[book].insert(*first, *count),
+                What::Take { .. } | What::Return => {}
+            },
+            Record::Confirmed(Entry { first, count, what }, _) => match what {
+                What::Publish { .. } => {
+                    add(&mut self.republished, &self.published.among(*first, *count));
+                    self.published.insert(*first, *count);
+                }
+                What::Done => self.settle(*first, *count, true),
+                What::Error => self.settle(*first, *count, false),
+                What::Take { .. } | What::Return => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self, first: u64, count: u64, done: bool) {
+        for settled in [&self.done, &self.failed] {
+            add(&mut self.twice, &settled.among(first, count));
+        }
+        let settled = if done { &mut self.done } else { &mut self.failed };
+        settled.insert(first, count);
+    }
+
+    /// An error that was drained: the outcome of this message, whoever recorded it.
+    pub fn saw_error(&mut self, number: u64) {
+        self.errors_seen.insert(number, 1);
+    }
+
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        Totals {
+            generated: self.published.len(),
+            done: self.done.len(),
+            errors: self.failed.len(),
+            in_hand: self.books.iter().map(Book::in_hand).sum(),
+        }
+    }
+
+    /// How many messages have two outcomes, as far as is written.
+    #[must_use]
+    pub fn twice(&self) -> u64 {
+        self.twice.len()
+    }
+
+    /// What a node may have settled that was killed before it heard the answer.
+    fn unanswered(&self) -> Numbers {
+        let mut all = self.settle_intents.clone();
+        for asked in &self.asked {
+            add(&mut all, asked);
+        }
+        all
+    }
+
+    /// Published and without an outcome, as far as is written.
+    #[must_use]
+    pub fn open(&self) -> Numbers {
+        self.published.minus(&[&self.done, &self.failed, &self.errors_seen])
+    }
+
+    /// Those of `numbers` that have neither an outcome nor a node that may have given them one.
+    #[must_use]
+    pub fn unexplained(&self, numbers: &Numbers) -> Numbers {
+        numbers.minus(&[&self.done, &self.failed, &self.errors_seen, &self.unanswered()])
+    }
+
+    /// The account, when all nodes are gone and all books are read.
+    #[must_use]
+    pub fn account(&self, remains: &Remains) -> Account {
+        let given_out = Numbers::of([(self.base, remains.published.saturating_sub(self.base))]);
+        let unsettled = Numbers::of(remains.unsettled.iter().copied()).and(&given_out);
+        let mut errors = self.errors_seen.clone();
+        for number in &remains.errors {
+            errors.insert(*number, 1);
+        }
+        let errors = errors.and(&given_out);
+
+        let unknown = given_out.minus(&[&self.published, &self.publish_intents]);
+        let vanished = self.published.minus(&[&given_out]);
+        let no_outcome = given_out.minus(&[&self.done, &self.failed, &errors, &unsettled]);
+        let unanswered = self.unanswered();
+        let in_doubt = no_outcome.and(&unanswered);
+        let mut lost = no_outcome.minus(&[&unanswered, &unknown]);
+        add(&mut lost, &vanished);
+        // One outcome is written, and the store holds another one ready.
+        let mut twice = self.twice.clone();
+        let settled_open = unsettled.minus(&[&unsettled.minus(&[&self.done, &self.failed])]);
+        let done_failed = errors.and(&self.done);
+        add(&mut twice, &settled_open);
+        add(&mut twice, &done_failed);
+
+        let mut findings = Vec::new();
+        let mut find = |numbers: &Numbers, what: &str| {
+            if !numbers.is_empty() {
+                findings.push(format!("{what}: {}", named(numbers)));
+            }
+        };
+        find(&lost.minus(&[&vanished]), "lost, published and without an outcome");
+        find(&vanished, "lost, confirmed as published and unknown to the store");
+        find(&unknown, "in the queue, and published by nobody");
+        find(&self.republished, "published twice");
+        find(&self.twice, "settled twice");
+        find(&settled_open, "settled, and still in the queue");
+        find(&done_failed, "settled as done, and among the errors");
+        Account {
+            generated: given_out.len(),
+            done: self.done.len(),
+            errors: self.failed.len() + errors.minus(&[&self.failed, &self.done]).len(),
+            in_doubt: in_doubt.len(),
+            unsettled: unsettled.len(),
+            lost: lost.len(),
+            twice: twice.len(),
+            findings,
+        }
+    }
+}
+
+fn add(to: &mut Numbers, numbers: &Numbers) {
+    for number in numbers.iter() {
+        to.insert(number, 1);
+    }
+}
+
+fn named(numbers: &Numbers) -> String {
+    let mut text: Vec<String> = numbers
+        .iter()
+        .take(NAMED_MAX)
+        .map(|number| number.to_string())
+        .collect();
+    if numbers.len() > NAMED_MAX as u64 {
+        text.push(format!("… ({} in all)", numbers.len()));
+    }
+    text.join(", ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! One node's book, read while it is written.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use super::{Numbers, Record};
+use crate::node::event::{Entry, What};
+
+/// At most so much at a time.
+const READ_BYTES_MAX: u64 = 256 * 1024;
+
+pub struct Book {
+    path: PathBuf,
+    file: Option<File>,
+    /// The beginning of a line whose end is not written yet. Of a killed node it may never be: then the call that it
+    /// speaks of was not sent, or its intent stands before it.
+    torn: Vec<u8>,
+    /// What the node holds.
+    hand: Numbers,
+    done: u64,
+    errors: u64,
+    /// The last number that it published.
+    last: Option<u64>,
+}
+
+impl Book {
+    pub(super) fn at(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            file: None,
+            torn: Vec::new(),
+            hand: Numbers::default(),
+            done: 0,
+            errors: 0,
+            last: None,
+        }
+    }
+
+    /// The next records, and whether there may be more of them.
+    pub(super) fn read(&mut self) -> io::Result<(Vec<Record>, bool)> {
+        if self.file.is_none() {
+            match File::open(&self.path) {
+                Ok(file) => self.file = Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut records = Vec::new();
+        let Some(file) = &mut self.file else {
+            return Ok((records, false));
+        };
+        let read = file.take(READ_BYTES_MAX).read_to_end(&mut self.torn)?;
+        let whole = self
+            .torn
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
+        for line in String::from_utf8_lossy(&self.torn[..whole]).lines() {
+            let record = Record::read(line)
+                .ok_or_else(|| io::Error::other(format!("{}: no record: {line}", self.path.display())))?;
+            records.push(record);
+        }
+        self.torn.drain(..whole);
+        for record in &records {
+            self.enter(record);
+        }
+        Ok((records, read as u64 == READ_BYTES_MAX))
+    }
+
+    fn enter(&mut self, record: &Record) {
+        match record {
+            Record::Confirmed(Entry { first, count, what }, _) => match what {
+                What::Publish { .. } => self.last = Some(first + count - 1),
+                What::Take { .. } => self.hand.insert(*first, *count),
+                What::Done | What::Error | What::Return => {
+                    self.hand.remove(*first, *count);
+                    match what {
+                        What::Done => self.done += count,
+                        What::Error => self.errors += count,
+                        _ => {}
+                    }
+                }
+            },
+            // A new member begins with empty hands.
+            Record::Joined { .. } | Record::Left | Record::Deposed { epoch: None } => self.close(),
+            _ => {}
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.hand = Numbers::default();
+    }
+
+    #[must_use]
+    pub fn in_hand(&self) -> u64 {
+        self.hand.len()
+    }
+
+    /// The first of what it holds.
+    #[must_use]
+    pub fn holds(&self) -> Option<u64> {
+        self.hand.iter().next()
+    }
+
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.errors
+    }
+
+    #[must_use]
+    pub fn last_published(&self) -> Option<u64> {
+        self.last
+    }
+}

@@ -1,0 +1,207 @@
+//! All that is known of a run: what its nodes wrote down, and what was done to them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::{Ledger, Numbers, Record};
+use crate::node::event::{Entry, What};
+
+#[derive(Default)]
+pub struct History {
+    pub ledger: Ledger,
+    pub told: Told,
+}
+
+/// What the books tell beyond the outcomes.
+#[derive(Default)]
+pub struct Told {
+    pub members: Vec<Member>,
+    pub takes: Vec<Take>,
+    pub reigns: BTreeMap<u64, Reign>,
+    /// Members that a generator gave up.
+    pub reaped: BTreeSet<String>,
+    pub rewinds: u64,
+    /// Messages whose first delivery was started.
+    pub started: Numbers,
+    /// Started in one and the same delivery more than once.
+    pub started_twice: Numbers,
+    /// Starts in a later delivery.
+    pub started_again: Vec<Start>,
+    /// By book: what happened to its process, and who it is now.
+    fates: Vec<Fate>,
+    now: Vec<Option<usize>>,
+}
+
+/// What happened to a process, in milliseconds since 1970.
+#[derive(Debug, Clone, Default)]
+pub struct Fate {
+    pub killed_ms: Option<u64>,
+    pub stopped_ms: Vec<u64>,
+}
+
+/// One membership.
+#[derive(Debug, Clone)]
+pub struct Member {
+    pub node: String,
+    pub book: usize,
+    /// It wrote itself that it left or was given up.
+    pub ended: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Take {
+    pub first: u64,
+    pub count: u64,
+    pub attempt: u16,
+    pub epoch: u64,
+    pub member: usize,
+    pub ms: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Start {
+    pub number: u64,
+    pub attempt: u16,
+}
+
+/// One epoch, as far as it was seen.
+#[derive(Debug, Clone)]
+pub struct Reign {
+    pub lowest: u64,
+    pub highest: u64,
+    /// Who published in it.
+    pub members: BTreeSet<usize>,
+    /// When it published first and last.
+    pub published_ms: Option<(u64, u64)>,
+}
+
+impl History {
+    /// Adds the book of one more process. Returns its index.
+    pub fn add(&mut self, path: &Path) -> usize {
+        self.told.fates.push(Fate::default());
+        self.told.now.push(None);
+        self.ledger.add(path)
+    }
+
+    /// What happened to the process with this book.
+    pub fn fate(&mut self, book: usize) -> &mut Fate {
+        &mut self.told.fates[book]
+    }
+
+    /// Reads everything that has been written and was not read yet.
+    pub fn read(&mut self) -> std::io::Result<()> {
+        let Self { ledger, told } = self;
+        while ledger.read(|book, record| told.note(book, record))? {}
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn enter(&mut self, book: usize, record: &Record) {
+        self.ledger.enter(book, record);
+        self.told.note(book, record);
+    }
+}
+
+impl Told {
+    /// Whether a membership is over, or may be: then what it held is rightly handed on.
+    #[must_use]
+    pub fn is_over(&self, member: usize) -> bool {
+        let Member { node, book, ended } = &self.members[member];
+        *ended || self.fates[*book].killed_ms.is_some() || self.reaped.contains(node)
+    }
+
+    /// When the process behind a membership was last killed or stopped before this moment.
+    #[must_use]
+    pub fn struck_ms(&self, member: usize, before: u64) -> Option<u64> {
+        let fate = &self.fates[self.members[member].book];
+        let times = fate.stopped_ms.iter().chain(&fate.killed_ms);
+        times.copied().filter(|ms| *ms <= before).max()
+    }
+
+    /// Takes by the thousands of numbers that they touch, for the numbers in which someone is interested.
+    pub(super) fn takes_of(&self, numbers: &BTreeSet<u64>) -> BTreeMap<u64, Vec<Take>> {
+        const BLOCK: u64 = 1024;
+        let blocks: BTreeSet<u64> = numbers.iter().map(|number| number / BLOCK).collect();
+        let mut found: BTreeMap<u64, Vec<Take>> = BTreeMap::new();
+        for take in &self.takes {
+            let end = take.first + take.count;
+            for block in blocks.range(take.first / BLOCK..=(end - 1) / BLOCK) {
+                let (from, to) = ((block * BLOCK).max(take.first), ((block + 1) * BLOCK).min(end));
+                for number in numbers.range(from..to) {
+                    found.entry(*number).or_default().push(*take);
+                }
+            }
+        }
+        found
+    }
+
+    fn note(&mut self, book: usize, record: &Record) {
+        let now = self.now[book];
+        match record {
+            Record::Joined { node } => {
+                self.end(book);
+                self.now[book] = Some(self.members.len());
+                self.members.push(Member {
+                    node: node.clone(),
+                    book,
+                    ended: false,
+                });
+            }
+            Record::Deposed { epoch: None } | Record::Left => self.end(book),
+            Record::Reaped { victim, .. } => _ = self.reaped.insert(victim.clone()),
+            Record::Rewound { .. } => self.rewinds += 1,
+            Record::Started { number, attempt: 1 } => {
+                if self.started.contains(*number) {
+                    self.started_twice.insert(*number, 1);
+                }
+                self.started.insert(*number, 1);
+            }
+            Record::Started { number, attempt } => self.started_again.push(Start {
+                number: *number,
+                attempt: *attempt,
+            }),
+            Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
+                (What::Publish { epoch }, Some(member)) => self.published(*epoch, *first, *count, member, *ms),
+                (What::Take { attempt, epoch }, Some(member)) => {
+                    self.reign(*epoch, *first, *count);
+                    self.takes.push(Take {
+                        first: *first,
+                        count: *count,
+                        attempt: *attempt,
+                        epoch: *epoch,
+                        member,
+                        ms: *ms,
+                    });
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, book: usize) {
+        if let Some(member) = self.now[book] {
+            self.members[member].ended = true;
+        }
+    }
+
+    fn reign(&mut self, epoch: u64, first: u64, count: u64) -> &mut Reign {
+        let last = first + count - 1;
+        let reign = self.reigns.entry(epoch).or_insert_with(|| Reign {
+            lowest: first,
+            highest: last,
+            members: BTreeSet::new(),
+            published_ms: None,
+        });
+        reign.lowest = reign.lowest.min(first);
+        reign.highest = reign.highest.max(last);
+        reign
+    }
+
+    fn published(&mut self, epoch: u64, first: u64, count: u64, member: usize, ms: u64) {
+        let reign = self.reign(epoch, first, count);
+        reign.members.insert(member);
+        let (earliest, latest) = reign.published_ms.unwrap_or((ms, ms));
+        reign.published_ms = Some((earliest.min(ms), latest.max(ms)));
+    }
+}

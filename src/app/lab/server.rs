@@ -1,0 +1,176 @@
+//! A redis-server of our own, which may be harmed. It ends when this process does, however that comes.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::app::lab::copy;
+
+/// How long a server may take to answer for the first time.
+const START_MAX: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
+const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
+
+pub(in crate::app) struct Server {
+    program: PathBuf,
+    directory: PathBuf,
+    port: u16,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    keeper: Child,
+    pid: u32,
+}
+
+/// When what was written reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::app) enum Fsync {
+    /// Nothing is kept on disk.
+    Never,
+    EverySecond,
+    /// Nothing that was acknowledged is lost by kill -9.
+    Always,
+}
+
+impl Server {
+    /// What the system has, by whichever name.
+    pub(in crate::app) fn program() -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        let places = std::env::split_paths(&path)
+            .flat_map(|place| ["redis-server", "valkey-server"].map(|name| place.join(name)));
+        places.into_iter().find(|place| place.is_file())
+    }
+
+    pub(in crate::app) fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
+        let mut server = Self {
+            program: program.to_path_buf(),
+            directory: directory.to_path_buf(),
+            port: std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
+            arguments: Vec::new(),
+            running: None,
+        };
+        let (append, fsync) = match fsync {
+            Fsync::Never => ("no", "no"),
+            Fsync::EverySecond => ("yes", "everysec"),
+            Fsync::Always => ("yes", "always"),
+        };
+        let port = server.port.to_string();
+        let mut arguments = vec![
+            "--port",
+            &port,
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            append,
+        ];
+        arguments.extend(["--appendfsync", fsync, "--logfile", "redis.log"]);
+        // From version 7 on, DEBUG must be asked for; before, the option is not known.
+        if server.major() >= 7 {
+            arguments.extend(["--enable-debug-command", "yes"]);
+        }
+        server.arguments = arguments.into_iter().map(String::from).collect();
+        server.run()?;
+        let deadline = Instant::now() + START_MAX;
+        while server.command(&["PING"]).is_err() {
+            if Instant::now() >= deadline {
+                return Err(io::Error::other(format!(
+                    "{} does not answer; see redis.log in {}",
+                    program.display(),
+                    directory.display()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
+    }
+
+    fn major(&self) -> u32 {
+        let output = Command::new(&self.program).arg("--version").output();
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let text = text.unwrap_or_default();
+        let version = text.split_once("v=").map_or("", |(_, rest)| rest);
+        version
+            .split('.')
+            .next()
+            .and_then(|major| major.parse().ok())
+            .unwrap_or(0)
+    }
+
+    /// Starts it, and does not wait for it.
+    pub(in crate::app) fn run(&mut self) -> io::Result<()> {
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "sh"])
+            .arg(&self.program)
+            .args(&self.arguments)
+            .current_dir(&self.directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            // Ctrl-C is for us.
+            .process_group(0)
+            .spawn()?;
+        let mut line = String::new();
+        if let Some(stdout) = keeper.stdout.take() {
+            BufReader::new(stdout).read_line(&mut line)?;
+        }
+        let pid = line.trim().parse().map_err(io::Error::other)?;
+        self.running = Some(Running { keeper, pid });
+        Ok(())
+    }
+
+    /// kill -9.
+    pub(in crate::app) fn kill(&mut self) {
+        if let Some(Running { mut keeper, pid }) = self.running.take() {
+            copy::signal(pid, Signal::KILL);
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+    }
+
+    pub(in crate::app) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(in crate::app) fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    pub(in crate::app) fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+        command(self.address(), arguments)
+    }
+
+    /// The same without waiting for the answer.
+    pub(in crate::app) fn send(&self, arguments: &[&str]) {
+        let (address, arguments) = (self.address(), arguments.iter().map(ToString::to_string));
+        let arguments: Vec<String> = arguments.collect();
+        std::thread::spawn(move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            command(address, &arguments)
+        });
+    }
+}
+
+fn command(address: SocketAddr, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+    let client = redis::Client::open(format!("redis://{address}"))?;
+    let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
+    connection.set_read_timeout(Some(ANSWER_MAX))?;
+    let mut command = redis::cmd(arguments[0]);
+    command.arg(&arguments[1..]).query(&mut connection)
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

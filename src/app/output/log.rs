@@ -1,0 +1,181 @@
+//! Tells on stderr what happens: one line per event, as text for people or as JSON for programs.
+//!
+//! A batch of events is one write. On a terminal, a flood of messages becomes a `rate` line a second.
+
+pub mod line;
+mod line_limit;
+mod stamp;
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::app::args::sources::LogFormat;
+use crate::node::event::{Event, Observer};
+use line::{Field, Level, Look};
+use line_limit::LineLimit;
+use stamp::Stamp;
+
+/// Milliseconds since 1970.
+type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
+
+pub struct Log {
+    look: Look,
+    quiet: bool,
+    starts: bool,
+    clock: Clock,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    out: Box<dyn Write + Send>,
+    /// Kept, so that a batch allocates nothing.
+    buffer: String,
+    stamp: Stamp,
+    /// Only where a person watches.
+    pace: Option<LineLimit>,
+    /// The last node that told something, for the `rate` line.
+    node: String,
+}
+
+impl Log {
+    /// To stderr. `no_color` is the variable `NO_COLOR`: colours are off when it is set and not empty.
+    #[must_use]
+    pub fn to_stderr(format: LogFormat, quiet: bool, no_color: Option<&str>) -> Self {
+        let watched = format == LogFormat::Text && std::io::stderr().is_terminal();
+        let look = match format {
+            LogFormat::Json => Look::Json,
+            LogFormat::Text => Look::Text {
+                colour: watched && no_color.is_none_or(str::is_empty),
+            },
+        };
+        Self::new(
+            Box::new(std::io::stderr()),
+            look,
+            quiet,
+            watched,
+            Box::new(stamp::now_ms),
+        )
+    }
+
+    fn new(out: Box<dyn Write + Send>, look: Look, quiet: bool, watched: bool, clock: Clock) -> Self {
+        let pace = watched.then(|| LineLimit::new(clock()));
+        Self {
+            look,
+            quiet,
+            starts: false,
+            clock,
+            inner: Mutex::new(Inner {
+                out,
+                buffer: String::new(),
+                stamp: Stamp::default(),
+                pace,
+                node: String::new(),
+            }),
+        }
+    }
+
+    /// Also tells what is started.
+    #[must_use]
+    pub fn with_starts(mut self, starts: bool) -> Self {
+        self.starts = starts;
+        self
+    }
+
+    /// A warning that no node is behind.
+    pub fn note(&self, text: &str) {
+        self.say(true, "note", &[("message", text)]);
+    }
+
+    /// Something about the program itself, such as where it connects to.
+    pub fn say(&self, warn: bool, event: &str, fields: &[(&'static str, &str)]) {
+        let level = if warn { Level::Warn } else { Level::Info };
+        let mut inner = self.lock();
+        let Inner { buffer, stamp, .. } = &mut *inner;
+        let fields: Vec<_> = fields.iter().map(|(name, text)| (*name, Field::Text(text))).collect();
+        self.look
+            .line(buffer, stamp.text((self.clock)()), level, event, &fields);
+        inner.flush();
+    }
+
+    /// To be called about once a second, so that the last `rate` line of a flood does not wait for the next event.
+    pub fn tick(&self) {
+        let now = (self.clock)();
+        let mut inner = self.lock();
+        inner.rate(now, self.look);
+        inner.flush();
+    }
+
+    /// A panic elsewhere while logging must not silence the log.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Observer for Log {
+    fn wants_messages(&self) -> bool {
+        !self.quiet
+    }
+
+    fn wants_starts(&self) -> bool {
+        self.starts && !self.quiet
+    }
+
+    fn observe(&self, node: &str, events: &[Event]) {
+        let now = (self.clock)();
+        let mut inner = self.lock();
+        inner.rate(now, self.look);
+        if inner.node != node {
+            inner.node = node.to_string();
+        }
+        let Inner {
+            buffer, stamp, pace, ..
+        } = &mut *inner;
+        let stamp = stamp.text(now);
+        let mut fields = Vec::with_capacity(8);
+        for event in events {
+            if matches!(event, Event::Started { .. }) && !self.starts {
+                continue;
+            }
+            if event.is_per_message() {
+                let shown = pace.as_mut().is_none_or(|pace| pace.admits(event));
+                if self.quiet || !shown {
+                    continue;
+                }
+            }
+            fields.clear();
+            fields.push(("node", Field::Text(node)));
+            line::fields(event, &mut fields);
+            self.look.line(buffer, stamp, line::level(event), event.name(), &fields);
+        }
+        inner.flush();
+    }
+}
+
+impl Inner {
+    fn rate(&mut self, now: u64, look: Look) {
+        let Some(rate) = self.pace.as_mut().and_then(|pace| pace.turn(now)) else {
+            return;
+        };
+        let fields = [
+            ("node", Field::Text(&self.node)),
+            ("published", Field::Number(rate.published)),
+            ("done", Field::Number(rate.done)),
+            ("errors", Field::Number(rate.errors)),
+        ];
+        look.line(&mut self.buffer, self.stamp.text(now), Level::Info, "rate", &fields);
+    }
+
+    /// A log that cannot be written must not stop the work.
+    fn flush(&mut self) {
+        if !self.buffer.is_empty() {
+            let _ = self.out.write_all(self.buffer.as_bytes());
+            let _ = self.out.flush();
+            self.buffer.clear();
+            // One huge payload should not be paid for ever after.
+            self.buffer.shrink_to(1024 * 1024);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

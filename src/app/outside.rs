@@ -1,0 +1,84 @@
+//! Work that other programs do: what `--handle` and its kin start, and how they are spoken to.
+//!
+//! | file | role |
+//! | --- | --- |
+//! | `program` | a command as it is written, split into words |
+//! | `group` | processes that end as a whole |
+//! | `said` | what a child says on stderr |
+//! | `answer` | what a child answers to a message |
+//! | `child` | `--handle COMMAND`: one child, a line a message |
+//! | `each` | `--handle-each COMMAND`: a process a message |
+//! | `item` | what a generator prints |
+//! | `lines` | `--generate COMMAND`: one child, a message a line |
+//! | `generate_each` | `--generate-each COMMAND`: a process a message |
+//! | `http` | `--handle http://…`: a POST a message |
+
+mod answer;
+mod child;
+mod each;
+mod generate_each;
+mod group;
+mod http;
+mod item;
+mod lines;
+mod program;
+mod said;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use crate::message::Message;
+use crate::node::generate::{Draft, Election, Generate, Made, Next};
+use crate::node::handle::{Handle, Handled};
+
+pub use child::Child;
+pub use each::Each;
+pub use generate_each::GenerateEach;
+pub use group::{kill_all, stop_all};
+pub use http::{Http, Url};
+pub use lines::{Lines, Source};
+pub use program::Program;
+
+/// Is told what children say and how they end: the name of the event, and a text.
+pub type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// A handler behind a pointer, so that the built-in one does not pay for the size of the others.
+pub trait Work: Send + Sync + 'static {
+    fn work(&self, message: Message) -> Pin<Box<dyn Future<Output = Handled> + Send + '_>>;
+}
+
+impl<H: Handle> Work for H {
+    fn work(&self, message: Message) -> Pin<Box<dyn Future<Output = Handled> + Send + '_>> {
+        Box::pin(self.handle(message))
+    }
+}
+
+/// The same for generators.
+pub trait Make: Send + 'static {
+    fn make<'a>(&'a mut self, next: Next, draft: &'a mut Draft) -> Pin<Box<dyn Future<Output = Made> + Send + 'a>>;
+    fn elected(&mut self, election: &Election);
+    fn deposed(&mut self, confirmed: u64);
+}
+
+impl<G: Generate> Make for G {
+    fn make<'a>(&'a mut self, next: Next, draft: &'a mut Draft) -> Pin<Box<dyn Future<Output = Made> + Send + 'a>> {
+        Box::pin(self.generate(next, draft))
+    }
+
+    fn elected(&mut self, election: &Election) {
+        Generate::elected(self, election);
+    }
+
+    fn deposed(&mut self, confirmed: u64) {
+        Generate::deposed(self, confirmed);
+    }
+}
+
+/// A time of day for children: `2026-11-15T13:05:00Z`.
+#[must_use]
+pub fn time_text(ms: u64) -> String {
+    let time = i64::try_from(ms)
+        .ok()
+        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(String::new, |time| time.to_string())
+}

@@ -1,0 +1,173 @@
+//! What a child answers: one JSON object a line.
+//!
+//! `{"ok":true}`, with `"effects":[…]` if there are any; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer may
+//! repeat the message's `"number"`, which is then checked.
+
+use serde::Deserialize;
+
+use crate::app::args::sources::duration;
+use crate::app::output::json;
+use crate::message::Effect;
+use crate::node::handle::{Failure, Handled};
+
+/// What is not known here is refused: a typing error must not cost an effect.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Answer {
+    number: Option<u64>,
+    ok: Option<bool>,
+    error: Option<String>,
+    retry: Option<String>,
+    after: Option<String>,
+    #[serde(default)]
+    effects: Vec<Change>,
+}
+
+/// An effect: exactly one of `add`, `set`, `set_field` and `push` names the key.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    add: Option<String>,
+    set: Option<String>,
+    set_field: Option<String>,
+    push: Option<String>,
+    by: Option<i64>,
+    field: Option<String>,
+    value: Option<String>,
+    value_base64: Option<String>,
+}
+
+const FORMS: &str = r#"an answer is {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}"#;
+const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"} or {"push":"key","value":"v"}"#;
+
+/// The outcome that the answer to this message says. An error is no answer at all.
+pub(super) fn read(line: &[u8], number: u64) -> Result<Handled, String> {
+    // What nearly all answers are, as JavaScript and as Python write it.
+    if line == br#"{"ok":true}"# || line == br#"{"ok": true}"# {
+        return Ok(Ok(Vec::new()));
+    }
+    let answer: Answer = serde_json::from_slice(line).map_err(|error| format!("{FORMS} ({error})"))?;
+    if answer.number.is_some_and(|told| told != number) {
+        return Err(format!(
+            "it answers another message than {number}, which is the next: answers come in order"
+        ));
+    }
+    let is_plain = answer.after.is_none() && answer.effects.is_empty();
+    match (answer.ok, answer.error, answer.retry) {
+        (Some(true), None, None) if answer.after.is_none() => {
+            let effects: Option<Vec<Effect>> = answer.effects.into_iter().map(effect).collect();
+            effects.map(Ok).ok_or_else(|| EFFECTS.into())
+        }
+        (None, Some(text), None) if is_plain => Ok(Err(Failure::Error(text))),
+        (None, None, Some(error)) if answer.effects.is_empty() => {
+            let after = answer.after.map(|text| duration(&text)).transpose();
+            let after = after.map_err(|reason| format!("after: {reason}"))?;
+            Ok(Err(Failure::Retry { error, after }))
+        }
+        _ => Err(FORMS.into()),
+    }
+}
+
+fn effect(change: Change) -> Option<Effect> {
+    let value = match (change.value, change.value_base64) {
+        (Some(text), None) => Some(text.into_bytes()),
+        (None, Some(text)) => Some(json::from_base64(&text)?),
+        (None, None) => None,
+        (Some(_), Some(_)) => return None,
+    };
+    let Change {
+        add,
+        set,
+        set_field,
+        push,
+        by,
+        field,
+        ..
+    } = change;
+    match (add, set, set_field, push, by, field, value) {
+        (Some(key), None, None, None, by, None, None) => Some(Effect::Add {
+            key,
+            by: by.unwrap_or(1),
+        }),
+        (None, Some(key), None, None, None, None, Some(value)) => Some(Effect::Set { key, value }),
+        (None, None, Some(key), None, None, Some(field), Some(value)) => Some(Effect::SetField { key, field, value }),
+        (None, None, None, Some(key), None, None, Some(value)) => Some(Effect::Push { key, value }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn every_form_of_answer_is_understood() {
+        let answer = |line: &str| read(line.as_bytes(), 7).unwrap();
+        for line in [
+            r#"{"ok":true}"#,
+            r#"{"ok": true}"#,
+            r#" { "ok" : true , "effects": [] } "#,
+            r#"{"number":7,"ok":true}"#,
+        ] {
+            assert_eq!(answer(line), Ok(Vec::new()), "{line}");
+        }
+        assert_eq!(
+            answer(r#"{"error":"no\nhost"}"#),
+            Err(Failure::Error("no\nhost".into()))
+        );
+        assert_eq!(answer(r#"{"retry":"busy"}"#), Err(Failure::retry("busy")));
+        let later = Failure::retry_after("busy", Duration::from_secs(5));
+        assert_eq!(answer(r#"{"retry":"busy","after":"5s"}"#), Err(later));
+        let effects = r#"{"ok":true,"effects":[{"add":"a"},{"add":"a","by":-3},{"set":"s","value":"é"},
+            {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"}]}"#;
+        let key = |key: &str| key.to_string();
+        let wanted = vec![
+            Effect::Add { key: key("a"), by: 1 },
+            Effect::Add { key: key("a"), by: -3 },
+            Effect::Set {
+                key: key("s"),
+                value: "é".into(),
+            },
+            Effect::SetField {
+                key: key("h"),
+                field: key("f"),
+                value: Vec::new(),
+            },
+            Effect::Push {
+                key: key("l"),
+                value: vec![0xff, 0xfe, 0xfb],
+            },
+        ];
+        assert_eq!(answer(effects), Ok(wanted));
+    }
+
+    #[test]
+    fn whatever_else_is_no_answer() {
+        for line in [
+            "",
+            "hello",
+            "{}",
+            "true",
+            r#"{"ok":false}"#,
+            r#"{"ok":true,"error":"x"}"#,
+            r#"{"ok":true,"after":"1s"}"#,
+            r#"{"ok":true,"number":8}"#,
+            r#"{"error":"x","effects":[{"add":"k"}]}"#,
+            r#"{"error":"x","after":"5s"}"#,
+            r#"{"retry":"x","after":"5"}"#,
+            r#"{"retry":"x","after":5}"#,
+            r#"{"ok":true,"effects":[{"add":"k","value":"v"}]}"#,
+            r#"{"ok":true,"effects":[{"set":"k"}]}"#,
+            r#"{"ok":true,"effects":[{"set":"k","value":"v","value_base64":"Zg=="}]}"#,
+            r#"{"ok":true,"effects":[{"push":"k","value_base64":"Zg="}]}"#,
+            r#"{"ok":true,"effects":[{"add":"k","set":"k","value":"v"}]}"#,
+            r#"{"ok":true,"efects":[]}"#,
+            "{\"error\":\"\\ud800\"}",
+            "\u{feff}{\"ok\":true}",
+        ] {
+            assert!(read(line.as_bytes(), 7).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! `--handle-each COMMAND`: a process for each message, with the payload on stdin.
+//!
+//! Exit code 0 is done, 75 (`EX_TEMPFAIL`) asks for another try later, everything else is a failure.
+
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+
+use super::group::{Group, ended};
+use super::said::{self, Last};
+use super::{Program, Tell};
+use crate::message::Message;
+use crate::node::handle::{Failure, Handle, Handled};
+
+const RETRY_LATER: i32 = 75;
+
+/// Starts a process for each message.
+pub struct Each {
+    pub program: Program,
+    pub queue: String,
+    pub timeout: Option<Duration>,
+    pub tell: Tell,
+}
+
+impl Handle for Each {
+    async fn handle(&self, message: Message) -> Handled {
+        let mut command = self.program.command();
+        command
+            .env("QUEENRIGHT_QUEUE", &self.queue)
+            .env("QUEENRIGHT_NUMBER", message.number.to_string())
+            .env("QUEENRIGHT_ATTEMPT", message.attempt.to_string())
+            .env("QUEENRIGHT_FAILURES", message.failures.to_string())
+            .env("QUEENRIGHT_EPOCH", message.epoch.to_string());
+        let mut group = Group::start(&mut command).map_err(|error| {
+            let text = format!("cannot start {}: {error}", self.program);
+            (self.tell)("child", &text);
+            Failure::retry(text)
+        })?;
+        let last = Last::default();
+        let (mut stdin, stderr) = (group.stdin(), group.stderr());
+        let talking = async {
+            let feeding = async {
+                // Whoever does not read the payload does not need it.
+                let _ = stdin.write_all(&message.payload).await;
+                drop(stdin);
+            };
+            tokio::join!(feeding, said::listen(stderr, last.clone(), self.tell.clone()));
+        };
+        let Some(status) = group.talk(self.timeout, talking).await else {
+            let time = self.timeout.unwrap_or_default();
+            return Err(format!("{} was killed after {time:?} (--timeout)", self.program).into());
+        };
+        if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            return Ok(Vec::new());
+        }
+        let mut text = format!("{} {}", self.program, ended(&status));
+        let said = last.text();
+        if !said.is_empty() {
+            text = format!("{text}: {said}");
+        }
+        match status.ok().and_then(|status| status.code()) {
+            Some(RETRY_LATER) => Err(Failure::retry(text)),
+            _ => Err(text.into()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `--generate-each COMMAND`: a process for each beat, whose stdout is the message. No output is no message this time.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+
+use super::group::{Group, ended};
+use super::lines::Item;
+use super::said::{self, Last};
+use super::{Program, Tell, item, lines};
+use crate::message::PAYLOAD_BYTES_MAX;
+use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
+
+/// JSON may need several bytes for one.
+const OUTPUT_BYTES_MAX: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
+
+/// Runs a process for each message.
+pub struct GenerateEach {
+    program: Program,
+    queue: String,
+    json: bool,
+    timeout: Option<Duration>,
+    tell: Tell,
+    kept: Unconfirmed<Item>,
+}
+
+impl Generate for GenerateEach {
+    fn elected(&mut self, election: &Election) {
+        self.kept.elected(election);
+    }
+
+    fn deposed(&mut self, _: u64) {
+        self.kept.clear();
+    }
+
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        // Others pushed before it was published: it is not made twice for that.
+        if let Some(item) = self.kept.again(&next) {
+            item.fill(draft);
+            return Made::Message;
+        }
+        // What it takes may be long: the messages before this one are not kept waiting.
+        if next.others_wait {
+            return Made::Nothing;
+        }
+        let printed = self.run(&next, &draft.cursor).await;
+        let item = printed.and_then(|output| match output.as_slice() {
+            [] => Ok(None),
+            _ => item::read(output, self.json).map(Some),
+        });
+        match item {
+            Ok(Some(item)) => {
+                item.fill(draft);
+                self.kept.push(item);
+                Made::Message
+            }
+            Ok(None) => Made::Nothing,
+            Err(text) => {
+                (self.tell)("child", &text);
+                Made::Nothing
+            }
+        }
+    }
+}
+
+impl GenerateEach {
+    #[must_use]
+    pub fn new(program: Program, queue: &str, json: bool, timeout: Option<Duration>, tell: Tell) -> Self {
+        Self {
+            program,
+            queue: queue.into(),
+            json,
+            timeout,
+            tell,
+            kept: Unconfirmed::default(),
+        }
+    }
+
+    async fn run(&self, next: &Next, cursor: &[u8]) -> Result<Vec<u8>, String> {
+        let mut command = self.program.command();
+        lines::about(&mut command, &self.queue, next, cursor);
+        let mut group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
+            .map_err(|error| format!("cannot start {}: {error}", self.program))?;
+        let last = Last::default();
+        let saying = said::listen(group.stderr(), last.clone(), self.tell.clone());
+        let mut stdout = group.stdout().take(OUTPUT_BYTES_MAX + 1);
+        let mut output = Vec::new();
+        let talking = async {
+            // Whoever prints more than can be read finds the pipe closed. What cannot be read was not printed.
+            let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
+        };
+        let status = group.talk(self.timeout, talking).await.ok_or_else(|| {
+            let time = self.timeout.unwrap_or_default();
+            format!("{} was killed after {time:?} (--timeout)", self.program)
+        })?;
+        if output.len() as u64 > OUTPUT_BYTES_MAX {
+            return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));
+        }
+        if !status.as_ref().is_ok_and(ExitStatus::success) {
+            let said = last.text();
+            let more = if said.is_empty() { said } else { format!(": {said}") };
+            return Err(format!("{} {}{more}", self.program, ended(&status)));
+        }
+        Ok(output)
+    }
+}

@@ -1,0 +1,265 @@
+//! `--handle http://…`: a POST for each message, with the payload as its body.
+//!
+//! 2xx is done. 429 and 503 ask for another try, after the time in `Retry-After` if there is one. A service that cannot be
+//! reached, or hangs up, is tried again as well: that is the service's trouble, not the message's. Everything else is a
+//! failure, redirects included.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::TokioExecutor;
+use jiff::Timestamp;
+
+use crate::app::output::json;
+use crate::message::Message;
+use crate::node::event::escape;
+use crate::node::handle::{Failure, Handle, Handled};
+
+/// So much of an answer is read; who says more is hung up on.
+const BODY_BYTES_MAX: usize = 64 * 1024;
+/// So much of it is kept in the text of an error.
+const BODY_SHOWN: usize = 500;
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// Where to post to. Shown without what may be secret: credentials, path and query.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Url {
+    uri: Uri,
+    authorization: Option<HeaderValue>,
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = self.uri.authority().map_or("", |place| place.as_str());
+        write!(f, "{}://{place}", self.uri.scheme_str().unwrap_or_default())
+    }
+}
+
+impl Url {
+    /// Whether this is meant to be a URL rather than a command.
+    #[must_use]
+    pub fn is_meant(text: &str) -> bool {
+        text.split_once("://")
+            .is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric()))
+    }
+
+    /// The complaint never repeats the text, since a password may be inside.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || "this is no URL: write http://host:port/path".to_string();
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let scheme = scheme.to_ascii_lowercase();
+        if scheme != "http" && scheme != "https" {
+            return Err("a service is asked over http:// or https://".into());
+        }
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (credentials, host) = match rest[..end].rsplit_once('@') {
+            Some((credentials, host)) => (Some(credentials), host),
+            None => (None, &rest[..end]),
+        };
+        let uri: Uri = format!("{scheme}://{host}{}", &rest[end..])
+            .parse()
+            .map_err(|_| wrong())?;
+        let place = uri.authority().ok_or_else(wrong)?;
+        let has_port = place.as_str() != place.host();
+        if place.host().is_empty() || (has_port && place.port_u16().is_none()) {
+            return Err(wrong());
+        }
+        let authorization = credentials.map(|credentials| {
+            let mut value = HeaderValue::try_from(format!("Basic {}", json::base64(&unescaped(credentials))))
+                .expect("base64 is fit for a header");
+            value.set_sensitive(true);
+            value
+        });
+        Ok(Self { uri, authorization })
+    }
+
+    fn is_https(&self) -> bool {
+        self.uri.scheme_str() == Some("https")
+    }
+}
+
+/// With `%40` as `@`: credentials in a URL are written so.
+fn unescaped(text: &str) -> Vec<u8> {
+    let (mut bytes, mut out) = (text.as_bytes(), Vec::with_capacity(text.len()));
+    while let [first, rest @ ..] = bytes {
+        let hex = |at: usize| rest.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        if let (b'%', Some(high), Some(low)) = (first, hex(0), hex(1)) {
+            out.extend(u8::try_from(high * 16 + low));
+            bytes = &rest[2..];
+        } else {
+            out.push(*first);
+            bytes = rest;
+        }
+    }
+    out
+}
+
+/// Posts messages to a service.
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    url: Url,
+    queue: HeaderValue,
+    timeout: Option<Duration>,
+}
+
+impl Http {
+    /// Fails where TLS is asked for and this machine has no certificates to trust.
+    pub fn new(url: Url, queue: &str, timeout: Option<Duration>) -> std::io::Result<Self> {
+        let mut plain = HttpConnector::new();
+        plain.enforce_http(false);
+        plain.set_nodelay(true);
+        plain.set_connect_timeout(Some(CONNECT_TIME));
+        let provider = rustls::crypto::ring::default_provider();
+        let builder = HttpsConnectorBuilder::new();
+        let builder = if url.is_https() {
+            builder.with_provider_and_native_roots(provider)?
+        } else {
+            let none = rustls::ClientConfig::builder_with_provider(provider.into())
+                .with_safe_default_protocol_versions()
+                .map_err(std::io::Error::other)?
+                .with_root_certificates(rustls::RootCertStore::empty())
+                .with_no_client_auth();
+            builder.with_tls_config(none)
+        };
+        let connector = builder.https_or_http().enable_http1().wrap_connector(plain);
+        Ok(Self {
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            url,
+            queue: HeaderValue::from_str(queue)
+                .or_else(|_| HeaderValue::from_bytes(queue.as_bytes()))
+                .map_err(std::io::Error::other)?,
+            timeout,
+        })
+    }
+
+    fn request(&self, message: &Message) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(message.payload.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.url.uri.clone();
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        headers.insert("queenright-queue", self.queue.clone());
+        headers.insert("queenright-number", message.number.into());
+        headers.insert("queenright-attempt", message.attempt.into());
+        headers.insert("queenright-failures", message.failures.into());
+        headers.insert("queenright-epoch", message.epoch.into());
+        if let Some(authorization) = &self.url.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        request
+    }
+
+    async fn post(&self, message: &Message) -> Handled {
+        let response = self.client.request(self.request(message)).await;
+        let response = response.map_err(|error| Failure::retry(reason(&error)))?;
+        let status = response.status();
+        let after = response.headers().get(RETRY_AFTER).and_then(|value| {
+            let text = value.to_str().ok()?;
+            retry_after(text, Timestamp::now())
+        });
+        let body = start_of(response).await;
+        if status.is_success() {
+            return Ok(Vec::new());
+        }
+        let mut error = format!("HTTP {status}");
+        let shown = escape(body.trim_ascii());
+        if !shown.is_empty() {
+            error = format!("{error}: {shown}");
+        }
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Err(Failure::Retry { error, after }),
+            _ => Err(error.into()),
+        }
+    }
+}
+
+impl Handle for Http {
+    async fn handle(&self, message: Message) -> Handled {
+        match self.timeout {
+            None => self.post(&message).await,
+            Some(time) => tokio::time::timeout(time, self.post(&message))
+                .await
+                .unwrap_or_else(|_| Err(format!("{:?} did not answer within {time:?} (--timeout)", self.url).into())),
+        }
+    }
+}
+
+/// Reads the answer to its end, so that the connection can be used again; returns the start.
+async fn start_of(response: Response<Incoming>) -> Bytes {
+    let read = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
+    let body = read.map_or_else(|_| Bytes::new(), http_body_util::Collected::to_bytes);
+    body.slice(..body.len().min(BODY_SHOWN))
+}
+
+/// A chain of causes as one line.
+fn reason(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// Seconds, or a date.
+fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Some(Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_seconds_or_a_date() {
+        let now: Timestamp = "1994-11-06T08:49:00Z".parse().unwrap();
+        assert_eq!(retry_after("120", now), Some(Duration::from_mins(2)));
+        assert_eq!(retry_after(" 0 ", now), Some(Duration::ZERO));
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(retry_after(date, now), Some(Duration::from_secs(37)));
+        let later: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(retry_after(date, later), Some(Duration::ZERO), "it has passed");
+        for wrong in ["", "soon", "-1", "1.5", "99999999999999"] {
+            assert_eq!(retry_after(wrong, now), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn credentials_become_a_header_and_are_never_shown() {
+        let url = Url::parse("https://me:pass@word@host:8080/a?b=c").unwrap();
+        assert_eq!(url.uri, "https://host:8080/a?b=c");
+        assert!(!format!("{url:?}").contains("pass"));
+        let authorization = url.authorization.unwrap();
+        assert!(authorization.is_sensitive());
+        assert_eq!(authorization, "Basic bWU6cGFzc0B3b3Jk");
+        let escaped = Url::parse("HTTP://me:p%40ss%2@host/hook/secret?token=secret").unwrap();
+        assert_eq!(escaped.authorization.as_ref().unwrap(), "Basic bWU6cEBzcyUy");
+        assert_eq!(format!("{escaped:?}"), "http://host");
+        assert_eq!(Url::parse("http://localhost").unwrap().authorization, None);
+        for wrong in [
+            "http://",
+            "http:///path",
+            "http://me:secret@",
+            "http://a b",
+            "http://h:port/",
+            "ftp://h/secret",
+        ] {
+            let said = Url::parse(wrong).unwrap_err();
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a generator prints: a payload as it is, or with `--generate-json` an object with payload and cursor.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::lines::Item;
+use crate::app::output::json;
+use crate::engine::CURSOR_BYTES_MAX;
+use crate::message::PAYLOAD_BYTES_MAX;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Object {
+    payload: Option<Value>,
+    payload_base64: Option<String>,
+    cursor: Option<Value>,
+}
+
+/// The largest cursor of a command: `--cron` puts its own mark before it.
+pub(super) const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
+
+const FORM: &str = r#"with --generate-json a message is {"payload":…} or {"payload":…,"cursor":…}"#;
+
+/// A line, its end still on it.
+pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
+    let item = if is_json {
+        let object: Object = serde_json::from_slice(&line).map_err(|error| format!("{FORM} ({error})"))?;
+        let payload = match (object.payload, object.payload_base64) {
+            (Some(value), None) => text(value),
+            (None, Some(text)) => json::from_base64(&text).ok_or(FORM)?,
+            _ => return Err(FORM.into()),
+        };
+        let cursor = object.cursor.map(text);
+        Item { payload, cursor }
+    } else {
+        if line.last() == Some(&b'\n') {
+            line.pop();
+            line.truncate(line.strip_suffix(b"\r").map_or(line.len(), <[u8]>::len));
+        }
+        Item::plain(line)
+    };
+    if item.payload.len() > PAYLOAD_BYTES_MAX {
+        return Err(format!("a message has more than {PAYLOAD_BYTES_MAX} bytes"));
+    }
+    let cursor = item.cursor.as_deref().unwrap_or_default();
+    if cursor.len() > CURSOR_BYTES {
+        return Err(format!("a cursor has more than {CURSOR_BYTES} bytes"));
+    }
+    if cursor.contains(&0) {
+        return Err("a cursor with a zero byte fits into no variable".into());
+    }
+    Ok(item)
+}
+
+/// A text is itself, everything else its JSON.
+fn text(value: Value) -> Vec<u8> {
+    match value {
+        Value::String(text) => text.into_bytes(),
+        other => other.to_string().into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(line: &str, json: bool) -> Item {
+        read(line.into(), json).unwrap()
+    }
+
+    #[test]
+    fn a_line_is_a_payload_and_its_own_cursor() {
+        for (line, payload) in [("a b\n", "a b"), ("a\r\n", "a"), ("\n", ""), ("a\rb", "a\rb"), ("", "")] {
+            let item = item(line, false);
+            assert_eq!(
+                (&item.payload[..], item.cursor.as_deref()),
+                (payload.as_bytes(), Some(payload.as_bytes()))
+            );
+        }
+        for line in [&"x".repeat(CURSOR_BYTES + 1), "a\0b"] {
+            assert_eq!(item(line, false).cursor, None, "it fits into no variable");
+        }
+    }
+
+    #[test]
+    fn an_object_has_payload_and_cursor_as_text_or_json() {
+        let plain = item(r#"{"payload":"a\nb"}"#, true);
+        assert_eq!((&plain.payload[..], plain.cursor), (&b"a\nb"[..], None));
+        let both = item(r#"{"cursor":17,"payload":{"b":[1],"a":null}}"#, true);
+        assert_eq!(both.cursor.as_deref(), Some(&b"17"[..]));
+        let payload: Value = serde_json::from_slice(&both.payload).unwrap();
+        assert_eq!(payload, serde_json::json!({"b": [1], "a": null}));
+        assert_eq!(
+            item(r#"{"payload_base64":"//77","cursor":"x"}"#, true).payload,
+            [0xff, 0xfe, 0xfb]
+        );
+        for wrong in [
+            "",
+            "a",
+            "1",
+            "{}",
+            r#"{"payload":"a","payload_base64":"Zg=="}"#,
+            r#"{"payload":"a","curser":1}"#,
+        ] {
+            assert!(read(wrong.into(), true).is_err(), "{wrong}");
+        }
+        let long = format!(r#"{{"payload":"a","cursor":"{}"}}"#, "x".repeat(CURSOR_BYTES + 1));
+        assert!(read(long.into(), true).is_err());
+        assert!(read(br#"{"payload":"a","cursor":"\u0000"}"#.to_vec(), true).is_err());
+        assert!(read(vec![b'x'; PAYLOAD_BYTES_MAX + 1], false).is_err());
+    }
+}

@@ -1,0 +1,106 @@
+//! Every key of a queue. All carry one hash tag, so that a queue lives in one slot of a cluster.
+
+use crate::settings::Names;
+
+/// The keys of one queue.
+#[derive(Debug, Clone)]
+pub struct Keys {
+    pub queue_name: String,
+    pub names: Names,
+    pub prefix: String,
+    pub meta: String,
+    pub queue: String,
+    pub bodies: String,
+    pub again: String,
+    pub later: String,
+    pub nodes: String,
+    pub dead: String,
+    pub errors: String,
+    pub records: String,
+    pub readers: String,
+    pub once: String,
+    pub once_values: String,
+    pub history: String,
+    pub reigns: String,
+    pub bell: String,
+    pub crown: String,
+}
+
+impl Keys {
+    #[must_use]
+    pub fn new(queue: &str, names: &Names) -> Self {
+        let prefix = format!("{{qr:{queue}}}:");
+        let key = |name: &str| format!("{prefix}{name}");
+        Self {
+            queue_name: queue.to_string(),
+            names: names.clone(),
+            meta: key("meta"),
+            queue: key("queue"),
+            bodies: key("bodies"),
+            again: key("again"),
+            later: key("later"),
+            nodes: key("nodes"),
+            dead: key("dead"),
+            errors: key(&names.errors),
+            records: key(&format!("{}:records", names.errors)),
+            readers: key("readers"),
+            once: key("once"),
+            once_values: key("once:values"),
+            history: key("history"),
+            reigns: key("reigns"),
+            bell: key(&names.bell),
+            crown: key(&names.crown),
+            prefix,
+        }
+    }
+
+    /// The hash tag, with its braces.
+    #[must_use]
+    pub fn tag(&self) -> &str {
+        self.prefix.trim_end_matches(':')
+    }
+
+    /// Whether a cluster keeps this key where the queue is because of its hash tag: what is between its first pair of braces.
+    #[must_use]
+    pub fn shares_slot(&self, key: &str) -> bool {
+        let tag = self.tag();
+        key.find('{').is_some_and(|at| key[at..].starts_with(tag))
+    }
+
+    /// What a node holds.
+    #[must_use]
+    pub fn taken(&self, node: &str) -> String {
+        format!("{}taken:{node}", self.prefix)
+    }
+
+    /// What a reader of errors is printing.
+    #[must_use]
+    pub fn reading(&self, reader: &str) -> String {
+        format!("{}:{reader}", self.errors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_shares_the_slot_of_the_queue_by_its_first_hash_tag() {
+        let keys = Keys::new("feeds", &Names::default());
+        assert_eq!(keys.tag(), "{qr:feeds}");
+        for inside in ["read{qr:feeds}", "{qr:feeds}", "a{qr:feeds}b{c}"] {
+            assert!(keys.shares_slot(inside), "{inside}");
+        }
+        for outside in [
+            "read",
+            "qr:feeds",
+            "a{b}{qr:feeds}",
+            "{}{qr:feeds}",
+            "{qr:feeds",
+            "{qr:feed}",
+            "",
+        ] {
+            assert!(!keys.shares_slot(outside), "{outside}");
+        }
+    }
+}

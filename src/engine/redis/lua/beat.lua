@@ -1,0 +1,89 @@
+-- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns
+-- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
+--       8 most messages that are due 9 most reigns
+-- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
+-- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
+-- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+--+ common
+--+ members
+redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
+local node = ARGV[1]
+if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
+  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled')
+if not m[1] then return {'deposed'} end
+local clock, wall = hive(m[1], m[2], m[3])
+local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
+
+local rewound = tonumber(ARGV[5]) > seq or tonumber(ARGV[6]) > epoch
+if rewound then
+  redis.call('HSET', KEYS[1], 'skipped', num(m[13] + math.max(ARGV[5] - seq, 0))) -- guard: rewind-beat
+  seq, epoch = math.max(seq, ARGV[5]), math.max(epoch, ARGV[6]) -- guard: rewind-beat
+  generator, crown = '', 0 -- guard: rewind-beat
+  redis.call('HSET', KEYS[1], 'rewinds', num(m[12] + 1))
+end
+
+redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
+local mine, chosen, reigning, rank = generator == node, m[15] or '', tonumber(m[16] or 0), tonumber(ARGV[4])
+local may = crown <= clock
+local called = false
+called = chosen == node or chosen == '*' -- guard: chosen
+may = may or called
+may = may or rank > reigning -- guard: rank
+if not mine and rank > 0 and may then
+  -- Who was chosen takes the place of the one before, also against those who would rather reign.
+  if not called then reigning = rank end
+  mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
+  redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17] or 0)}))
+  redis.call('LTRIM', KEYS[9], 0, ARGV[9] - 1)
+end
+if mine and rank == 0 then
+  mine, generator, crown = false, '', 0
+  ring(KEYS[7])
+end
+if mine then crown = clock + ARGV[3] end
+
+local heir = string.find(' ' .. heirs .. ' ', ' ' .. node .. ' ', 1, true) ~= nil
+if heir and (mine or rank == 0) then
+  heirs, heir = without(heirs, node), false
+elseif not heir and not mine and rank > 0 then
+  local _, count = string.gsub(heirs, '%S+', '')
+  if count < tonumber(ARGV[7]) then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
+end
+redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
+  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17] or '0')
+
+-- While there is no generator, whoever beats keeps house.
+local keeps, victim, more = mine, '', 0
+keeps = keeps or crown <= clock -- guard: vacant
+if keeps then
+  -- What is due goes back to be taken, a bounded part of it a beat.
+  local now, moved, bytes, chunk, most = '+inf', 0, 0, 1, tonumber(ARGV[8])
+  now = num(wall) -- guard: due
+  more = 1
+  while moved < most and bytes < 1048576 do
+    local due = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, math.min(chunk, most - moved))
+    if #due == 0 then more = 0; break end
+    redis.call('ZREM', KEYS[8], unpack(due))
+    for i, entry in ipairs(due) do
+      due[i] = string.sub(entry, 9)
+      bytes = bytes + #due[i]
+    end
+    redis.call('RPUSH', KEYS[4], unpack(due))
+    moved, chunk = moved + #due, math.min(chunk * 2, 500)
+  end
+  if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '') end
+  local waits = (m[14] or '0') < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
+  if waits then ring(KEYS[6]) end -- guard: second-bell
+  victim = redis.call('LINDEX', KEYS[5], 0)
+  if not victim then
+    local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
+    victim = tonumber(first[2]) <= clock and first[1] or ''
+  end
+end
+-- Told once a reign, and again until the node has heard of it.
+local cursor = nil
+if mine and tonumber(ARGV[6]) < epoch then cursor = redis.call('HGET', KEYS[1], 'cursor') or '' end
+return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
+  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0, tonumber(m[14] or 0), cursor}

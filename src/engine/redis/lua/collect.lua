@@ -1,0 +1,49 @@
+-- collect: confirms the batch that a reader of errors has printed, and takes its next one.
+-- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
+-- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 numbers shown, with commas
+-- Returns  ok others victim records | deposed
+-- The list of a reader begins with the number of the call that filled it, so a repeated call gets the same batch
+-- and a late one confirms nothing. A late first call may take a batch for a reader that has left: what confirms it
+-- must name all of it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
+--+ common
+redis.call('HDEL', KEYS[1], '') -- guard: opener-collect
+local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
+if not m[1] then return {'ok', 0, '', {}} end
+local clock, wall = hive(m[1], m[2], m[3])
+local filled_by = redis.call('LINDEX', KEYS[5], 0)
+local batch = {}
+if filled_by and tonumber(filled_by) == call then
+  batch = redis.call('LRANGE', KEYS[5], 1, -1)
+else
+  local held = redis.call('LRANGE', KEYS[5], 1, -1)
+  for i, record in ipairs(held) do held[i] = num(cmsgpack.unpack(record)[1]) end
+  local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or table.concat(held, ',') ~= ARGV[6]
+  if late then return {'deposed'} end -- guard: collect-call
+  redis.call('DEL', KEYS[5])
+  if want == 0 then
+    redis.call('ZREM', KEYS[4], reader)
+  else
+    local bytes, chunk = 0, 1
+    while #batch < want and bytes < 1048576 do
+      local numbers = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3], 'LIMIT', 0, math.min(chunk, want - #batch))
+      if #numbers == 0 then break end
+      local kept = redis.call('HMGET', KEYS[3], unpack(numbers))
+      redis.call('ZREM', KEYS[2], unpack(numbers))
+      redis.call('HDEL', KEYS[3], unpack(numbers))
+      for _, record in ipairs(kept) do
+        batch[#batch + 1] = record or nil
+        bytes = bytes + #(record or '')
+      end
+      chunk = math.min(chunk * 2, 500)
+    end
+    redis.call('RPUSH', KEYS[5], num(call))
+    for i = 1, #batch, 1000 do redis.call('RPUSH', KEYS[5], unpack(batch, i, math.min(i + 999, #batch))) end
+  end
+end
+redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall))
+if want > 0 then redis.call('ZADD', KEYS[4], num(clock + ARGV[5]), reader) end
+local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
+local victim = first[1] and first[1] ~= reader and tonumber(first[2]) <= clock and first[1] or ''
+local others = redis.call('ZCARD', KEYS[4]) - (want > 0 and 1 or 0)
+return {'ok', others, victim, batch}

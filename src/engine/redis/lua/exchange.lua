@@ -1,0 +1,375 @@
+-- exchange: settles what is finished, then takes what comes next.
+-- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again; with settles also 7 errors 8 errors:records 9 later, then the
+--       keys of effects
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
+--       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
+--       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
+-- Returns  ok refused packs | deposed | stale | unheld
+-- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
+-- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
+-- Functions and tables cost time where they are made: so those for what is rare are made only there.
+
+-- Where messages are handled one by one, nearly every call is this: a pack is done, one like it is taken, and takes its place.
+-- The rest of this script would do the same, in half as much time again.
+if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1], 'shortcut') == ARGV[5] then
+  local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[8])
+  local stored = run('HMGET', KEYS[3], lane, place)
+  local record, pack = stored[1], stored[2]
+  if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' then
+    local call, like = tonumber(ARGV[3]), true
+    local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
+    local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
+    like = call == last + 1 -- guard: shortcut-call
+    like = like and first == tonumber(ARGV[7]) -- guard: shortcut-piece
+    local want, next = tonumber(ARGV[5]), like and count == n and run('LPOP', KEYS[2])
+    if next and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
+      local id = string.format('%d', (struct.unpack('<I8', next, 9)))
+      run('HSET', KEYS[3], place, next, lane, cmsgpack.pack({call, done + n, failed, held - n + want, {id}, {}}))
+      return {'ok', {}, {next}}
+    end
+    if next then run('LPUSH', KEYS[2], next) end
+  end
+end
+
+--+ common
+local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
+local none = {}
+local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
+local place = 'pack:' .. ARGV[2]
+local fields = {lane, 'redelivered', place}
+for i = 7, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+for _, settle in ipairs(settles) do fields[#fields + 1] = num(settle[1]) end
+local stored = redis.call('HMGET', KEYS[3], unpack(fields))
+if not stored[1] then return {'deposed'} end -- guard: lane-record
+-- The record is {call, done, failed, held, ids of the packs taken, refused}; mostly the counts suffice.
+local last, was_done, was_failed, was_held = call - 1, 0, 0, 0
+local _
+if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limit(stored[1], 4, 1) end
+-- A pack that has the place of a lane, which may be another one.
+local function placed(id)
+  for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
+    local pack = string.sub(field, 1, 4) == 'pack:' and redis.call('HGET', KEYS[3], field)
+    if pack and num((select(6, head(pack)))) == id then return field, pack end
+  end
+end
+local repeated, stale = false, false
+repeated = call == last -- guard: call-repeat
+stale = call < last -- guard: call-stale
+if repeated then
+  local record = cmsgpack.unpack(stored[1])
+  -- Another lane of the node may have settled some of them since.
+  local packs, held = {}, #record[5] > 0 and redis.call('HMGET', KEYS[3], unpack(record[5])) or none
+  for i, id in ipairs(record[5]) do
+    local pack = held[i] or select(2, placed(id))
+    if pack then packs[#packs + 1] = pack end
+  end
+  return {'ok', record[6], packs}
+end
+if stale then return {'stale'} end
+if call > last + 1 then return {'deposed'} end -- guard: call-ahead
+local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused', 'shortcut')
+if not m[1] then return {'deposed'} end
+local paused = false
+paused = (m[3] or '0') > '1' -- guard: paused-handlers
+if paused then want = 0 end
+
+-- First everything is worked out; nothing is written before all of it is known to be right.
+local gone, set, ended, rest, named = {}, {}, none, none, {}
+local errors, records, back, back_again, later, effects, refused = none, none, none, none, none, none, none
+local done, failed, returned, redelivered, suspects = 0, 0, 0, 0, 0
+if stored[2] ~= '0 0' then
+  redelivered, suspects = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
+  redelivered, suspects = tonumber(redelivered), tonumber(suspects)
+end
+local redelivered_before, suspects_before = redelivered, suspects
+local free = not stored[3]
+for i = 4, #fields do
+  local id = fields[i]
+  if named[id] then return {'unheld'} end -- guard: named-once
+  named[id] = true
+  if not stored[i] and stored[3] and num((select(6, head(stored[3])))) == id then
+    fields[i], stored[i], free = place, stored[3], true
+  end
+  if not stored[i] then
+    local field, pack = placed(id)
+    fields[i], stored[i] = field or id, pack
+  end
+  if not stored[i] then return {'unheld'} end
+end
+-- What is done as a whole is not even read.
+for i = 7, #ARGV, 2 do
+  local at, n = (i + 1) / 2, tonumber(ARGV[i + 1])
+  local pack = stored[at]
+  local _, flags, attempt, _, _, _, _, _, count = head(pack)
+  if n == count and attempt == 1 then
+    gone[#gone + 1], done = fields[at], done + n
+    if flags == 1 then
+      if ended == none then ended = {} end
+      ended[#ended + 1] = {pack, n}
+    end
+  else
+    if rest == none then rest = {} end
+    rest[#rest + 1] = {fields[at], pack, {{0, n, 0}}}
+  end
+end
+if #settles > 0 and rest == none then rest = {} end
+for i, settle in ipairs(settles) do
+  local at = #fields - #settles + i
+  rest[#rest + 1] = {fields[at], stored[at], settle[2]}
+end
+if rest ~= none then
+  --+ packs
+  errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
+  if ended == none then ended = {} end
+  -- Effects are checked against what the keys hold, and against those already admitted in this call.
+  local own, known = string.sub(KEYS[1], 1, -5), {}
+  local function lookup(trial, key)
+    local entry = trial[key] or known[key]
+    if not entry then
+      entry = {kind = redis.call('TYPE', key).ok}
+      known[key] = entry
+    end
+    return entry
+  end
+  -- 2^53 - 1: above it a sum may be rounded down to what is allowed.
+  local LIMIT = 9007199254740991
+  local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
+  local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
+  local function refusal(effects)
+    local trial = {}
+    for _, effect in ipairs(effects) do
+      local key = KEYS[9 + effect[2]]
+      if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
+      local entry, kind = lookup(trial, key), KINDS[effect[1]]
+      if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
+        return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
+      end -- guard: effect-type
+      local value = nil
+      if effect[1] == 'add' then
+        local text = entry.value or (entry.kind == 'string' and redis.call('GET', key)) or '0'
+        local old = string.match(text, '^%-?%d+$') and tonumber(text)
+        if not old or math.abs(old) > LIMIT or num(old) ~= text then return 'key ' .. key .. ' holds no whole number' end -- guard: effect-number
+        local new = (old or 0) + effect[3]
+        if math.abs(effect[3]) > LIMIT or math.abs(new) > LIMIT then return 'key ' .. key .. ' would leave 2^53' end
+        value = num(new)
+      elseif effect[1] == 'set' then
+        value = effect[3]
+      end
+      trial[key] = {kind = kind, value = value}
+    end
+    for key, entry in pairs(trial) do known[key] = entry end
+  end
+
+  local time = nil
+  local function now()
+    if not time then local _, wall = hive(0, 0, 0); time = wall end
+    return time
+  end
+  local function fail(pack, index, text)
+    local number, kept = failure(pack, index, now(), node, text)
+    errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
+    records[#records + 1] = num(number); records[#records + 1] = kept
+    failed = failed + 1
+    return number
+  end
+  -- Tried again under the same number: failures + 1, and out of the order of numbers.
+  local function put_off(pack, index, after)
+    local one = piece(pack, index, 1)
+    local _, _, _, failures, _, number = head(one)
+    local counted = failures
+    counted = math.min(failures + 1, 65535) -- guard: failures
+    one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
+    later[#later + 1] = num(now() + after)
+    later[#later + 1] = later_entry(number, one)
+  end
+  for _, settle in ipairs(rest) do
+    local field, pack, runs = unpack(settle)
+    local at, released, kept = 0, 0, 0
+    local _, _, attempt, _, unordered, first, _, _, count = head(pack)
+    -- Its bytes are fetched where they are needed: not for what is only done, kept, or given back as it stands.
+    local full, entire = nil, not is_part(pack)
+    for _, run in ipairs(runs) do
+      local stands = entire and run[3] == 2 and run[2] == count
+      if not full and not stands and (run[3] ~= 0 or run[4]) then
+        full = whole(KEYS[4], pack)
+        if not full then return bytes_gone(pack) end
+      end
+    end
+    local function keep(from, n)
+      set[#set + 1] = num(first + from)
+      set[#set + 1] = piece(pack, from, n)
+    end
+    for _, run in ipairs(runs) do
+      local from, n, outcome = run[1], run[2], run[3]
+      if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
+      if from > at then keep(at, from - at) end
+      if outcome == 0 and run[4] then
+        local why = refusal(run[4])
+        if why then
+          for index = from, from + n - 1 do
+            refused[#refused + 1] = fail(full, index, 'effect refused: ' .. why)
+            refused[#refused + 1] = 'effect refused: ' .. why
+          end
+        else
+          done = done + n
+          for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end
+        end
+      elseif outcome == 0 then
+        done = done + n
+      elseif outcome == 1 then
+        for index = from, from + n - 1 do fail(full, index, run[4]) end
+      elseif outcome == 3 then
+        for index = from, from + n - 1 do put_off(full, index, run[4]) end
+      else
+        local to = (attempt > 1 or unordered ~= 0) and back_again or back
+        to[#to + 1] = piece(full or pack, from, n)
+        returned = returned + n
+        if not full then kept = n end
+      end
+      at, released = from + n, released + n
+    end
+    if at < count then keep(at, count - at) end
+    gone[#gone + 1] = field
+    -- What goes back as it stands takes its body along.
+    if is_stub(pack) and released > kept then ended[#ended + 1] = {pack, released - kept} end
+    if attempt > 1 then redelivered = redelivered - released end
+    if attempt > 2 then suspects = suspects - released end
+  end
+end
+
+-- Now the writes. The first is one that full memory does not refuse.
+if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
+if #effects > 0 then
+  -- A right that is missing would show only in the middle: so each is tried where it can do nothing.
+  local used = {}
+  for _, effect in ipairs(effects) do used[effect[1]] = true end
+  local tried = {}
+  if used.add then tried[1] = redis.pcall('INCRBY', KEYS[1], 0) end -- guard: effect-rights
+  if used.set then tried[#tried + 1] = redis.pcall('SET', KEYS[1], '', 'NX') end -- guard: effect-rights
+  for _, answer in ipairs(tried) do
+    if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE') then
+      return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
+    end
+  end
+end
+for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + 1999, #gone))) end
+if ended ~= none then
+  --+ packs
+  for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
+end
+for _, effect in ipairs(effects) do
+  local kind, key = effect[1], KEYS[9 + effect[2]]
+  if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
+  elseif kind == 'set' then redis.call('SET', key, effect[3])
+  elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
+  else redis.call('RPUSH', key, effect[3]) end
+end
+for i = 1, #errors, 2000 do
+  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + 1999, #errors)))
+  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + 1999, #records)))
+end
+for i = 1, #later, 2000 do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + 1999, #later))) end
+-- Back to the head, the oldest foremost.
+for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
+for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
+local again = m[2] == '1' or #back_again > 0
+
+-- Then the take: what waits to be taken again first.
+local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
+-- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
+while again and total < want and bytes < 1048576 and #packs < 256 do
+  --+ packs
+  local pack = redis.call('LPOP', KEYS[6])
+  if not pack then again = false; break end
+  local _, _, attempt, _, _, _, _, _, count = head(pack)
+  -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
+  local alone, n = true, math.min(count, want - total)
+  if attempt > 1 then
+    alone = redelivered == 0 or (attempt < 3 and suspects == 0) -- guard: alone
+    n = 1 -- guard: again-one
+  end
+  if not alone then redis.call('LPUSH', KEYS[6], pack); break end
+  local full = pack
+  if count > n or is_part(pack) then full = bring(KEYS[4], pack) end
+  if not full then full, n = pack, count end
+  if count > n then redis.call('LPUSH', KEYS[6], piece(full, n, count - n)) end
+  packs[#packs + 1] = piece(full, 0, n)
+  total, bytes = total + n, bytes + size(packs[#packs])
+  if attempt > 1 then redelivered = redelivered + n end
+  if attempt > 2 then suspects = suspects + n end
+  if attempt > 1 then break end
+end
+local pop = 8
+while total < want and bytes < 1048576 and #packs < 256 do
+  -- Whoever has nearly all that it wants looks for no more, nor does whoever has much and expects a pack that does not fit.
+  if want >= 64 and 8 * (want - total) < want then break end
+  if bytes >= 32768 and (want - total) * #packs < total then break end
+  local expected = 1
+  if want - total > grain then expected = math.min(pop, math.ceil((want - total) / grain)) end
+  local popped = redis.call('LPOP', KEYS[2], expected)
+  if not popped then break end
+  local left = none
+  for i = 1, #popped do
+    local pack = popped[i]
+    local count, room = struct.unpack('<I4', pack, 33), want - total
+    -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
+    -- to fill up more would leave a rest, and the next take out of step with the packs.
+    local cut = room
+    if want >= 64 and total > 0 then cut = math.ceil(want / 2) - total end
+    local leaves = count > room and (cut <= 0 or bytes >= 32768)
+    if room <= 0 or bytes >= 1048576 or leaves or left ~= none then
+      if left == none then left = {} end
+      left[#left + 1] = pack
+    else
+      if count > room then
+        --+ packs
+        local full = bring(KEYS[4], pack)
+        if full then
+          -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
+          local over = count - cut
+          local share = over > 8 * cut and math.ceil(over / 8) or over
+          left = {}
+          for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
+          pack, count = piece(full, 0, cut), cut
+        end
+      end
+      packs[#packs + 1] = pack
+      -- As in size: of a stub, the length of what it stands for.
+      local length = #pack
+      if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
+      total, bytes = total + count, bytes + length
+    end
+  end
+  for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end
+  if left ~= none then break end
+  pop = pop * 2
+end
+local ids = {}
+for i = 1, #packs do
+  local pack = packs[i]
+  ids[i] = num((struct.unpack('<I8', pack, 9)))
+  set[#set + 1] = #packs == 1 and free and place or ids[i]
+  set[#set + 1] = pack
+end
+
+if want > 0 then
+  local aim = math.min(want, 1000)
+  if aim < grain then grain = grain - math.ceil((grain - aim) / 8)
+  elseif aim > grain then grain = grain + math.ceil((aim - grain) / 8) end
+end
+local flag = again and '1' or '0'
+local like = again and '' or paused and '' or num(grain)
+if grain ~= tonumber(m[1]) or flag ~= m[2] or like ~= m[4] then
+  redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', like)
+end
+if redelivered ~= redelivered_before or suspects ~= suspects_before then
+  set[#set + 1] = 'redelivered'; set[#set + 1] = num(redelivered) .. ' ' .. num(suspects)
+end
+set[#set + 1] = lane
+set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
+  was_held - done - failed - returned - #later / 2 + total, ids, refused})
+for i = 1, #set, 2000 do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + 1999, #set))) end
+-- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
+local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
+if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
+return {'ok', refused, packs}

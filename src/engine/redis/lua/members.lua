@@ -1,0 +1,46 @@
+-- Members who leave, and the beginning of a queue. A script has this where it says so.
+
+local function without(heirs, node)
+  local kept = {}
+  for heir in string.gmatch(heirs, '%S+') do
+    if heir ~= node then kept[#kept + 1] = heir end
+  end
+  return table.concat(kept, ' ')
+end
+
+-- Ends a membership: from `nodes` to `dead`, lanes closed, counts kept. Returns how many messages it still holds.
+local function depose(meta, nodes, dead, taken, node)
+  local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
+  local done, failed, held, lanes, places = m[3], m[4], 0, {'redelivered', 'told', 'told-at', 'report'}, {}
+  for _, field in ipairs(redis.call('HKEYS', taken)) do
+    if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
+    if string.sub(field, 1, 4) == 'pack:' then places[#places + 1] = field end
+  end
+  for i = 5, #lanes do
+    local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
+    done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
+  end
+  -- The first write must be one that full memory does not refuse; after it none is.
+  redis.call('ZREM', nodes, node)
+  redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
+  -- What had a place of its own is named by its number like the others.
+  for _, place in ipairs(places) do
+    local pack = redis.call('HGET', taken, place)
+    redis.call('HDEL', taken, place)
+    redis.call('HSET', taken, num((select(6, head(pack)))), pack)
+  end
+  redis.call('HSET', taken, 'held', num(held))
+  redis.call('RPUSH', dead, node)
+  local ruled = m[1] == node
+  redis.call('HSET', meta, 'done', num(done), 'failed', num(failed), 'heirs', without(m[2], node),
+    'generator', ruled and '' or m[1], 'crown', ruled and '0' or m[5])
+  return held, ruled
+end
+
+-- Writes what a new queue knows of itself. Small hashes are searched from their start: there stands what every call reads.
+local function found_queue(meta, birth, layout, names, step, grain, wall)
+  redis.call('HSET', meta, 'shortcut', '', 'grain', grain, 'again', '0', 'paused', '0', 'birth', birth, 'layout', layout,
+    'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
+    'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
+    'skipped', '0')
+end

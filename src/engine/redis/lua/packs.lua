@@ -1,0 +1,83 @@
+-- Packs, and the bytes of large ones. A script has this where it says so: functions cost time where they are made.
+
+-- Where the payload of the message at an index begins in the pack's bytes; that of `count` is where the last one ends.
+local function offset(pack, count, index)
+  local base = struct.unpack('<I4', pack, 37)
+  return 41 + 4 * count - base + struct.unpack('<I4', pack, 37 + 4 * index)
+end
+
+-- Lua reads every byte of every string that it is handed. So a large pack stands apart in `bodies`, written and read by plain
+-- commands, and what moves in its place is a stub: its head with flags 1, then the first number, the count and the length of the
+-- pack that it stands for. In a hand, and in `again`, it may be a part of that pack. Beside each body is the number of messages
+-- that still refer to it. The same in Rust: redis/apart.rs.
+local STUB = '<I8I4I4'
+
+local function is_stub(pack) return string.byte(pack, 2) == 1 end
+
+-- Where the body of a stub is, and how many messages it has.
+local function body(pack)
+  local first, count = struct.unpack(STUB, pack, 37)
+  return num(select(7, head(pack))) .. ':' .. num(first), count
+end
+
+local function is_part(pack)
+  return is_stub(pack) and select(2, struct.unpack(STUB, pack, 37)) > select(9, head(pack))
+end
+
+-- How many bytes a pack has, wherever they are.
+local function size(pack)
+  if is_stub(pack) then return (select(3, struct.unpack(STUB, pack, 37))) end
+  return #pack
+end
+
+-- The messages from .. from + n of a pack as a pack of their own: no loop, the offsets stay as they are.
+local function piece(pack, from, n)
+  local version, flags, attempt, failures, unordered, first, epoch, published, count = head(pack)
+  if n == count then return pack end
+  local cut = struct.pack(HEADER, version, flags, attempt, failures, unordered, first + from, epoch, published, n)
+  if flags == 1 then return cut .. string.sub(pack, 37) end
+  return cut .. string.sub(pack, 37 + 4 * from, 40 + 4 * (from + n))
+    .. string.sub(pack, offset(pack, count, from), offset(pack, count, from + n) - 1)
+end
+
+-- A pack with its bytes in it; nothing, if someone has removed them.
+local function whole(bodies, pack)
+  if not is_stub(pack) then return pack end
+  local version, _, attempt, failures, unordered, first, epoch, published, n = head(pack)
+  local all, count = struct.unpack(STUB, pack, 37)
+  local bytes = redis.call('HGET', bodies, (body(pack)))
+  if not bytes then return nil end
+  local full = struct.pack(HEADER, version, 0, attempt, failures, unordered, all, epoch, published, count) .. string.sub(bytes, 37)
+  return piece(full, first - all, n)
+end
+
+local function bytes_gone(pack)
+  return redis.error_reply('ERR queenright: the bytes of message ' .. num((select(6, head(pack)))) .. ' are gone from `bodies`')
+end
+
+-- So many messages of a stub no longer refer to its body.
+local function let_go(bodies, pack, n)
+  local id, count = body(pack)
+  if n == count or redis.call('HINCRBY', bodies, id .. '+', num(-n)) == 0 then
+    redis.call('HDEL', bodies, id, id .. '+') -- guard: bodies-end
+  end
+end
+
+-- What is kept of a failed message.
+local function failure(pack, index, time, node, text)
+  local _, _, attempt, failures, _, first, epoch, published, count = head(pack)
+  local payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1)
+  return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures})
+end
+
+-- A message in `later`: its number stands before it, so that of two that are due together the older one is first.
+local function later_entry(number, pack)
+  return struct.pack('>I8', number) .. pack
+end
+
+-- To be cut, a pack gets its bytes back. One whose bytes are gone stays as it is: whoever takes it says so.
+local function bring(bodies, pack)
+  local full = whole(bodies, pack)
+  if full and is_stub(pack) then let_go(bodies, pack, (select(9, head(pack)))) end
+  return full
+end

@@ -1,0 +1,33 @@
+-- requeue: withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
+-- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell
+-- ARGV  the numbers
+-- Returns  looked-at numbers
+-- Its first write is a ZREM, which full memory does not refuse.
+--+ common
+if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {#ARGV, {}} end
+-- First everything is read: a record that cannot be is an error before anything is written.
+local looked, bytes, numbers, packs, named = 0, 0, {}, {}, {}
+for i = 1, #ARGV do
+  if bytes >= 1048576 then break end
+  looked = i
+  local record = redis.call('HGET', KEYS[3], ARGV[i])
+  if record and not named[ARGV[i]] then
+    named[ARGV[i]] = true
+    local number, _, epoch, published, _, _, _, payload = unpack(cmsgpack.unpack(record))
+    local pack = struct.pack(HEADER, 1, 0, 1, 0, 1, number, epoch, published, 1)
+      .. struct.pack('<I4I4', 0, #payload) .. payload
+    bytes = bytes + #pack
+    numbers[#numbers + 1] = num(number)
+    packs[#packs + 1] = pack
+  end
+end
+if #packs > 0 then
+  redis.call('ZREM', KEYS[2], unpack(numbers)) -- guard: requeue-withdraws
+  redis.call('HDEL', KEYS[3], unpack(numbers)) -- guard: requeue-withdraws
+  redis.call('RPUSH', KEYS[4], unpack(packs))
+  redis.call('HINCRBY', KEYS[1], 'requeued', num(#packs))
+  redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
+  ring(KEYS[5])
+end
+for i = 1, #numbers do numbers[i] = tonumber(numbers[i]) end
+return {looked, numbers}

@@ -1,0 +1,122 @@
+//! What a generator has made and the store has not confirmed yet: it may be asked for again.
+
+use std::collections::VecDeque;
+
+use super::{Election, Next};
+
+/// Things that were made into messages, until these are known to be published.
+#[derive(Debug)]
+pub(crate) struct Unconfirmed<T> {
+    items: VecDeque<T>,
+    /// The first of them is the `from`th message made.
+    from: u64,
+    /// The reign in which they were made.
+    epoch: u64,
+}
+
+impl<T> Default for Unconfirmed<T> {
+    fn default() -> Self {
+        Self {
+            items: VecDeque::new(),
+            from: 0,
+            epoch: 0,
+        }
+    }
+}
+
+impl<T> Unconfirmed<T> {
+    /// What was on its way when the last reign ended may have arrived. If nobody reigned in between, the store's count of
+    /// messages made tells. If someone did, nobody knows, and it comes again.
+    pub(crate) fn elected(&mut self, election: &Election) {
+        if election.epoch == self.epoch + 1 {
+            self.confirm(election.made);
+        }
+        self.from = election.made;
+        self.epoch = election.epoch;
+    }
+
+    /// So many messages are published now.
+    pub(crate) fn confirm(&mut self, made: u64) {
+        while self.from < made && self.items.pop_front().is_some() {
+            self.from += 1;
+        }
+    }
+
+    /// What was made for this message before.
+    pub(crate) fn again(&mut self, next: &Next) -> Option<&T> {
+        self.confirm(next.confirmed);
+        if self.items.is_empty() {
+            self.from = next.made;
+        }
+        let place = usize::try_from(next.made.checked_sub(self.from)?).ok()?;
+        self.items.get(place)
+    }
+
+    pub(crate) fn push(&mut self, item: T) {
+        self.items.push_back(item);
+    }
+
+    #[cfg(feature = "cli")]
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(made: u64, confirmed: u64) -> Next {
+        Next {
+            number: 100 + made,
+            epoch: 1,
+            made,
+            confirmed,
+            others_wait: false,
+            due_ms: 0,
+        }
+    }
+
+    fn elected(kept: &mut Unconfirmed<char>, epoch: u64, made: u64) {
+        kept.elected(&Election {
+            number: 0,
+            epoch,
+            made,
+            cursor: bytes::Bytes::new(),
+        });
+    }
+
+    fn made(kept: &mut Unconfirmed<char>, from: u64, items: &str) {
+        for (at, item) in (from..).zip(items.chars()) {
+            assert_eq!(kept.again(&next(at, from)), None);
+            kept.push(item);
+        }
+    }
+
+    #[test]
+    fn what_is_confirmed_when_a_reign_ends_does_not_come_again_in_the_next() {
+        let mut kept = Unconfirmed::default();
+        elected(&mut kept, 4, 7);
+        made(&mut kept, 7, "abc");
+        kept.confirm(10);
+        elected(&mut kept, 6, 25);
+        assert_eq!(kept.again(&next(25, 25)), None);
+    }
+
+    #[test]
+    fn what_was_on_its_way_comes_again_unless_the_store_is_known_to_have_it() {
+        for (epoch, store, again) in [(5, 9, Some('c')), (5, 10, None), (6, 10, Some('b'))] {
+            let mut kept = Unconfirmed::default();
+            elected(&mut kept, 4, 7);
+            made(&mut kept, 7, "abc");
+            kept.confirm(8);
+            elected(&mut kept, epoch, store);
+            assert_eq!(kept.again(&next(store, store)).copied(), again, "{epoch} {store}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a node counts of itself. Nothing here is touched per message: the pool counts under the lock that it holds anyway,
+//! and what it counted is added up with each call to the store.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::engine::history::Figures;
+use crate::settings::ms;
+
+/// Longer waits are not told apart. A clock that is wrong by years must not spoil the sums.
+const WAIT_MAX: Duration = Duration::from_hours(7 * 24);
+
+#[derive(Debug)]
+pub(crate) struct Meter {
+    /// When the process started, by its own clock.
+    pub started_ms: u64,
+    born: Instant,
+    totals: Mutex<Figures>,
+    /// Messages that were taken and are not settled.
+    pub in_hand: AtomicU64,
+    /// The store's time of day when this node was born, in milliseconds; this machine's, until the store has told its own.
+    clock: AtomicI64,
+    /// When the store last answered a beat, in milliseconds after birth; 0: never.
+    heard: AtomicU64,
+    pub generates: AtomicBool,
+    pub elections: AtomicU64,
+    pub redelivered: AtomicU64,
+}
+
+impl Default for Meter {
+    fn default() -> Self {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            started_ms: ms(started),
+            born: Instant::now(),
+            totals: Mutex::default(),
+            in_hand: AtomicU64::new(0),
+            clock: AtomicI64::new(ms(started).cast_signed()),
+            heard: AtomicU64::new(0),
+            generates: AtomicBool::new(false),
+            elections: AtomicU64::new(0),
+            redelivered: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Meter {
+    fn lock(&self) -> MutexGuard<'_, Figures> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add(&self, change: impl FnOnce(&mut Figures)) {
+        change(&mut self.lock());
+    }
+
+    /// Everything since the process started.
+    pub fn totals(&self) -> Figures {
+        self.lock().clone()
+    }
+
+    /// The store has answered, and told its time of day.
+    pub fn hears(&self, wall_ms: u64) {
+        let age = ms(self.born.elapsed());
+        self.heard.store(age.max(1), Ordering::Relaxed);
+        self.clock
+            .store(wall_ms.cast_signed() - age.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// How long the store has been silent. None: it never answered.
+    #[cfg(feature = "cli")]
+    pub fn silence(&self) -> Option<Duration> {
+        let heard = self.heard.load(Ordering::Relaxed);
+        (heard > 0).then(|| self.born.elapsed().saturating_sub(Duration::from_millis(heard)))
+    }
+
+    /// How long before `now` this was, by the store's time of day.
+    pub fn since(&self, wall_ms: u64, now: Instant) -> Duration {
+        let clock = self.clock.load(Ordering::Relaxed);
+        let now_ms = clock.saturating_add(ms(now.saturating_duration_since(self.born)).cast_signed());
+        let since = now_ms.saturating_sub(wall_ms.cast_signed());
+        Duration::from_millis(u64::try_from(since).unwrap_or(0)).min(WAIT_MAX)
+    }
+}

@@ -1,0 +1,156 @@
+//! A node tells of itself about once a second, beside its work and never in the way of it. What fails is tried again; what
+//! is lost is missing in the history, and nowhere else.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::history::{Figures, Gauges, Live, Report, Reported};
+use crate::engine::{Engine, NodeId};
+use crate::node::membership::Standing;
+use crate::node::meter::Meter;
+use crate::node::watch;
+use crate::settings::ms;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Who has nothing new to tell says so all the same, a little more often than the shortest step of history.
+const IDLE: Duration = Duration::from_millis(4500);
+/// A rate is told over so many of the last ticks.
+const RATE_TICKS: usize = 10;
+
+pub(crate) struct Reporter<E> {
+    engine: Arc<E>,
+    meter: Arc<Meter>,
+    standing: watch::Receiver<Standing>,
+    node: NodeId,
+    number: u64,
+    /// What the store has been told, in all.
+    told: Figures,
+    /// What it has not confirmed: the call, what is told with it in all, and how often it was sent.
+    pending: Option<(Report, Figures, u32)>,
+    last: Option<(Live, Instant)>,
+    ticks: VecDeque<(Instant, u64)>,
+}
+
+impl<E: Engine> Reporter<E> {
+    pub(crate) fn new(engine: Arc<E>, meter: Arc<Meter>, standing: watch::Receiver<Standing>) -> Self {
+        Self {
+            engine,
+            meter,
+            standing,
+            node: NodeId::new(),
+            number: 0,
+            told: Figures::default(),
+            pending: None,
+            last: None,
+            ticks: VecDeque::new(),
+        }
+    }
+
+    /// For ever.
+    pub(crate) async fn run(reporter: Arc<tokio::sync::Mutex<Self>>) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            reporter.lock().await.tell().await;
+        }
+    }
+
+    /// Tells what there is to tell.
+    pub(crate) async fn tell(&mut self) {
+        let totals = self.meter.totals();
+        let rate_milli = self.rate(&totals);
+        let (node, generates) = {
+            let standing = self.standing.borrow();
+            (standing.node.clone(), standing.reign.is_some())
+        };
+        if node.is_empty() {
+            return;
+        }
+        if node != self.node {
+            // Nobody knows whether the store has it.
+            if let Some((_, told, _)) = self.pending.take() {
+                self.told = told;
+            }
+            (self.node, self.number, self.last) = (node, 0, None);
+        }
+        if self.pending.is_none() {
+            let live = Live {
+                generates,
+                started_ms: self.meter.started_ms,
+                in_hand: self.meter.in_hand.load(Ordering::Relaxed),
+                rate_milli,
+                published: totals.published,
+                done: totals.done,
+                failed: totals.failed,
+                retried: totals.retried,
+            };
+            let same = |(last, at): &(Live, Instant)| *last == live && at.elapsed() < IDLE;
+            if self.last.as_ref().is_some_and(same) {
+                return;
+            }
+            let report = self.next(live, totals.since(&self.told), None);
+            self.pending = Some((report, totals, 0));
+        }
+        if self.send().await {
+            let Ok(status) = self.engine.status().await else {
+                return;
+            };
+            let Some((live, _)) = self.last.clone() else { return };
+            let gauges = Gauges {
+                queued: status.queued,
+                in_hand: status.in_hand,
+                later: status.later,
+                errors: status.errors,
+            };
+            let report = self.next(live, Figures::default(), Some(gauges));
+            self.pending = Some((report, self.told.clone(), 0));
+            self.send().await;
+        }
+    }
+
+    fn next(&mut self, live: Live, figures: Figures, gauges: Option<Gauges>) -> Report {
+        self.number += 1;
+        Report {
+            node: self.node.clone(),
+            number: self.number,
+            live,
+            figures,
+            gauges,
+        }
+    }
+
+    /// True: the store asks for a look at the queue.
+    async fn send(&mut self) -> bool {
+        let Some((report, told, tries)) = &mut self.pending else {
+            return false;
+        };
+        *tries += 1;
+        let answer = self.engine.report(report).await;
+        let Ok(answer) = answer else { return false };
+        // A stranger's report was not applied, unless a copy of it was before.
+        if matches!(answer, Reported::Stored { .. }) || *tries > 1 {
+            self.told = told.clone();
+        }
+        self.last = Some((report.live.clone(), Instant::now()));
+        self.pending = None;
+        answer == Reported::Stored { look: true }
+    }
+
+    /// Messages published or settled per 1000 seconds, over the last ticks.
+    fn rate(&mut self, totals: &Figures) -> u64 {
+        let (now, moved) = (Instant::now(), totals.published + totals.done + totals.failed);
+        self.ticks.push_back((now, moved));
+        if self.ticks.len() > RATE_TICKS + 1 {
+            self.ticks.pop_front();
+        }
+        let (then, before) = self.ticks[0];
+        let over_ms = ms(now - then);
+        (moved - before)
+            .saturating_mul(1_000_000)
+            .checked_div(over_ms)
+            .unwrap_or(0)
+    }
+}

@@ -1,0 +1,43 @@
+//! From signal to exit: stop taking, finish what is in hand, leave.
+
+use std::sync::Arc;
+
+use crate::node::watch;
+
+/// Tells a node to stop. Dropping it tells nothing.
+#[derive(Debug, Clone)]
+pub struct Stopper(Arc<watch::Sender<bool>>);
+
+/// Is told to stop. Clones hear the same.
+#[derive(Debug, Clone)]
+pub struct Shutdown(watch::Receiver<bool>);
+
+/// The two ends of a shutdown.
+#[must_use]
+pub fn channel() -> (Stopper, Shutdown) {
+    let sender = watch::Sender::new(false);
+    let receiver = sender.subscribe();
+    (Stopper(Arc::new(sender)), Shutdown(receiver))
+}
+
+impl Stopper {
+    /// Stops it in good order.
+    pub fn stop(&self) {
+        self.0.send_modify(|stopping| *stopping = true);
+    }
+}
+
+impl Shutdown {
+    /// Whether it was told to stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Returns once the node is to stop; never, if nobody can say so any more.
+    pub async fn stopping(&mut self) {
+        if self.0.wait_for(|stopping| *stopping).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
