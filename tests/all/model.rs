@@ -186,7 +186,7 @@ fn every_promise_to_readers_of_errors_holds_in_every_state() {
 /// Why a collect names all that it confirms: a late copy of a reader's first call, after that reader was given up, takes
 /// what it printed before and more, in its name; and the first number is the same.
 #[test]
-fn a_drain_that_names_only_the_first_error_that_it_confirms_could_swallow_another() {
+fn a_collect_that_names_only_the_first_error_that_it_confirms_could_swallow_another() {
     let model = Readers {
         names_all: false,
         ..readers_world(2, "p1 u1")
