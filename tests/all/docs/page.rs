@@ -64,14 +64,17 @@ pub fn read(path: &str) -> String {
 /// All pages for users and contributors, with their text.
 pub fn pages() -> Vec<(String, String)> {
     let mut found = vec!["README.md".to_string(), "CONTRIBUTING.md".to_string()];
-    for folder in ["docs", "docs/recipes"] {
-        let entries = std::fs::read_dir(Path::new(ROOT).join(folder)).expect("a folder of pages");
-        let names = entries.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned());
-        found.extend(
-            names
-                .filter(|name| name.ends_with(".md"))
-                .map(|name| format!("{folder}/{name}")),
-        );
+    let mut folders = vec!["docs".to_string()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(Path::new(ROOT).join(&folder)).expect("a folder of pages") {
+            let entry = entry.expect("a file");
+            let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+            if entry.path().is_dir() {
+                folders.push(path);
+            } else if path.ends_with(".md") {
+                found.push(path);
+            }
+        }
     }
     found
         .into_iter()

@@ -129,7 +129,10 @@ impl Reader {
         // What would take a minute, and is tested in full elsewhere.
         line = line.replace("queenright demo", "queenright demo --seconds 3");
         // It is said to find a server of its own when none is named.
-        line = line.replace("queenright verify", "env -u REDIS_URL queenright verify --messages 3000");
+        line = line.replace(
+            "queenright verify",
+            "env -u REDIS_URL queenright verify --messages 3000",
+        );
         for (named, port) in PORTS.iter().zip(&self.ports) {
             line = line.replace(&format!(":{named}"), &format!(":{port}"));
             line = line.replace(&format!(" {named}"), &format!(" {port}"));
