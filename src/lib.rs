@@ -86,3 +86,13 @@ pub use settings::Settings;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "cli"))]
+mod pages {
+    #[doc = include_str!("../docs/start.md")]
+    struct Start;
+    #[doc = include_str!("../docs/recipes/cron.md")]
+    struct Cron;
+    #[doc = include_str!("../docs/recipes/tests.md")]
+    struct Tests;
+}

@@ -22,6 +22,8 @@ mod conformance;
 #[cfg(feature = "cli")]
 mod dashboard;
 #[cfg(feature = "cli")]
+mod docs;
+#[cfg(feature = "cli")]
 mod e2e;
 #[cfg(feature = "cli")]
 mod fleet;
