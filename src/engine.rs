@@ -14,7 +14,6 @@
 //! - this file: the verbs; `protocol`: what each is given and answers; `limits`: how much one call may carry
 //! - [`rules`]: the verbs in plain Rust, over any [`store`]; `memory` and `sqlite` are two such stores
 //! - [`redis`]: the same verbs as Lua scripts
-//! - [`any`]: an engine by its URL
 
 pub mod history;
 mod layout;
@@ -23,10 +22,9 @@ pub mod memory;
 mod protocol;
 mod record;
 pub mod redis;
-mod rules;
+pub mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[doc(hidden)]
 pub mod store;
 mod store_info;
 

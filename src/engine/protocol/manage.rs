@@ -10,11 +10,7 @@ pub struct Paused {
 }
 
 impl Paused {
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn bits(self) -> u64 {
-        u64::from(self.generator) + 2 * u64::from(self.handlers)
-    }
-
+    /// As the scripts store it.
     pub(crate) fn of_bits(bits: u64) -> Self {
         Self {
             generator: bits % 2 == 1,
