@@ -1,20 +1,20 @@
 //! Settling and taking.
 
-use std::collections::BTreeMap;
+mod effects;
+mod take;
 
-use super::failure;
-use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
-use crate::engine::{
-    DELAY_MS_MAX, Exchange, Exchanged, Failed, GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake,
-    take_cut, take_is_enough,
-};
+use crate::engine::limits::DELAY_MS_MAX;
+use crate::engine::store::{About, Lane, Line, Store};
+use crate::engine::{Exchange, Exchanged, Failed, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
+use effects::{Known, admit};
+use take::take;
 
-/// Counters stay where a double counts exactly.
-const COUNTER_MAX: i64 = (1 << 53) - 1;
+pub(crate) use effects::counter;
 
-pub(super) fn exchange<S: Store + ?Sized>(store: &mut S, wall_ms: u64, exchange: &Exchange) -> Result<Exchanged> {
+/// Settles what is finished and takes what comes next.
+pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Result<Exchanged> {
     let node = &exchange.node;
     let Some(mut meta) = store.meta()? else {
         return Ok(Exchanged::Deposed);
@@ -126,8 +126,8 @@ struct Plan<'a> {
 }
 
 /// None: names something that is not held.
-fn plan<'a, S: Store + ?Sized>(
-    store: &mut S,
+fn plan<'a>(
+    store: &mut impl Store,
     time_ms: u64,
     exchange: &'a Exchange,
     about: &mut About,
@@ -161,13 +161,13 @@ fn plan<'a, S: Store + ?Sized>(
                     Some(why) => {
                         let text = format!("effect refused: {why}");
                         for index in from..from + count {
-                            plan.errors.push(failure(&pack, index, time_ms, node, &text));
+                            plan.errors.push(Failed::of(&pack, index, time_ms, node, &text));
                             plan.refused.push((pack.first() + index as u64, text.clone()));
                         }
                     }
                 },
                 Outcome::Error(text) => {
-                    let failures = (from..from + count).map(|index| failure(&pack, index, time_ms, node, text));
+                    let failures = (from..from + count).map(|index| Failed::of(&pack, index, time_ms, node, text));
                     plan.errors.extend(failures);
                 }
                 Outcome::Retry { after_ms, .. } => {
@@ -204,198 +204,4 @@ fn plan<'a, S: Store + ?Sized>(
         }
     }
     Ok(Some(plan))
-}
-
-/// What the keys of effects hold, or will hold once the effects admitted so far are applied.
-type Known = BTreeMap<String, (Kind, Option<Vec<u8>>)>;
-
-/// All effects of one message, or none. Some: why they are refused.
-fn admit<S: Store + ?Sized>(store: &mut S, known: &mut Known, effects: &[Effect]) -> Result<Option<String>> {
-    let own = format!("{{qr:{}}}:", store.queue_name());
-    let mut trial = Known::new();
-    for effect in effects {
-        let key = effect.key();
-        if store.guard("effect-own") && key.starts_with(&own) {
-            return Ok(Some(format!("key {key} belongs to the queue")));
-        }
-        let held = match trial.get(key).or_else(|| known.get(key)) {
-            Some(held) => Some(held.clone()),
-            None => store.stored(key)?,
-        };
-        let kind = effect.kind();
-        if let Some((found, _)) = &held
-            && *found != kind
-            && store.guard("effect-type")
-        {
-            let (found, kind) = (found.shown(), kind.shown());
-            return Ok(Some(format!("key {key} holds a {found}, not a {kind}")));
-        }
-        let value = match effect {
-            Effect::Add { by, .. } => {
-                let text = held.and_then(|(_, value)| value).unwrap_or_else(|| b"0".to_vec());
-                let old = match counter(&text) {
-                    None if store.guard("effect-number") => {
-                        return Ok(Some(format!("key {key} holds no whole number")));
-                    }
-                    old => old.unwrap_or(0),
-                };
-                let new = old.saturating_add(*by);
-                if by.saturating_abs() > COUNTER_MAX || new.saturating_abs() > COUNTER_MAX {
-                    return Ok(Some(format!("key {key} would leave 2^53")));
-                }
-                Some(new.to_string().into_bytes())
-            }
-            Effect::Set { value, .. } => Some(value.clone()),
-            Effect::SetField { .. } | Effect::Push { .. } => None,
-        };
-        trial.insert(key.to_string(), (kind, value));
-    }
-    known.append(&mut trial);
-    Ok(None)
-}
-
-impl Effect {
-    /// What its key must hold.
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Add { .. } | Self::Set { .. } => Kind::Value,
-            Self::SetField { .. } => Kind::Hash,
-            Self::Push { .. } => Kind::List,
-        }
-    }
-}
-
-impl Kind {
-    fn shown(self) -> &'static str {
-        match self {
-            Self::Value => "value",
-            Self::Hash => "hash",
-            Self::List => "list",
-        }
-    }
-}
-
-/// A counter as a store would write it: no sign, zero or space too many.
-pub(crate) fn counter(text: &[u8]) -> Option<i64> {
-    let value: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (value.saturating_abs() <= COUNTER_MAX && value.to_string().as_bytes() == text).then_some(value)
-}
-
-/// What waits to be taken again first; then the queue.
-fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, want: u64) -> Result<Vec<Pack>> {
-    let mut take = Take::default();
-    if want > 0 && meta.again {
-        take_again(store, meta, about, want, &mut take)?;
-    }
-    let mut pop = 8;
-    while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
-        // To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does
-        // not fit, or would not if it is like the others.
-        let much = take.bytes >= TAKE_CUT_BYTES;
-        if take_is_enough(take.total, want) || much && (want - take.total) * (take.packs.len() as u64) < take.total {
-            break;
-        }
-        let expected = (want - take.total).div_ceil(meta.grain).max(1);
-        let mut popped = Vec::new();
-        while (popped.len() as u64) < expected.min(pop) {
-            let Some(pack) = store.pop(Line::Queue)? else { break };
-            popped.push(pack);
-        }
-        if popped.is_empty() {
-            break;
-        }
-        let mut left = Vec::new();
-        for pack in popped {
-            let (count, room) = (pack.count(), usize::try_from(want - take.total).unwrap_or(0));
-            let cut = usize::try_from(take_cut(take.total, want)).unwrap_or(0);
-            let leaves = count > room && (cut == 0 || take.bytes >= TAKE_CUT_BYTES);
-            if room == 0 || take.bytes >= TAKE_BYTES_MAX || leaves || !left.is_empty() {
-                left.push(pack);
-            } else if count <= room {
-                take.add(about, pack);
-            } else {
-                take.add(about, pack.piece(0, cut));
-                // A pack far larger than its taker is broken into eight, so that the next takers copy less.
-                let rest = count - cut;
-                let share = if rest > 8 * cut { rest.div_ceil(8) } else { rest };
-                for from in (cut..count).step_by(share) {
-                    left.push(pack.piece(from, share.min(count - from)));
-                }
-            }
-        }
-        for pack in left.iter().rev() {
-            store.push_front(Line::Queue, pack)?;
-        }
-        if !left.is_empty() {
-            break;
-        }
-        pop *= 2;
-    }
-    if want > 0 {
-        let want = want.min(GRAIN_START);
-        meta.grain = if want < meta.grain {
-            meta.grain - (meta.grain - want).div_ceil(8)
-        } else {
-            meta.grain + (want - meta.grain).div_ceil(8)
-        };
-    }
-    Ok(take.packs)
-}
-
-/// Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
-fn take_again<S: Store + ?Sized>(
-    store: &mut S,
-    meta: &mut Meta,
-    about: &mut About,
-    want: u64,
-    take: &mut Take,
-) -> Result<()> {
-    while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
-        let Some(pack) = store.pop(Line::Again)? else {
-            meta.again = false;
-            return Ok(());
-        };
-        let (count, redelivered) = (pack.count(), pack.attempt() > 1);
-        let room = usize::try_from(want - take.total).unwrap_or(count);
-        let calm = !redelivered || about.redelivered == 0 || (pack.attempt() < 3 && about.suspects == 0);
-        if !calm && store.guard("alone") {
-            return store.push_front(Line::Again, &pack);
-        }
-        let part = if redelivered && store.guard("again-one") {
-            1
-        } else {
-            count.min(room)
-        };
-        if count > part {
-            store.push_front(Line::Again, &pack.piece(part, count - part))?;
-        }
-        take.add(about, pack.piece(0, part));
-        if redelivered {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// What a take has so far.
-#[derive(Default)]
-struct Take {
-    packs: Vec<Pack>,
-    total: u64,
-    bytes: usize,
-}
-
-impl Take {
-    fn add(&mut self, about: &mut About, pack: Pack) {
-        let count = pack.count() as u64;
-        self.total += count;
-        self.bytes += pack.bytes().len();
-        if pack.attempt() > 1 {
-            about.redelivered += count;
-        }
-        if pack.attempt() > 2 {
-            about.suspects += count;
-        }
-        self.packs.push(pack);
-    }
 }
