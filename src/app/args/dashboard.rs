@@ -1,11 +1,11 @@
 //! `dashboard`, and `--dashboard` of `start`.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::app::dashboard::LISTEN;
+use crate::app::args::value::{LISTEN, listen};
 
 pub const AFTER: &str = "\
 Whoever reaches the dashboard can push, requeue, delete, pause and hand over: so
@@ -29,7 +29,7 @@ Examples:
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Dashboard {
     /// Where to serve it; port 0 takes any free one, and tells which
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = place, help_heading = "Dashboard")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = listen, help_heading = "Dashboard")]
     pub listen: SocketAddr,
     #[command(flatten)]
     pub serving: Serving,
@@ -78,41 +78,5 @@ impl Serving {
             ("tls-key", self.tls_key.is_some()),
         ];
         given.into_iter().find_map(|(name, given)| given.then_some(name))
-    }
-}
-
-/// An address with a port. Names are not looked up, but for the one that everybody types.
-pub fn place(text: &str) -> Result<SocketAddr, String> {
-    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
-        return Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
-    }
-    text.parse()
-        .map_err(|_| format!("write an address and a port, as {LISTEN} or [::1]:8077"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_an_address_and_a_port() {
-        for (text, wanted) in [
-            ("127.0.0.1:8077", "127.0.0.1:8077"),
-            ("[::1]:0", "[::1]:0"),
-            ("localhost:80", "127.0.0.1:80"),
-        ] {
-            assert_eq!(place(text), Ok(wanted.parse().unwrap()));
-        }
-        for wrong in [
-            "",
-            "8077",
-            ":8077",
-            "127.0.0.1",
-            "example.org:80",
-            "localhost:",
-            "127.0.0.1:99999",
-        ] {
-            assert!(place(wrong).is_err(), "{wrong}");
-        }
     }
 }

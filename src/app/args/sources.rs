@@ -7,7 +7,6 @@
 //! | `dotenv` | files of variables |
 //! | `file` | TOML, and the five-line form |
 //! | `address` | URL or host and port, user, password, database |
-//! | `value` | durations, numbers, choices |
 
 mod address;
 mod dotenv;
@@ -15,7 +14,6 @@ mod file;
 mod layer;
 #[cfg(test)]
 mod tests;
-mod value;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -24,15 +22,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::api::cron::{Cron, Missed};
+use crate::app::args::value::{self, Program, Token};
+pub use crate::app::args::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 use crate::app::args::{Invocation, Usage};
-use crate::app::dashboard::Token;
-use crate::app::outside::Program;
 use crate::error::Error;
 use crate::settings::Names;
 use crate::settings::Settings;
 pub use address::Store;
 use layer::{Given, Layer, Stack};
-pub use value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
 /// Larger files than this are no configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;

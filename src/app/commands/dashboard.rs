@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::{FAILED, Failure, WRONG_USAGE, start};
 use crate::app::args::sources::Resolved;
+use crate::app::args::value::Token;
 use crate::app::args::{Dashboard as Flags, Serving};
-use crate::app::dashboard::{Bound, Options, Token, acceptor, bind, is_loopback};
+use crate::app::dashboard::{Bound, Options, acceptor, bind, is_loopback};
 use crate::app::http;
 use crate::app::output::log::Log;
 use crate::engine::Engine;

@@ -7,8 +7,7 @@ use std::net::Ipv6Addr;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::layer::{Given, Layer, Stack};
-use super::value;
-use crate::app::args::Usage;
+use crate::app::args::{Usage, value};
 use crate::engine::sqlite::Database;
 
 const SCHEMES: &str = "write redis://host:port/db, rediss://host:port/db (TLS), unix:/path or sqlite:/path";

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use super::address;
 use super::layer::{Layer, OPTIONS};
-use super::{address, value};
-use crate::app::args::Usage;
+use crate::app::args::{Usage, value};
 
 const KEYS: [(&str, &str); 3] = [
     ("errors", "keys.errors"),
