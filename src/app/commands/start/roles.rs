@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::super::{FAILED, Failure, WRONG_USAGE};
 use crate::api::cron::Scheduled;
-use crate::app::args::StartFlags;
 use crate::app::args::sources::Resolved;
 use crate::app::args::value::{Builtin, Generating, Handling, Program, Source, Work as WorkTime};
 use crate::app::lab::ledger::effects;
@@ -43,7 +42,7 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
 }
 
 /// Who handles.
-pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -> Result<Handler, Failure> {
+pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
     let outside: Option<Box<dyn Work>> = match &resolved.handle {
         Handling::Builtin => None,
@@ -73,7 +72,7 @@ pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -
         outside,
         work: resolved.work,
         error_rate: resolved.error_rate,
-        effects: flags.effects.clone(),
+        effects: resolved.effects.clone(),
     })
 }
 
