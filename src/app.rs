@@ -8,3 +8,6 @@ pub mod lab;
 mod metrics;
 pub mod output;
 pub mod outside;
+mod run;
+
+pub use run::run;

@@ -45,7 +45,7 @@ pub enum Error {
     #[error("there is no queue {queue:?} yet: it is created when the first node starts or someone pushes")]
     NoQueue { queue: String },
     /// Nothing of the call was put in.
-    #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise --max-backlog")]
+    #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise backlog_max")]
     Full { queue: String, most: u64 },
     /// A setting that cannot be.
     #[error("{setting}: {reason}")]

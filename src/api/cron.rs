@@ -51,6 +51,12 @@ impl Cron {
         Ok(cron)
     }
 
+    /// The same pattern in the time zone of this name.
+    pub fn in_zone(self, name: &str) -> Result<Self, String> {
+        let zone = Self::zone(name)?;
+        Ok(Self { zone, ..self })
+    }
+
     /// Whether there is such a time zone.
     pub fn zone(name: &str) -> Result<TimeZone, String> {
         TimeZone::get(name).map_err(|_| format!("'{name}' is no time zone: write UTC, or a name such as Europe/Berlin"))

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::api::failed::ReadError;
 use crate::app::args::sources::{Resolved, Store};
-use crate::app::args::{Command, Invocation, Manage};
+use crate::app::args::{Command, Invocation, Manage, explain};
 use crate::app::output::log::Log;
 use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
@@ -34,7 +34,7 @@ pub struct Failure {
 }
 
 const FAILED: u8 = 1;
-const WRONG_USAGE: u8 = 2;
+pub(super) const WRONG_USAGE: u8 = 2;
 const NO_REDIS: u8 = 69;
 /// How long whoever only looks or reads waits for an answer.
 const LOOK_MAX: Duration = Duration::from_secs(5);
@@ -53,7 +53,7 @@ impl From<Error> for Failure {
             _ => "",
         };
         Self {
-            line: format!("{error}{hint}"),
+            line: format!("{}{hint}", explain(&error)),
             code,
         }
     }
@@ -131,7 +131,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
 async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E, log: Arc<Log>) -> Result<(), Failure> {
     let engine = Arc::new(engine);
     match &asked.command {
-        Command::Start => start::run(engine, resolved, &asked.start, log).await,
+        Command::Start => start::run(engine, resolved, log).await,
         Command::GetErrors(flags) => get_errors::run(engine, flags).await,
         Command::Status(flags) => status::run(engine, resolved, flags).await,
         Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,

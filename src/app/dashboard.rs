@@ -35,9 +35,10 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-pub use access::{Token, is_loopback};
+pub use access::is_loopback;
 pub use tls::acceptor;
 
+use crate::app::args::value::Token;
 use crate::app::http::{Handler, serve};
 use crate::engine::Engine;
 use crate::node::shutdown::Shutdown;
@@ -46,9 +47,6 @@ use access::Access;
 use live::{Live, Sightings};
 use reply::Reply;
 use view::{Look, Problem, Rater, Sample, StoreFacts};
-
-/// Where unless told otherwise.
-pub const LISTEN: &str = "127.0.0.1:8077";
 
 /// How often the store is asked about itself.
 const FACTS_EVERY: Duration = Duration::from_secs(5);

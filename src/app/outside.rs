@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `program` | a command as it is written, split into words |
+//! | `program` | a command, ready to be started |
 //! | `group` | processes that end as a whole |
 //! | `said` | what a child says on stderr |
 //! | `answer` | what a child answers to a message |
@@ -27,6 +27,7 @@ mod said;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use crate::app::args::value::{Program, Source, Url};
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
@@ -35,9 +36,8 @@ pub use child::Child;
 pub use each::Each;
 pub use generate_each::GenerateEach;
 pub use group::{kill_all, stop_all};
-pub use http::{Http, Url};
-pub use lines::{Lines, Source};
-pub use program::Program;
+pub use http::Http;
+pub use lines::Lines;
 
 /// Is told what children say and how they end: the name of the event, and a text.
 pub type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::StartFlags;
-use crate::app::args::sources::duration;
+use super::value::duration;
 
 pub(super) const AFTER: &str = "\
 Regimes: flat-out, payloads, one-by-one, async-work, latency, backlog, fleet,
@@ -74,8 +73,6 @@ pub struct BenchNode {
     /// Messages take `--slow` in every other window of this length, by the time of day.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub window: Option<Duration>,
-    #[command(flatten)]
-    pub start: StartFlags,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::app::args::sources::duration;
+use super::value::duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Manage {
@@ -30,23 +30,6 @@ pub enum Manage {
     /// Remove the queue, with all messages and errors in it
     #[command(after_help = PURGE)]
     Purge(Purge),
-}
-
-impl Manage {
-    /// The command word.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Push(_) => "push",
-            Self::Errors(_) => "errors",
-            Self::Pause(_) => "pause",
-            Self::Resume(_) => "resume",
-            Self::Handover(_) => "handover",
-            Self::Nodes(_) => "nodes",
-            Self::Drain(_) => "drain",
-            Self::Purge(_) => "purge",
-        }
-    }
 }
 
 const PUSH: &str = "\
@@ -85,9 +68,6 @@ pub struct Push {
     /// Handle the messages only after this time
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
     pub delay: Duration,
-    /// Fail while so many messages are queued [env: QUEENRIGHT_MAX_BACKLOG] [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_backlog: Option<u64>,
     /// Lines of stdin and of output are JSON objects; arguments are payloads as they stand
     #[arg(long)]
     pub json: bool,

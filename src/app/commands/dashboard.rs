@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::{FAILED, Failure, WRONG_USAGE, start};
+use crate::app::args::Dashboard as Flags;
 use crate::app::args::sources::Resolved;
-use crate::app::args::{Dashboard as Flags, Serving};
-use crate::app::dashboard::{Bound, Options, Token, acceptor, bind, is_loopback};
+use crate::app::args::value::Token;
+use crate::app::dashboard::{Bound, Options, acceptor, bind, is_loopback};
 use crate::app::http;
 use crate::app::output::log::Log;
 use crate::engine::Engine;
@@ -21,7 +22,7 @@ pub(super) async fn run<E: Engine>(
     flags: &Flags,
     log: Arc<Log>,
 ) -> Result<(), Failure> {
-    let bound = open("--listen", flags.listen, &flags.serving, resolved, &log).await?;
+    let bound = open("--listen", flags.listen, resolved, &log).await?;
     engine.check().await?;
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
@@ -32,14 +33,8 @@ pub(super) async fn run<E: Engine>(
 }
 
 /// Takes the place. `flag` is the one that named it.
-pub(super) async fn open(
-    flag: &str,
-    listen: SocketAddr,
-    serving: &Serving,
-    resolved: &Resolved,
-    log: &Log,
-) -> Result<Bound, Failure> {
-    let options = options(serving, resolved)?;
+pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
+    let options = options(resolved)?;
     if !is_loopback(listen.ip()) {
         if options.token.is_none() {
             return Err(wrong(format!(
@@ -57,7 +52,8 @@ pub(super) async fn open(
     })
 }
 
-fn options(serving: &Serving, resolved: &Resolved) -> Result<Options, Failure> {
+fn options(resolved: &Resolved) -> Result<Options, Failure> {
+    let serving = &resolved.serving;
     let token = match &serving.token_file {
         None => resolved.token.clone(),
         Some(path) => {

@@ -19,7 +19,6 @@ mod plan;
 mod report;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,8 +28,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{FAILED, Failure};
+use crate::app::args::options::Scope;
+use crate::app::args::options::dashboard::DASHBOARD;
+use crate::app::args::options::generating::{INTERVAL, MAX_BACKLOG, MESSAGES};
+use crate::app::args::options::handling::{CONCURRENCY, ERROR_RATE, WORK};
+use crate::app::args::options::lab::EFFECTS;
+use crate::app::args::options::running::{METRICS, NO_WAIT};
 use crate::app::args::sources::{Resolved, Store, Work};
-use crate::app::args::{Invocation, StartFlags, Verify};
+use crate::app::args::{Flags, Invocation, Verify};
 use crate::app::lab::ledger::Remains;
 use crate::app::lab::ledger::checks::{self, Observed};
 use crate::engine::Engine;
@@ -43,7 +48,7 @@ use plan::Plan;
 use report::{Progress, Report};
 use watch::{Look, Watch};
 
-const MESSAGES: u64 = 1_000_000;
+const MESSAGES_DEFAULT: u64 = 1_000_000;
 const DURATION: Duration = Duration::from_mins(1);
 /// Between two looks at the processes.
 const TICK: Duration = Duration::from_millis(10);
@@ -123,8 +128,8 @@ async fn verify<E: Engine>(
     if let Some(plan) = &plan {
         std::fs::write(place.directory.join("plan.txt"), plan.text()).map_err(failing)?;
     }
-    let messages = messages.or((!flags.chaos).then_some(MESSAGES));
-    let arguments = arguments(&asked.start, place, flags, messages);
+    let messages = messages.or((!flags.chaos).then_some(MESSAGES_DEFAULT));
+    let arguments = arguments(&asked.flags, place, flags, messages);
     let fleet = Fleet::new(place, flags.nodes, arguments, flags.chaos).map_err(failing)?;
 
     let every = if flags.chaos { 10 * TICK } else { 2 * TICK };
@@ -150,30 +155,31 @@ async fn verify<E: Engine>(
 }
 
 /// What the copies are told: the caller's options, and ours where they have none.
-fn arguments(given: &StartFlags, place: &Place, flags: &Verify, messages: Option<u64>) -> Vec<OsString> {
-    let mut options: BTreeMap<&str, String> = BTreeMap::from([("interval", "0".into()), ("error-rate", "0.05".into())]);
+fn arguments(given: &Flags, place: &Place, flags: &Verify, messages: Option<u64>) -> Vec<OsString> {
+    let mut options = Flags::default();
+    options.set(&INTERVAL, "0");
+    options.set(&ERROR_RATE, "0.05");
+    options.set(&WORK, "0");
     if flags.chaos {
-        options.extend([("work", "0..10ms".into()), ("concurrency", "64".into())]);
+        options.set(&WORK, "0..10ms");
+        options.set(&CONCURRENCY, "64");
         // Small, so that whoever comes next has something to do, and the end comes soon.
-        options.insert("max-backlog", "20000".into());
-        options.insert("effects", place.effects_prefix());
-    } else {
-        options.insert("work", "0".into());
+        options.set(&MAX_BACKLOG, "20000");
+        options.set(&EFFECTS, place.effects_prefix());
     }
-    if let Some(messages) = messages {
-        options.insert("messages", messages.to_string());
-    }
-    let mut arguments = Vec::new();
-    for (name, value) in given.values() {
-        match (name, value) {
-            (_, None) | ("messages" | "no-wait" | "metrics" | "dashboard", _) => {}
-            ("also-handle", Some(_)) => arguments.push("--also-handle".into()),
-            (name, Some(value)) => _ = options.insert(name, value.to_string()),
+    let ours = [&MESSAGES, &NO_WAIT, &METRICS, &DASHBOARD];
+    for option in given.given().filter(|option| option.group.scope == Scope::Start) {
+        if let Some(value) = given
+            .text(option)
+            .filter(|_| option.is_in_file && !ours.contains(&option))
+        {
+            options.set(option, value);
         }
     }
-    let written = options.iter().map(|(name, value)| format!("--{name}={value}").into());
-    arguments.extend(written);
-    arguments
+    if let Some(messages) = messages {
+        options.set(&MESSAGES, messages.to_string());
+    }
+    options.arguments(|_| true)
 }
 
 impl<E: Engine> Run<'_, E> {

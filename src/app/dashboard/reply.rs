@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::app::args::explain;
 use crate::app::http::Body;
 use crate::error::Error;
 
@@ -71,7 +72,7 @@ impl From<Error> for Refusal {
             Error::Setting { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             _ => (StatusCode::BAD_GATEWAY, "store"),
         };
-        Self::new(status, code, error.to_string())
+        Self::new(status, code, explain(&error))
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::group::{Group, LAST_WORDS, ended};
+use super::program::command;
 use super::said::{self, Last};
 use super::{Program, Tell, answer};
 use crate::app::output::json;
@@ -203,7 +204,7 @@ struct Sent {
 
 impl Life {
     fn start(program: &Program, queue: &str, tell: &Tell) -> std::io::Result<Self> {
-        let mut command = program.command();
+        let mut command = command(program);
         command.stdout(Stdio::piped()).env("QUEENRIGHT_QUEUE", queue);
         let mut group = Group::start(&mut command)?;
         let last = Last::default();

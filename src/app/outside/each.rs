@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 use super::group::{Group, ended};
+use super::program::command;
 use super::said::{self, Last};
 use super::{Program, Tell};
 use crate::message::Message;
@@ -24,7 +25,7 @@ pub struct Each {
 
 impl Handle for Each {
     async fn handle(&self, message: Message) -> Handled {
-        let mut command = self.program.command();
+        let mut command = command(&self.program);
         command
             .env("QUEENRIGHT_QUEUE", &self.queue)
             .env("QUEENRIGHT_NUMBER", message.number.to_string())

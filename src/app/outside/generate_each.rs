@@ -7,6 +7,7 @@ use tokio::io::AsyncReadExt;
 
 use super::group::{Group, ended};
 use super::lines::Item;
+use super::program::command;
 use super::said::{self, Last};
 use super::{Program, Tell, item, lines};
 use crate::message::PAYLOAD_BYTES_MAX;
@@ -78,7 +79,7 @@ impl GenerateEach {
     }
 
     async fn run(&self, next: &Next, cursor: &[u8]) -> Result<Vec<u8>, String> {
-        let mut command = self.program.command();
+        let mut command = command(&self.program);
         lines::about(&mut command, &self.queue, next, cursor);
         let mut group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
             .map_err(|error| format!("cannot start {}: {error}", self.program))?;

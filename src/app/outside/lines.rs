@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 
 use super::group::{Group, LAST_WORDS, ended};
 use super::item::CURSOR_BYTES;
+use super::program::command;
 use super::said::{self, Last};
-use super::{Program, Tell, item};
+use super::{Program, Source, Tell, item};
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
@@ -29,13 +30,6 @@ const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// Where lines come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    Program(Program),
-    Stdin,
-}
 
 /// A line as a message, and the cursor behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,7 +105,7 @@ impl Lines {
                 std::thread::Builder::new().name("stdin".into()).spawn(read)?;
             }
             Source::Program(program) => {
-                let mut command = program.command();
+                let mut command = command(program);
                 about(&mut command, &self.queue, next, cursor);
                 let group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
                 tokio::spawn(follow(group, sender, self.json, program.clone(), self.tell.clone()));

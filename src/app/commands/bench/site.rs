@@ -10,6 +10,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 use super::socket::Socket;
 use super::{Failure, failed};
 use crate::app::args::Invocation;
+use crate::app::args::options::connection::QUEUE;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::commands::verify::place::{is_named, random, redis_url};
 use crate::app::commands::{FAILED, NO_REDIS, WRONG_USAGE};
@@ -32,7 +33,7 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
-        if asked.shared.queue.is_some() {
+        if asked.flags.has(&QUEUE) {
             return Err(Failure {
                 line: "bench works in queues of its own, which it removes; leave out --queue".into(),
                 code: WRONG_USAGE,

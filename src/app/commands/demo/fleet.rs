@@ -12,6 +12,10 @@ use tokio::time::Instant;
 
 use super::scene::Scene;
 use super::{FAILED, Failure, failed};
+use crate::app::args::options::dashboard::DASHBOARD;
+use crate::app::args::options::running::METRICS;
+use crate::app::args::options::sources::{CONFIG, ENV, LOG, QUIET};
+use crate::app::args::options::{Opt, Scope};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Demo, Invocation};
 use crate::app::lab::copy;
@@ -91,34 +95,19 @@ pub(super) fn short(node: &str) -> &str {
 impl Fleet {
     pub(super) fn new(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Result<Self, Failure> {
         let program = std::env::current_exe().map_err(|error| failed("find this program", &error))?;
-        let mut connection = Vec::new();
-        let shared = &asked.shared;
-        for (name, path) in [("env", &shared.env), ("config", &shared.config)] {
-            if let Some(path) = path {
-                let mut arg = OsString::from(format!("--{name}="));
-                arg.push(path);
-                connection.push(arg);
-            }
-        }
-        let given = |values: Vec<(&'static str, Option<&str>)>| -> Vec<OsString> {
-            let mut args = Vec::new();
-            for (name, value) in values {
-                match (name, value) {
-                    // One address cannot be served by several copies.
-                    (_, None) | ("log" | "quiet" | "metrics" | "dashboard", _) => {}
-                    ("also-handle" | "burst" | "generate-json" | "no-wait", Some(_)) => {
-                        args.push(format!("--{name}").into());
-                    }
-                    (_, Some(value)) => args.push(format!("--{name}={value}").into()),
-                }
-            }
-            args
+        // One address cannot be served by several copies.
+        let own = [&LOG, &QUIET, &METRICS, &DASHBOARD];
+        let passed_on =
+            |option: &Opt| !own.contains(&option) && (option.is_in_file || [&ENV, &CONFIG].contains(&option));
+        let of = |scope| {
+            asked
+                .flags
+                .arguments(|option| option.group.scope == scope && passed_on(option))
         };
-        connection.extend(given(shared.values()));
         Ok(Self {
             program,
-            args: given(asked.start.values()),
-            connection,
+            args: of(Scope::Start),
+            connection: of(Scope::Every),
             directory: flags.directory.clone(),
             copies: Vec::new(),
             started: 0,

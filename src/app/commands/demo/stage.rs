@@ -5,6 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use super::{Failure, failed};
+use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
+use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{self, Resolved};
 use crate::app::args::{Command, Invocation};
 use crate::app::commands::WRONG_USAGE;
@@ -32,15 +34,13 @@ impl Stage {
         let mut flags = flags.clone();
         flags.directory.clone_from(&directory);
         asked.command = Command::Demo(flags);
-        let shared = &mut asked.shared;
+        let flags = &mut asked.flags;
         // Only what stands on the command line: a demo must not run on a Redis that happens to be in the environment.
-        let named = [&shared.url, &shared.host, &shared.port]
-            .iter()
-            .any(|flag| flag.is_some());
-        if !named && shared.config.is_none() && shared.env.is_none() {
-            shared.url = Some(format!("sqlite:{}", directory.join("queue.db").display()));
-        } else if shared.queue.is_none() {
-            shared.queue = Some(format!("demo-{}", random()));
+        let naming = [&URL, &HOST_NAME, &PORT_NUMBER, &CONFIG, &ENV];
+        if !naming.iter().any(|option| flags.has(option)) {
+            flags.set(&URL, format!("sqlite:{}", directory.join("queue.db").display()));
+        } else if !flags.has(&QUEUE) {
+            flags.set(&QUEUE, format!("demo-{}", random()));
         }
         let resolved = sources::of_this_process(&asked).map_err(|usage| Failure {
             line: usage.to_string(),

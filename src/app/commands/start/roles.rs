@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::super::{FAILED, Failure, WRONG_USAGE};
 use crate::api::cron::Scheduled;
-use crate::app::args::StartFlags;
-use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
+use crate::app::args::sources::Resolved;
+use crate::app::args::value::{Builtin, Generating, Handling, Program, Source, Work as WorkTime};
 use crate::app::lab::ledger::effects;
 use crate::app::output::log::Log;
-use crate::app::outside::{self, Child, Each, GenerateEach, Http, Lines, Make, Program, Source, Tell, Work};
+use crate::app::outside::{self, Child, Each, GenerateEach, Http, Lines, Make, Tell, Work};
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
@@ -42,7 +42,7 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
 }
 
 /// Who handles.
-pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -> Result<Handler, Failure> {
+pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
     let outside: Option<Box<dyn Work>> = match &resolved.handle {
         Handling::Builtin => None,
@@ -72,7 +72,7 @@ pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -
         outside,
         work: resolved.work,
         error_rate: resolved.error_rate,
-        effects: flags.effects.clone(),
+        effects: resolved.effects.clone(),
     })
 }
 

@@ -11,6 +11,8 @@ use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::plan::Reach;
 use super::{Failure, PATIENCE, failed};
+use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
+use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Invocation, Verify};
 use crate::app::commands::WRONG_USAGE;
@@ -40,7 +42,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<Self, Failure> {
-        if asked.shared.queue.is_some() {
+        if asked.flags.has(&QUEUE) {
             return Err(Failure {
                 line: "verify works in a queue of its own, which it removes; leave out --queue".into(),
                 code: WRONG_USAGE,
@@ -217,10 +219,9 @@ impl Drop for Place {
 }
 
 pub(in crate::app::commands) fn is_named(asked: &Invocation) -> bool {
-    let shared = &asked.shared;
-    let flags = [&shared.url, &shared.host, &shared.port];
+    let flags = [&URL, &HOST_NAME, &PORT_NUMBER, &CONFIG, &ENV];
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    flags.iter().any(|flag| flag.is_some()) || shared.config.is_some() || shared.env.is_some() || NAMING.iter().any(set)
+    flags.iter().any(|option| asked.flags.has(option)) || NAMING.iter().any(set)
 }
 
 async fn connect(info: &ConnectionInfo) -> Result<redis::aio::MultiplexedConnection, Failure> {

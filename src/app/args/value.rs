@@ -1,11 +1,21 @@
 //! How values are written. A complaint says what to write instead.
 
+mod program;
+mod token;
+mod url;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::api::cron::Missed;
-use crate::app::outside::{Program, Source, Url};
 use crate::settings::Prefer;
+pub use program::Program;
+pub use token::Token;
+pub use url::Url;
+
+/// Where the dashboard is served unless told otherwise.
+pub const LISTEN: &str = "127.0.0.1:8077";
 
 /// Longer than this is a slip of the pen.
 const DURATION_MAX: Duration = Duration::from_hours(366 * 24);
@@ -62,6 +72,13 @@ pub enum Generating {
     Each(Program),
 }
 
+/// Where lines come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Program(Program),
+    Stdin,
+}
+
 /// Who handles messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handling {
@@ -82,12 +99,17 @@ pub enum LogFormat {
 }
 
 /// Where a copy serves the dashboard; `true` is the usual place.
-pub fn dashboard(text: &str) -> Result<std::net::SocketAddr, String> {
-    crate::app::args::place(if text == "true" {
-        crate::app::dashboard::LISTEN
-    } else {
-        text
-    })
+pub fn dashboard(text: &str) -> Result<SocketAddr, String> {
+    listen(if text == "true" { LISTEN } else { text })
+}
+
+/// An address with a port. Names are not looked up, but for the one that everybody types.
+pub fn listen(text: &str) -> Result<SocketAddr, String> {
+    if let Some(port) = text.strip_prefix("localhost:").and_then(|port| port.parse().ok()) {
+        return Ok((IpAddr::V4(Ipv4Addr::LOCALHOST), port).into());
+    }
+    text.parse()
+        .map_err(|_| format!("write an address and a port, as {LISTEN} or [::1]:8077"))
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -267,5 +289,27 @@ mod tests {
         assert!(port("0").is_err() && port("65536").is_err() && port("6379").is_ok());
         assert_eq!(port("tcp://10.0.0.1:6379"), Ok(6379));
         assert!(db("-1").is_err() && db("15").is_ok());
+    }
+
+    #[test]
+    fn a_place_is_an_address_and_a_port() {
+        for (text, wanted) in [
+            ("127.0.0.1:8077", "127.0.0.1:8077"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost:80", "127.0.0.1:80"),
+        ] {
+            assert_eq!(listen(text), Ok(wanted.parse().unwrap()));
+        }
+        for wrong in [
+            "",
+            "8077",
+            ":8077",
+            "127.0.0.1",
+            "example.org:80",
+            "localhost:",
+            "127.0.0.1:99999",
+        ] {
+            assert!(listen(wrong).is_err(), "{wrong}");
+        }
     }
 }
