@@ -71,7 +71,7 @@ pub fn pages() -> Vec<(String, String)> {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() {
                 folders.push(path);
-            } else if path.ends_with(".md") {
+            } else if entry.path().extension().is_some_and(|ending| ending == "md") {
                 found.push(path);
             }
         }

@@ -1,8 +1,8 @@
 //! Runs the command lines of a page, from top to bottom, as a reader would: in one directory, on one Redis.
 //!
-//! A line that starts a node or a service goes on until its block ends, and must then end well. A node must get something
-//! done: an outcome, or an empty queue if it only handles. Every other line must succeed. The environment, which flags win over, adds which
-//! Redis, and that nobody waits; ports are those that are free here.
+//! A line that starts a node or a service goes on until its block ends. A node must get something done: an outcome, or an
+//! empty queue if it never generates; and it must end well. Every other line must succeed. The environment, which flags win
+//! over, adds which Redis, and that nobody waits; ports are those that are free here.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
