@@ -14,7 +14,9 @@
 //! - this file: the verbs; `protocol`: what each is given and answers; `limits`: how much one call may carry
 //! - [`rules`]: the verbs in plain Rust, over any [`store`]; `memory` and `sqlite` are two such stores
 //! - [`redis`]: the same verbs as Lua scripts
+//! - [`any`]: an engine by its URL
 
+pub mod any;
 pub mod history;
 mod layout;
 mod limits;
@@ -27,6 +29,7 @@ pub mod rules;
 pub mod sqlite;
 pub mod store;
 mod store_info;
+mod url;
 
 use std::future::Future;
 use std::time::Duration;

@@ -50,7 +50,7 @@ pub struct State {
     pub readers: BTreeMap<String, u64>,
     /// What each reader is printing, and the call that gave it that.
     pub reading: BTreeMap<String, (u64, Vec<Failed>)>,
-    /// What was, by ring and slot.
+    /// The sums over time, by ring and slot.
     pub history: BTreeMap<(u64, u64), Bucket>,
     /// The last reigns, the newest first.
     pub reigns: VecDeque<Crowned>,
@@ -58,18 +58,18 @@ pub struct State {
     pub crown_bell: bool,
     /// What effects have written.
     pub stored: BTreeMap<String, Stored>,
-    /// The guard that is taken out, to show that a test notices.
+    /// The guard that a test has taken out.
     #[cfg(feature = "mutants")]
     pub without: Option<String>,
 }
 
-/// What a node holds, and its lanes.
+/// What is kept of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Taken {
     pub about: About,
     pub lanes: BTreeMap<u32, Lane>,
     pub pieces: BTreeMap<u64, Pack>,
-    /// What it last told of itself.
+    /// Its last report.
     pub report: Option<LastReport>,
 }
 

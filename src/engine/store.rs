@@ -111,6 +111,29 @@ pub struct About {
     pub held: Option<u64>,
 }
 
+impl About {
+    /// Counts what the node takes into its hand.
+    pub(super) fn took(&mut self, pack: &Pack) {
+        let count = pack.count() as u64;
+        if pack.attempt() > 1 {
+            self.redelivered += count;
+        }
+        if pack.attempt() > 2 {
+            self.suspects += count;
+        }
+    }
+
+    /// Counts what leaves its hand: so many messages of this pack.
+    pub(super) fn gave(&mut self, pack: &Pack, count: u64) {
+        if pack.attempt() > 1 {
+            self.redelivered = self.redelivered.saturating_sub(count);
+        }
+        if pack.attempt() > 2 {
+            self.suspects = self.suspects.saturating_sub(count);
+        }
+    }
+}
+
 /// The last call of a lane, with its answer, and the lane's counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Lane {

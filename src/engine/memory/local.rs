@@ -1,4 +1,4 @@
-//! The state behind a lock, as an engine: for tests of one's own handlers, without a store.
+//! The state behind a lock, as an engine: to test one's own handlers without a store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -55,7 +55,7 @@ pub struct Collect {
 /// The answer to a collect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Collected {
-    /// The reader's next errors; none are left if there are none.
+    /// The reader's next errors; if there are none, no errors are left.
     Batch {
         failed: Vec<Failed>,
         /// Other readers who hold errors.

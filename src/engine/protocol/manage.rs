@@ -1,11 +1,11 @@
 //! What an operator asks for: pause, handover, purge.
 
-/// What stands still for the time being. What is in hand is finished all the same.
+/// What is paused. Messages in hand are finished all the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Paused {
-    /// Nothing is published but what is pushed.
+    /// Generators publish nothing; pushes go on.
     pub generator: bool,
-    /// Nothing is taken.
+    /// Handlers take nothing.
     pub handlers: bool,
 }
 
@@ -22,7 +22,7 @@ impl Paused {
 /// What became of a request to move the crown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handover {
-    /// The next beat of whoever was asked for takes it.
+    /// The member that was asked for takes it with its next beat.
     Asked,
     /// This node has it already.
     Reigns,
@@ -35,6 +35,6 @@ pub enum Handover {
 pub enum Purged {
     /// The queue was removed.
     Gone,
-    /// So many nodes are alive. Nothing was removed.
+    /// This many nodes are alive. Nothing was removed.
     Alive(u64),
 }

@@ -27,7 +27,7 @@ pub fn collect(store: &mut impl Store, wall_ms: u64, collect: &Collect) -> Resul
                 .iter()
                 .map(|failed| failed.number)
                 .eq(collect.shown.iter().copied());
-            // A late first call may take a batch for a reader that has left: no late second call confirms that.
+            // A late copy of a first call may take a batch for a reader that has left: no later copy must confirm that batch.
             if store.guard("collect-call") && (filled_by + 1 != collect.call || !shown) {
                 return Ok(Collected::Deposed);
             }

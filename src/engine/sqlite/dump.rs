@@ -1,4 +1,4 @@
-//! The whole queue, read back as the state that it stands for: what the tests compare with the oracle.
+//! The whole queue, read back as a [`State`]: the tests compare it with the oracle.
 
 use rusqlite::params;
 
@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::message::{Effect, Pack};
 
 impl Tables<'_> {
-    /// Everything, as the state that it stands for.
+    /// Everything that is kept of the queue.
     pub(super) fn dump(&mut self) -> Result<State> {
         let mut state = State::new(self.queue, self.names);
         state.meta = self.meta()?;

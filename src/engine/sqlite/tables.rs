@@ -101,18 +101,18 @@ impl Tables<'_> {
         run().map_err(|error| self.error(&error))
     }
 
-    /// A number that there is always one of.
+    /// The answer to a `SELECT count(*)`.
     fn count(&self, sql: &str, params: impl Params) -> Result<u64> {
         Ok(self.one(sql, params, |row| uint(row, 0))?.unwrap_or(0))
     }
 
-    /// The first pack that is found.
+    /// The first pack of a query.
     fn pack(&self, sql: &str, params: impl Params) -> Result<Option<Pack>> {
         let bytes = self.one(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
         bytes.map(|bytes| Pack::decode(bytes.into())).transpose()
     }
 
-    /// All packs that are found.
+    /// All packs of a query.
     pub(super) fn packs(&self, sql: &str, params: impl Params) -> Result<Vec<Pack>> {
         let packs = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
         packs.into_iter().map(|bytes| Pack::decode(bytes.into())).collect()

@@ -41,7 +41,7 @@ pub trait Bench: Sized {
     async fn hush(&self);
 }
 
-/// The state machine behind a lock.
+/// The queue in memory.
 pub struct LocalBench {
     engine: Local,
     wall_ms: Arc<AtomicU64>,

@@ -5,7 +5,7 @@ use crate::engine::store::{About, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
 
-/// What waits to be taken again first; then the queue.
+/// Takes up to `want` messages: first what waits to be taken again, then the queue.
 pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: u64) -> Result<Vec<Pack>> {
     let mut take = Take::default();
     if want > 0 && meta.again {
@@ -13,8 +13,8 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
     }
     let mut pop = 8_u64;
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
-        // To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does
-        // not fit, or would not if it is like the others.
+        // To cut a pack copies it. A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack
+        // as large as those before would not fit.
         let much = take.bytes >= TAKE_CUT_BYTES;
         if take_is_enough(take.total, want) || much && (want - take.total) * (take.packs.len() as u64) < take.total {
             break;
@@ -66,7 +66,8 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
     Ok(take.packs)
 }
 
-/// Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
+/// Messages that were delivered before come one per call, since one of them may have killed its handler. Messages that were
+/// only put off come as they are, up to the first that was delivered before.
 fn take_again(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: u64, take: &mut Take) -> Result<()> {
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
         let Some(pack) = store.pop(Line::Again)? else {
@@ -75,6 +76,7 @@ fn take_again(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: 
         };
         let (count, redelivered) = (pack.count(), pack.attempt() > 1);
         let room = usize::try_from(want - take.total).unwrap_or(count);
+        // From its third delivery on, a node holds no other such message beside it: a poison message takes no neighbours with it.
         let calm = !redelivered || about.redelivered == 0 || (pack.attempt() < 3 && about.suspects == 0);
         if !calm && store.guard("alone") {
             return store.push_front(Line::Again, &pack);
@@ -105,15 +107,9 @@ struct Take {
 
 impl Take {
     fn add(&mut self, about: &mut About, pack: Pack) {
-        let count = pack.count() as u64;
-        self.total += count;
+        about.took(&pack);
+        self.total += pack.count() as u64;
         self.bytes += pack.bytes().len();
-        if pack.attempt() > 1 {
-            about.redelivered += count;
-        }
-        if pack.attempt() > 2 {
-            about.suspects += count;
-        }
         self.packs.push(pack);
     }
 }
