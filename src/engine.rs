@@ -9,6 +9,7 @@
 //! Every verb may be repeated after a lost reply, verbatim, and is then applied once. Every verb checks everything
 //! before it writes anything.
 
+pub mod any;
 pub mod history;
 pub mod memory;
 mod record;
