@@ -321,7 +321,7 @@ fn every_guard_of_the_sources_is_in_the_model_or_left_out_for_a_reason() {
         }
     }
     // The model has one of the node's guards; the others are the simulator's.
-    assert!(include_str!("../../src/node/handle.rs").contains("guard(\"silent-lane\")"));
+    assert!(include_str!("../../src/node/handler/next.rs").contains("guard(\"silent-lane\")"));
     sources.insert("silent-lane".into());
     for guard in sources.symmetric_difference(&known) {
         let _ = writeln!(
