@@ -175,14 +175,18 @@ fn finish(option: &Opt, mut argument: Arg) -> Arg {
     argument
 }
 
-/// What the option is for, where else it can be set, and what holds if it is not.
+/// The room for a text in a terminal of 80 columns, beside the margin.
+const TEXT_COLUMNS: usize = 70;
+
+/// What the option is for, where else it can be set, and what holds if it is not: on a line of its own where it would wrap.
 fn help(option: &Opt) -> String {
-    let mut help = option.help.to_string();
-    if !option.variables.is_empty() {
-        help = format!("{help} [env: {}]", option.variables.join(", "));
+    let variables = (!option.variables.is_empty()).then(|| format!("[env: {}]", option.variables.join(", ")));
+    let default = option.default_text().map(|default| format!("[default: {default}]"));
+    let around: Vec<String> = variables.into_iter().chain(default).collect();
+    if around.is_empty() {
+        return option.help.into();
     }
-    if let Some(default) = option.default_text() {
-        help = format!("{help} [default: {default}]");
-    }
-    help
+    let around = around.join(" ");
+    let fits = option.help.len() + 1 + around.len() <= TEXT_COLUMNS;
+    format!("{}{}{around}", option.help, if fits { ' ' } else { '\n' })
 }

@@ -28,7 +28,7 @@ options! {
         .env(&["QUEENRIGHT_MESSAGES"])
         .default_words("no end")
         .setting("messages")
-        .help("Generate only message numbers below this, in the whole fleet; the copies keep running");
+        .help("Generate only message numbers below this, over the whole fleet; the copies keep running");
     GENERATE = Opt::text(GROUP, "generate", Takes::Value("counter|text|tick|COMMAND|-"), set!(generate, value::generator))
         .excludes(&GENERATE_EACH)
         .with_dash()
