@@ -10,7 +10,10 @@ mod bench;
 mod dashboard;
 mod manage;
 mod parse;
+pub mod program;
 pub mod sources;
+pub mod token;
+pub mod url;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,7 +22,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 pub use bench::{Bench, BenchHot, BenchNode};
-pub use dashboard::{Dashboard, Serving, place};
+pub use dashboard::{Dashboard, LISTEN, Serving, place};
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use parse::{Command, Invocation, Stop, Usage, parse};
 
@@ -423,7 +426,7 @@ pub struct StartFlags {
         value_name = "ADDRESS:PORT",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = crate::app::dashboard::LISTEN,
+        default_missing_value = LISTEN,
         help_heading = "Dashboard"
     )]
     pub dashboard: Option<String>,

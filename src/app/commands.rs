@@ -1,11 +1,11 @@
-//! One file per command, and what they share: how it ends.
+//! One file per command: [`run`] is the table of contents.
 
 pub mod bench;
 mod dashboard;
 mod demo;
 mod doctor;
 mod errors;
-pub mod get_errors;
+mod get_errors;
 mod manage;
 mod push;
 mod start;
@@ -16,60 +16,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::failed::ReadError;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Command, Invocation, Manage};
+use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::output::log::Log;
+use crate::app::run::runtime;
 use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
 use crate::engine::sqlite::SqliteEngine;
-use crate::error::Error;
 
-/// Why a command did not end well: one line, and the exit code that goes with it.
-#[derive(Debug)]
-pub struct Failure {
-    pub line: String,
-    pub code: u8,
-}
-
-const FAILED: u8 = 1;
-const WRONG_USAGE: u8 = 2;
-const NO_REDIS: u8 = 69;
-/// How long whoever only looks or reads waits for an answer.
+/// How long a command that only reads waits for an answer.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Away { .. } => NO_REDIS,
-            Error::Setting { .. } => WRONG_USAGE,
-            _ => FAILED,
-        };
-        let hint = match &error {
-            Error::Away { store, .. } if store.starts_with("Redis") => {
-                "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db"
-            }
-            _ => "",
-        };
-        Self {
-            line: format!("{error}{hint}"),
-            code,
-        }
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Store(error) => error.into(),
-            ReadError::Output(error) => Self {
-                line: format!("cannot write the output ({error}); what was not written stays among the errors"),
-                code: FAILED,
-            },
-        }
-    }
-}
 
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
@@ -99,13 +57,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
     for note in &resolved.notes {
         log.note(note);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure {
-            line: format!("cannot start: {error}"),
-            code: FAILED,
-        })?;
+    let runtime = runtime()?;
     let (settings, address) = (&resolved.settings, resolved.address.clone());
     let ended = match &resolved.store {
         Store::Redis(info) => {

@@ -2,7 +2,6 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `program` | a command as it is written, split into words |
 //! | `group` | processes that end as a whole |
 //! | `said` | what a child says on stderr |
 //! | `answer` | what a child answers to a message |
@@ -21,7 +20,6 @@ mod group;
 mod http;
 mod item;
 mod lines;
-mod program;
 mod said;
 
 use std::pin::Pin;
@@ -35,9 +33,8 @@ pub use child::Child;
 pub use each::Each;
 pub use generate_each::GenerateEach;
 pub use group::{kill_all, stop_all};
-pub use http::{Http, Url};
-pub use lines::{Lines, Source};
-pub use program::Program;
+pub use http::Http;
+pub use lines::Lines;
 
 /// Is told what children say and how they end: the name of the event, and a text.
 pub type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
@@ -72,13 +69,4 @@ impl<G: Generate> Make for G {
     fn deposed(&mut self, confirmed: u64) {
         Generate::deposed(self, confirmed);
     }
-}
-
-/// A time of day for children: `2026-11-15T13:05:00Z`.
-#[must_use]
-pub fn time_text(ms: u64) -> String {
-    let time = i64::try_from(ms)
-        .ok()
-        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(String::new, |time| time.to_string())
 }

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::app::dashboard::LISTEN;
+/// Where the dashboard listens unless told otherwise.
+pub const LISTEN: &str = "127.0.0.1:8077";
 
 pub const AFTER: &str = "\
 Whoever reaches the dashboard can push, requeue, delete, pause and hand over: so

@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::api::cron::{Cron, Missed};
+use crate::app::args::program::Program;
+use crate::app::args::token::Token;
 use crate::app::args::{Invocation, Usage};
-use crate::app::dashboard::Token;
-use crate::app::outside::Program;
 use crate::error::Error;
 use crate::settings::Names;
 use crate::settings::Settings;

@@ -29,9 +29,9 @@ mod working;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use super::{FAILED, Failure, WRONG_USAGE};
 use crate::app::args::sources::Resolved;
 use crate::app::args::{Bench, Invocation};
+use crate::app::exit::Failure;
 use row::Row;
 use site::Site;
 
@@ -79,10 +79,7 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     let known: Vec<&str> = REGIMES.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = flags.regime.iter().find(|name| !known.contains(&name.as_str())) {
         let line = format!("--regime: there is no {unknown}; there are {}", known.join(", "));
-        return Err(Failure {
-            line,
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage(line));
     }
     let load = Load {
         rounds: if flags.quick { 1 } else { flags.rounds },
@@ -112,7 +109,7 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     progress("");
     let about = site.about();
     drop(site);
-    let written = |error: std::io::Error| failed("write the figures", &error);
+    let written = |error: std::io::Error| Failure::cannot("write the figures", error);
     if flags.json {
         print(&row::json(&rows)).map_err(written)?;
     } else {
@@ -125,7 +122,7 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
         return Ok(ExitCode::SUCCESS);
     }
     let line = failures.join("; ");
-    Err(Failure { line, code: FAILED })
+    Err(Failure::failed(line))
 }
 
 fn print(text: &str) -> std::io::Result<()> {
@@ -139,12 +136,5 @@ fn progress(what: &str) {
     let mut out = std::io::stderr().lock();
     if out.is_terminal() {
         let _ = write!(out, "\r\x1b[K{what}");
-    }
-}
-
-fn failed(what: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        line: format!("cannot {what}: {error}"),
-        code: FAILED,
     }
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{FAILED, Failure};
 use crate::app::args::sources::Resolved;
 use crate::app::args::{Demo, Invocation};
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::Ledger;
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::Screen;
@@ -45,8 +45,8 @@ pub(super) async fn run<E: Engine>(
     let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let ledger = Ledger::from_number(ending::published(&*engine).await?);
     let fleet = Fleet::new(asked, resolved, flags)?;
-    let mut keys = Keys::listen(watched).map_err(|error| failed("listen to keys and signals", &error))?;
-    let mut show = Show::open(watched).map_err(|error| failed("use the terminal", &error))?;
+    let mut keys = Keys::listen(watched).map_err(|error| Failure::cannot("listen to keys and signals", error))?;
+    let mut show = Show::open(watched).map_err(|error| Failure::cannot("use the terminal", error))?;
     let mut play = Play {
         scene: Scene::new(resolved, flags),
         fleet,
@@ -137,7 +137,7 @@ impl<E: Engine> Play<E> {
                 fleet.note(book, record);
                 scene.note(|| fleet.name(book), record);
             })
-            .map_err(|error| failed("read the ledger", &error))?
+            .map_err(|error| Failure::cannot("read the ledger", error))?
             && now.elapsed() < READ_MAX
         {}
         self.fleet.look(now, &mut self.ledger, &mut self.scene)?;
@@ -220,12 +220,5 @@ impl Show {
         if let Self::Screen(_) = self {
             ratatui::restore();
         }
-    }
-}
-
-fn failed(what: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        line: format!("cannot {what}: {error}"),
-        code: FAILED,
     }
 }

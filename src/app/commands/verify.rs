@@ -28,11 +28,12 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use super::{FAILED, Failure};
 use crate::app::args::sources::{Resolved, Store, Work};
 use crate::app::args::{Invocation, StartFlags, Verify};
+use crate::app::exit::{FAILED, Failure};
 use crate::app::lab::ledger::Remains;
 use crate::app::lab::ledger::checks::{self, Observed};
+use crate::app::run::runtime;
 use crate::engine::Engine;
 use crate::engine::redis::{RedisEngine, Server as RedisAt};
 use crate::engine::sqlite::SqliteEngine;
@@ -61,10 +62,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     settings.names = crate::settings::Names::default();
     let timing = (settings.lease, resolved.work, settings.messages);
 
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| failed("start", &error))?;
+    let runtime = runtime()?;
     let report = match place.store.clone() {
         Store::Redis(info) => {
             let server = RedisAt::new(*info, place.address.clone(), &settings);
@@ -81,7 +79,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         place.keep();
     }
     let printed = report.keep_and_print(&place, flags.json);
-    printed.map_err(|error| failed("write the result", &error))?;
+    printed.map_err(|error| Failure::cannot("write the result", error))?;
     Ok(ExitCode::from(if report.findings.is_empty() { 0 } else { FAILED }))
 }
 
@@ -110,7 +108,7 @@ async fn verify<E: Engine>(
     (lease, work, messages): (Duration, Work, Option<u64>),
 ) -> Result<Report, Failure> {
     engine.check().await?;
-    let failing = |error: std::io::Error| failed("verify", &error);
+    let failing = |error: std::io::Error| Failure::cannot("verify", error);
     let length = flags.duration.unwrap_or(DURATION);
     let plan = flags.chaos.then(|| {
         Plan::new(
@@ -180,7 +178,9 @@ impl<E: Engine> Run<'_, E> {
     /// Until all messages are through, or the time is over, or someone interrupts.
     async fn work(&mut self, length: Option<Duration>) -> Result<(), Failure> {
         for seat in 0..self.fleet.seats.len() {
-            self.fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+            self.fleet
+                .start(seat)
+                .map_err(|error| Failure::cannot("start a copy", error))?;
         }
         let mut moved = Moved::new(self.stalled_after);
         loop {
@@ -217,10 +217,15 @@ impl<E: Engine> Run<'_, E> {
         if over {
             self.incidents.push("interrupted before the end".into());
         }
-        let ended = self.fleet.ended().map_err(|error| failed("watch the copies", &error))?;
+        let ended = self
+            .fleet
+            .ended()
+            .map_err(|error| Failure::cannot("watch the copies", error))?;
         for (seat, line) in ended {
             self.incidents.push(line);
-            self.fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+            self.fleet
+                .start(seat)
+                .map_err(|error| Failure::cannot("start a copy", error))?;
         }
         self.progress.show(self.watch.last().as_ref(), self.chaos.count());
         Ok(over)
@@ -229,7 +234,7 @@ impl<E: Engine> Run<'_, E> {
     fn read_errors(&mut self) -> Result<(), Failure> {
         self.fleet
             .read_errors(self.place)
-            .map_err(|error| failed("start get-errors", &error))
+            .map_err(|error| Failure::cannot("start get-errors", error))
     }
 
     /// Nothing is broken any more, and no more is generated: everything must get its outcome now. Returns how long it
@@ -243,7 +248,9 @@ impl<E: Engine> Run<'_, E> {
             published = Some(status.published);
             self.fleet.limit(status.published);
             for seat in 0..self.fleet.seats.len() {
-                self.fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+                self.fleet
+                    .start(seat)
+                    .map_err(|error| Failure::cannot("start a copy", error))?;
             }
         }
         let mut moved = Moved::new(self.stalled_after);
@@ -273,7 +280,7 @@ impl<E: Engine> Run<'_, E> {
             let gone = self
                 .fleet
                 .stop(first)
-                .map_err(|error| failed("stop the copies", &error))?;
+                .map_err(|error| Failure::cannot("stop the copies", error))?;
             first = false;
             if gone {
                 return Ok(());
@@ -310,7 +317,7 @@ impl<E: Engine> Run<'_, E> {
         if self.fleet.kill_readers() > 0 {
             self.incidents.push("a reader of errors did not come to an end".into());
         }
-        let failing = |error: std::io::Error| failed("read what the copies wrote", &error);
+        let failing = |error: std::io::Error| Failure::cannot("read what the copies wrote", error);
         let status = self.answer().await?;
         let mut history = std::mem::take(&mut self.fleet.history);
         history.read().map_err(failing)?;
@@ -373,12 +380,5 @@ impl Moved {
             self.at = Instant::now();
         }
         self.at.elapsed() >= self.most
-    }
-}
-
-fn failed(what: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        line: format!("cannot {what}: {error}"),
-        code: FAILED,
     }
 }

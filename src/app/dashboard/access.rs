@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
@@ -11,43 +11,10 @@ use hyper::{StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
 use super::reply::Refusal;
+use crate::app::args::token::Token;
 
 /// So many browsers stay logged in; the one that came first is forgotten.
 const SESSIONS_MAX: usize = 100;
-/// A shorter token could be guessed.
-pub const TOKEN_BYTES_MIN: usize = 16;
-const TOKEN_BYTES_MAX: usize = 1024;
-
-/// A secret. Never shown.
-#[derive(Clone)]
-pub struct Token(String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
-    }
-}
-
-impl Token {
-    /// Says what is wrong with it.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        if text.len() < TOKEN_BYTES_MIN || text.len() > TOKEN_BYTES_MAX {
-            return Err(format!(
-                "the token must have {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} characters; make one with: \
-                 head -c 24 /dev/urandom | base64"
-            ));
-        }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("the token must be of visible ASCII characters, without spaces".into());
-        }
-        Ok(Self(text.into()))
-    }
-
-    fn is(&self, given: &str) -> bool {
-        self.0.as_bytes().ct_eq(given.as_bytes()).into()
-    }
-}
 
 pub(super) struct Access {
     token: Option<Token>,
@@ -212,12 +179,6 @@ fn random() -> Option<String> {
     }))
 }
 
-/// Whether only this machine can reach it.
-#[must_use]
-pub fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,14 +248,6 @@ mod tests {
             "https://dash.example.org:444",
         ] {
             assert!(!admits("localhost:8077", foreign), "{foreign}");
-        }
-    }
-
-    #[test]
-    fn a_token_is_a_long_visible_word() {
-        assert!(Token::new(" 0123456789abcdef\n").is_ok());
-        for wrong in ["", "short", "0123456789 abcdef", "0123456789abcdé…"] {
-            assert!(Token::new(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -8,12 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::Dashboard;
 use super::ask::{NUMBER_MAX, Query, body};
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
-use super::view::{Look, Paused, StoreFacts};
+use super::view::StatusView;
 use super::{errors, page};
 use crate::api::push::{KEEP, push};
+use crate::app::base64;
 use crate::app::http::text;
 use crate::app::metrics;
-use crate::app::output::json::from_base64;
+use crate::app::output::view::{PausedView, StoreView};
 use crate::engine::{Engine, Handover, Item};
 use crate::error::Error;
 
@@ -225,12 +226,12 @@ impl<E: Engine> Dashboard<E> {
             Route::Status => {
                 plain()?;
                 let status = engine.status().await?;
-                Ok(ok(&Look::new(&self.settings.queue, &self.address, status, None)))
+                Ok(ok(&StatusView::new(&self.settings.queue, &self.address, &status, None)))
             }
             Route::History => self.past.tell(&self.engine, query).await,
             Route::Store => {
                 plain()?;
-                Ok(ok(&StoreFacts::from(engine.store_info().await?)))
+                Ok(ok(&StoreView::from(&engine.store_info().await?)))
             }
             Route::Held => {
                 plain()?;
@@ -252,10 +253,7 @@ impl<E: Engine> Dashboard<E> {
             Route::Pause => {
                 let pause: Pause = body(request).await?;
                 let paused = engine.pause(pause.generator, pause.handlers).await?;
-                Ok(ok(&Paused {
-                    generator: paused.generator,
-                    handlers: paused.handlers,
-                }))
+                Ok(ok(&PausedView::from(paused)))
             }
             Route::Handover => {
                 let to: To = body(request).await?;
@@ -332,7 +330,7 @@ impl<E: Engine> Dashboard<E> {
     async fn push(&self, message: Message) -> Answer {
         let payload = match (message.payload, message.payload_base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => from_base64(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
+            (None, Some(text)) => base64::decode(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
             _ => return Err(Refusal::bad("give either payload or payload_base64")),
         };
         let mut item = Item::new(payload);

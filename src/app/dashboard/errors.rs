@@ -15,8 +15,7 @@ use tokio::time::Instant;
 use super::ask::{NUMBER_MAX, Query, counted};
 use super::reply::{Answer, Refusal, json, ok, stream};
 use crate::api::failed::Filter;
-use crate::app::commands::get_errors::json_line;
-use crate::app::output::json::base64;
+use crate::app::output::failed::{FailedInFull, FailedRow, lines};
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine, Failed};
 
 const LIMIT: u64 = 50;
@@ -26,8 +25,6 @@ const STEP: u32 = 500;
 /// One call looks at most at so many, for at most so long.
 const LOOK_MAX: u64 = 10_000;
 const LOOK_TIME: Duration = Duration::from_millis(300);
-/// So much of a payload and of an error is in a list.
-const START_BYTES: usize = 160;
 const FILTER: [&str; 5] = ["from", "to", "text", "before_ms", "since_ms"];
 
 /// Which errors; what is not given does not matter.
@@ -67,43 +64,9 @@ impl Select {
     }
 }
 
-/// A failed message as a list shows it.
-#[derive(Serialize)]
-struct Row {
-    number: u64,
-    error: String,
-    failed_ms: u64,
-    published_ms: u64,
-    node: String,
-    epoch: u64,
-    attempt: u16,
-    failures: u16,
-    /// How the payload begins, as text.
-    start: String,
-    payload_bytes: usize,
-}
-
-impl Row {
-    fn of(failed: &Failed) -> Self {
-        let start = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(START_BYTES)]).into_owned();
-        Self {
-            number: failed.number,
-            error: start(&failed.error),
-            failed_ms: failed.time_ms,
-            published_ms: failed.published_ms,
-            node: failed.node.clone(),
-            epoch: failed.epoch,
-            attempt: failed.attempt,
-            failures: failed.failures,
-            start: start(&failed.payload),
-            payload_bytes: failed.payload.len(),
-        }
-    }
-}
-
 #[derive(Serialize)]
 struct Page {
-    errors: Vec<Row>,
+    errors: Vec<FailedRow>,
     /// How many errors were looked at for it.
     looked: u64,
     /// Where to go on; none at the end.
@@ -126,14 +89,14 @@ pub(super) async fn list<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
     }
     let limit = usize::try_from(limit).expect("at most 200");
     let mut walk = Walk::new(&filter, newest, query.number("cursor")?);
-    let mut errors: Vec<Row> = Vec::new();
+    let mut errors: Vec<FailedRow> = Vec::new();
     let searches = filter.text.is_some() || filter.before_ms.is_some() || filter.since_ms.is_some();
     while errors.len() < limit && walk.goes_on() {
         let left = u32::try_from(limit - errors.len()).expect("at most 200");
         let batch = walk.step(engine, if searches { STEP } else { left }).await?;
         for failed in &batch {
             if filter.admits(failed) {
-                errors.push(Row::of(failed));
+                errors.push(FailedRow::from(failed));
                 if errors.len() == limit {
                     walk.stop_at(failed.number);
                     break;
@@ -207,40 +170,12 @@ impl Walk {
     }
 }
 
-/// All that is known of one.
-#[derive(Serialize)]
-struct Full {
-    number: u64,
-    error: String,
-    failed_ms: u64,
-    published_ms: u64,
-    node: String,
-    epoch: u64,
-    attempt: u16,
-    failures: u16,
-    /// Present if the payload is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<String>,
-    payload_base64: String,
-}
-
 pub(super) async fn show<E: Engine>(engine: &E, number: u64) -> Answer {
     let found = engine.failed(number, 1).await?.pop();
     let Some(failed) = found.filter(|failed| failed.number == number) else {
         return Err(Refusal::missing(format!("{number} is not among the errors")));
     };
-    Ok(ok(&Full {
-        number,
-        error: String::from_utf8_lossy(&failed.error).into_owned(),
-        failed_ms: failed.time_ms,
-        published_ms: failed.published_ms,
-        node: failed.node,
-        epoch: failed.epoch,
-        attempt: failed.attempt,
-        failures: failed.failures,
-        payload: std::str::from_utf8(&failed.payload).ok().map(str::to_string),
-        payload_base64: base64(&failed.payload),
-    }))
+    Ok(ok(&FailedInFull::from(&failed)))
 }
 
 /// What is to be changed: some by their numbers, or a step through all that match.
@@ -334,10 +269,7 @@ pub(super) fn export<E: Engine>(engine: std::sync::Arc<E>, query: Option<&str>) 
                     return;
                 }
             };
-            let mut out = String::new();
-            for failed in batch.iter().filter(|failed| filter.admits(failed)) {
-                json_line(&mut out, failed);
-            }
+            let out = lines(batch.iter().filter(|failed| filter.admits(failed)), true);
             // An empty piece also tells whether anybody still reads.
             if pieces.send(Ok(Bytes::from(out))).await.is_err() {
                 return;

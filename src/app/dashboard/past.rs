@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::ask::Query;
 use super::reply::{Answer, Refusal, whole};
+use crate::app::output::view::ReignView;
 use crate::engine::history::Bucket;
 use crate::engine::{Engine, Figures, History, Range, Status};
 
@@ -21,7 +22,7 @@ struct Past {
     now_ms: u64,
     step_ms: u64,
     points: Vec<Point>,
-    reigns: Vec<Reign>,
+    reigns: Vec<ReignView>,
 }
 
 #[derive(Serialize)]
@@ -42,24 +43,8 @@ struct Point {
     errors: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Reign {
-    epoch: u64,
-    node: String,
-    began_ms: u64,
-    last_ms: u64,
-    gap_ms: Option<u64>,
-}
-
 impl From<History> for Past {
     fn from(history: History) -> Self {
-        let reign = |reign: crate::engine::history::Reign| Reign {
-            epoch: reign.epoch,
-            node: reign.node,
-            began_ms: reign.began_ms,
-            last_ms: reign.last_ms,
-            gap_ms: reign.gap_ms,
-        };
         let (now_ms, step_ms) = (history.now_ms, history.step_ms);
         Self {
             now_ms,
@@ -69,7 +54,7 @@ impl From<History> for Past {
                 .iter()
                 .map(|bucket| Point::of(bucket, step_ms, now_ms))
                 .collect(),
-            reigns: history.reigns.into_iter().map(reign).collect(),
+            reigns: history.reigns.iter().map(ReignView::from).collect(),
         }
     }
 }

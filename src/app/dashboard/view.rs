@@ -1,4 +1,4 @@
-//! A look at the queue, as JSON tells it.
+//! What the page and the API are told of the queue: `output::view`, and rates beside it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -7,7 +7,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::reply::Refusal;
-use crate::engine::{NodeStatus, Status, StoreInfo};
+use crate::app::output::view::{NodeView, QueueView, StoreView};
+use crate::engine::{NodeStatus, Status};
 
 /// Rates are told over so long.
 const RATE_OVER: Duration = Duration::from_secs(3);
@@ -19,41 +20,11 @@ pub(super) struct Sample {
     pub now_ms: u64,
     /// Until the next sample.
     pub every_ms: u64,
-    pub status: Option<Look>,
+    pub status: Option<StatusView>,
     /// Why there is no status.
     pub problem: Option<Problem>,
     /// As they were a few seconds ago.
-    pub facts: Option<StoreFacts>,
-}
-
-/// What the queue is kept in.
-#[derive(Clone, Serialize)]
-pub(super) struct StoreFacts {
-    kind: String,
-    version: String,
-    memory_bytes: Option<u64>,
-    memory_max_bytes: Option<u64>,
-    policy: Option<String>,
-    persistence: String,
-    replicas: Option<u64>,
-    uptime_ms: Option<u64>,
-    round_trip_us: Option<u64>,
-}
-
-impl From<StoreInfo> for StoreFacts {
-    fn from(facts: StoreInfo) -> Self {
-        Self {
-            kind: facts.kind,
-            version: facts.version,
-            memory_bytes: facts.memory_bytes,
-            memory_max_bytes: facts.memory_max_bytes,
-            policy: facts.policy,
-            persistence: facts.persistence,
-            replicas: facts.replicas,
-            uptime_ms: facts.uptime_ms,
-            round_trip_us: facts.round_trip_us,
-        }
-    }
+    pub facts: Option<StoreView>,
 }
 
 #[derive(Serialize)]
@@ -71,98 +42,54 @@ impl From<Refusal> for Problem {
     }
 }
 
+/// The queue, as `GET /api/v1/status` and the page's events tell it.
 #[derive(Serialize)]
-pub(super) struct Look {
-    pub queue: String,
+pub(super) struct StatusView {
+    #[serde(rename = "queue")]
+    name: String,
     /// Where it is, without user or password.
-    pub store: String,
-    pub generator: Option<String>,
-    pub epoch: u64,
-    pub published: u64,
-    pub queued: u64,
-    pub in_hand: u64,
-    pub later: u64,
-    pub done: u64,
-    pub failed: u64,
-    pub errors: u64,
-    pub requeued: u64,
-    pub trimmed: u64,
-    pub rewinds: u64,
-    pub paused: Paused,
-    /// Messages a second, over the last seconds; none at the first look.
-    pub rates: Option<Rates>,
-    pub nodes: Vec<Member>,
+    store: String,
+    #[serde(flatten)]
+    queue: QueueView,
+    /// Messages per second, over the last seconds; none in the first sample.
+    rates: Option<Rates>,
+    nodes: Vec<Member>,
 }
 
 #[derive(Serialize)]
-pub(super) struct Paused {
-    pub generator: bool,
-    pub handlers: bool,
+struct Rates {
+    published: f64,
+    done: f64,
+    failed: f64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Rates {
-    pub published: f64,
-    pub done: f64,
-    pub failed: f64,
-}
-
-#[derive(Serialize)]
-pub(super) struct Member {
-    pub node: String,
-    pub generates: bool,
-    pub host: String,
-    pub pid: u32,
-    pub version: String,
-    pub concurrency: u32,
-    pub age_ms: u64,
-    pub in_hand: u64,
-    pub done: u64,
-    pub failed: u64,
-    /// Messages settled a second.
-    pub rate: Option<f64>,
+struct Member {
+    node: String,
+    generates: bool,
+    #[serde(flatten)]
+    about: NodeView,
+    /// Messages settled per second.
+    rate: Option<f64>,
     /// How long ago it last beat, as its lease tells.
-    pub beat_ms: Option<u64>,
+    beat_ms: Option<u64>,
 }
 
-impl Look {
-    pub fn new(queue: &str, store: &str, status: Status, pace: Option<&Rater>) -> Self {
-        let rates = pace.and_then(|pace| pace.rates(&status));
-        let member = |node: NodeStatus| Member {
+impl StatusView {
+    pub fn new(queue: &str, store: &str, status: &Status, rater: Option<&Rater>) -> Self {
+        let member = |node: &NodeStatus| Member {
+            node: node.node.clone(),
             generates: status.generator.as_ref() == Some(&node.node),
-            rate: pace.and_then(|pace| pace.rate(&node)),
-            beat_ms: pace.map(|pace| pace.lease_ms.saturating_sub(node.lease_in_ms)),
-            node: node.node,
-            host: node.host,
-            pid: node.pid,
-            version: node.version,
-            concurrency: node.concurrency,
-            age_ms: node.age_ms,
-            in_hand: node.in_hand,
-            done: node.done,
-            failed: node.failed,
+            about: node.into(),
+            rate: rater.and_then(|rater| rater.rate(node)),
+            beat_ms: rater.map(|rater| rater.lease_ms.saturating_sub(node.lease_in_ms)),
         };
         Self {
-            queue: queue.to_string(),
+            name: queue.to_string(),
             store: store.to_string(),
-            nodes: status.nodes.into_iter().map(member).collect(),
-            generator: status.generator,
-            epoch: status.epoch,
-            published: status.published,
-            queued: status.queued,
-            in_hand: status.in_hand,
-            later: status.later,
-            done: status.done,
-            failed: status.failed,
-            errors: status.errors,
-            requeued: status.requeued,
-            trimmed: status.trimmed,
-            rewinds: status.rewinds,
-            paused: Paused {
-                generator: status.paused.generator,
-                handlers: status.paused.handlers,
-            },
-            rates,
+            queue: status.into(),
+            rates: rater.and_then(|rater| rater.rates(status)),
+            nodes: status.nodes.iter().map(member).collect(),
         }
     }
 }

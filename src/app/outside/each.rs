@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
+use super::Tell;
 use super::group::{Group, ended};
 use super::said::{self, Last};
-use super::{Program, Tell};
+use crate::app::args::program::Program;
 use crate::message::Message;
 use crate::node::handle::{Failure, Handle, Handled};
 

@@ -8,7 +8,8 @@ use tokio::io::AsyncReadExt;
 use super::group::{Group, ended};
 use super::lines::Item;
 use super::said::{self, Last};
-use super::{Program, Tell, item, lines};
+use super::{Tell, item, lines};
+use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
 

@@ -16,7 +16,9 @@ use tokio::sync::mpsc;
 use super::group::{Group, LAST_WORDS, ended};
 use super::item::CURSOR_BYTES;
 use super::said::{self, Last};
-use super::{Program, Tell, item};
+use super::{Tell, item};
+use crate::app::args::program::{Program, Source};
+use crate::app::output::time::utc_short;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
@@ -29,13 +31,6 @@ const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// Where lines come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    Program(Program),
-    Stdin,
-}
 
 /// A line as a message, and the cursor behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -198,7 +193,7 @@ pub(super) fn about(command: &mut Command, queue: &str, next: &Next, cursor: &[u
         .env("QUEENRIGHT_QUEUE", queue)
         .env("QUEENRIGHT_NUMBER", next.number.to_string())
         .env("QUEENRIGHT_EPOCH", next.epoch.to_string())
-        .env("QUEENRIGHT_DUE", super::time_text(next.due_ms));
+        .env("QUEENRIGHT_DUE", utc_short(next.due_ms));
     // Nothing in the environment can hold a zero; a library's generator may have left one.
     let cursor = if cursor.contains(&0) { &[] } else { cursor };
     command.env("QUEENRIGHT_CURSOR", OsStr::from_bytes(cursor));

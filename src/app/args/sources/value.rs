@@ -4,7 +4,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::api::cron::Missed;
-use crate::app::outside::{Program, Source, Url};
+use crate::app::args::program::{Program, Source};
+use crate::app::args::url::Url;
 use crate::settings::Prefer;
 
 /// Longer than this is a slip of the pen.
@@ -83,11 +84,7 @@ pub enum LogFormat {
 
 /// Where a copy serves the dashboard; `true` is the usual place.
 pub fn dashboard(text: &str) -> Result<std::net::SocketAddr, String> {
-    crate::app::args::place(if text == "true" {
-        crate::app::dashboard::LISTEN
-    } else {
-        text
-    })
+    crate::app::args::place(if text == "true" { crate::app::args::LISTEN } else { text })
 }
 
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::raw::float;
 use super::site::{Queue, Site};
-use super::{Failure, failed};
+use crate::app::exit::Failure;
 use crate::app::lab::copy;
 use std::os::unix::process::CommandExt;
 
@@ -99,7 +99,7 @@ impl Queue<'_> {
 
 /// A copy of this program. What comes without a command word is `start`.
 pub(super) fn spawn(url: &str, queue: &str, arguments: &str, hear: Hear) -> Result<Copy, Failure> {
-    let failing = |error: std::io::Error| failed("start a copy", &error);
+    let failing = |error: std::io::Error| Failure::cannot("start a copy", error);
     let mut command = copy::bare(Command::new(std::env::current_exe().map_err(failing)?));
     command
         .args(arguments.split_whitespace())

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::copies::{Copy, Hear, event};
 use super::row::{Row, at_most};
 use super::site::{Queue, Site};
-use super::{Failure, Load, Rows};
+use super::{Load, Rows};
+use crate::app::exit::Failure;
 
 const TICK_MS: f64 = 500.0;
 const COPIES: usize = 4;

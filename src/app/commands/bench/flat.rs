@@ -7,8 +7,8 @@ use super::copies::{self, Copy, Cost, Hear, spawn};
 use super::raw::{self, float};
 use super::row::{Row, at_most, median, ratio_at_least};
 use super::site::{Queue, Site};
-use super::{Failure, Load, Rows, failed};
-use crate::app::commands::FAILED;
+use super::{Load, Rows};
+use crate::app::exit::Failure;
 use crate::app::lab::server::{Fsync, Server};
 
 const HANDLERS: usize = 2;
@@ -59,10 +59,10 @@ pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> 
         }
         match copies.iter_mut().find_map(Copy::ended) {
             None => Ok(None),
-            Some(status) => Err(Failure {
-                line: format!("a copy of {} ended before it had joined: {status}", copies.len()),
-                code: FAILED,
-            }),
+            Some(status) => Err(Failure::failed(format!(
+                "a copy of {} ended before it had joined: {status}",
+                copies.len()
+            ))),
         }
     })
 }
@@ -99,13 +99,13 @@ impl Glance {
 
     fn published(&mut self) -> Result<u64, Failure> {
         let seq = self.socket.text(&[b"HGET", self.meta.as_bytes(), b"seq"]);
-        let seq = seq.map_err(|error| failed("look", &error))?;
+        let seq = seq.map_err(|error| Failure::cannot("look", error))?;
         Ok(seq.and_then(|seq| seq.parse().ok()).unwrap_or(0))
     }
 
     fn waiting(&mut self) -> Result<i64, Failure> {
         let length = self.socket.call(&[b"LLEN", self.queue.as_bytes()]);
-        match length.map_err(|error| failed("look", &error))? {
+        match length.map_err(|error| Failure::cannot("look", error))? {
             super::socket::Answer::Number(length) => Ok(length),
             _ => Ok(0),
         }
@@ -126,7 +126,7 @@ fn bytes_of_each(queue: &Queue, messages: u64) -> Result<f64, Failure> {
         let asked: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
         let used = queue.site.socket()?.call(&asked);
         if let super::socket::Answer::Number(bytes) =
-            used.map_err(|error| failed("ask for the memory of the queue", &error))?
+            used.map_err(|error| Failure::cannot("ask for the memory of the queue", error))?
         {
             sum += u64::try_from(bytes).unwrap_or(0);
         }

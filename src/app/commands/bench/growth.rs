@@ -1,11 +1,12 @@
 //! How cost grows with its cause.
 
+use super::Load;
 use super::copies::Cost;
 use super::flat::{self, GENERATOR, HANDLER, through};
 use super::raw::float;
 use super::site::Site;
 use super::working::fleet_of;
-use super::{Failure, Load};
+use crate::app::exit::Failure;
 
 /// Rates and costs against one cause.
 pub(super) struct Curve {

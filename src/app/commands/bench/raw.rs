@@ -11,8 +11,9 @@ use redis::{ConnectionAddr, ConnectionInfo};
 use super::copies::Cost;
 use super::site::Site;
 use super::socket::{self, Answer, Socket};
-use super::{Failure, failed};
 use crate::app::commands::verify::place::random;
+use crate::app::exit::Failure;
+use crate::app::run::runtime;
 
 /// Commands on their way at once.
 const PIPELINE: usize = 8;
@@ -40,7 +41,7 @@ pub(super) fn cycle(site: &Site, messages: u64, payload: usize) -> Result<(f64, 
     let seconds = start.elapsed().as_secs_f64();
     let cost = before.until_now(site, messages, Cost::own_cpu().saturating_sub(cpu))?;
     let _ = site.socket()?.call(&[b"DEL", key.as_bytes()]);
-    moved.map_err(|error| failed("move messages through plain sockets", &error))?;
+    moved.map_err(|error| Failure::cannot("move messages through plain sockets", error))?;
     Ok((float(messages) / seconds, cost))
 }
 
@@ -100,7 +101,7 @@ pub(super) fn lpush(site: &Site, requests: u64, clients: usize) -> Result<f64, F
         None => own_lpush(site, &key, requests, clients),
     };
     let _ = site.socket()?.call(&[b"DEL", key.as_bytes()]);
-    rate.map_err(|error| failed("push with many clients", &error))
+    rate.map_err(|error| Failure::cannot("push with many clients", error))
 }
 
 fn redis_benchmark(site: &Site, key: &str, requests: u64, clients: usize) -> Option<f64> {
@@ -158,7 +159,7 @@ fn own_lpush(site: &Site, key: &str, requests: u64, clients: usize) -> io::Resul
 /// From a push to the return of a waiting pop at another socket, paced: microseconds each.
 pub(super) fn hand_over(site: &Site, messages: u32, pace: Duration) -> Result<Vec<f64>, Failure> {
     let key = format!("bench-raw-{}", random());
-    let failing = |error: io::Error| failed("hand over through plain sockets", &error);
+    let failing = |error: io::Error| Failure::cannot("hand over through plain sockets", error);
     let (mut waiter, mut giver) = (site.socket()?, site.socket()?);
     let (told, times) = std::sync::mpsc::channel();
     let name = key.clone();
@@ -184,8 +185,7 @@ pub(super) fn hand_over(site: &Site, messages: u32, pace: Duration) -> Result<Ve
 
 /// Tasks that only sleep, as many at once, until as many sleeps are over as there would be messages: sleeps a second.
 pub(super) fn sleepers(tasks: u64, each: Duration, sleeps: u64) -> Result<f64, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &error))?;
+    let runtime = runtime()?;
     let start = Instant::now();
     runtime.block_on(async {
         let mut running = tokio::task::JoinSet::new();

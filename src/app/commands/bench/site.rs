@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::socket::Socket;
-use super::{Failure, failed};
 use crate::app::args::Invocation;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::commands::verify::place::{is_named, random, redis_url};
-use crate::app::commands::{FAILED, NO_REDIS, WRONG_USAGE};
+use crate::app::exit::Failure;
 use crate::app::lab::server::{Fsync, Server};
+use crate::app::run::runtime;
 use crate::engine::redis::{RedisEngine, Server as RedisAt};
 use crate::engine::{Engine, Status};
 use crate::settings::Settings;
@@ -33,40 +33,34 @@ pub(super) struct Site {
 impl Site {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
         if asked.shared.queue.is_some() {
-            return Err(Failure {
-                line: "bench works in queues of its own, which it removes; leave out --queue".into(),
-                code: WRONG_USAGE,
-            });
+            return Err(Failure::usage(
+                "bench works in queues of its own, which it removes; leave out --queue",
+            ));
         }
         let directory = std::env::temp_dir().join(format!("queenright-bench-{}", random()));
-        std::fs::create_dir_all(&directory).map_err(|error| failed("create a directory", &error))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| failed("start", &error))?;
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::cannot("create a directory", error))?;
+        let runtime = runtime()?;
         let mut site = Self {
             info: redis::IntoConnectionInfo::into_connection_info("redis://localhost").expect("an address"),
             address: resolved.address.clone(),
             server: None,
             directory,
             runtime,
-            interrupted: listen_to_signals().map_err(|error| failed("listen to signals", &error))?,
+            interrupted: listen_to_signals().map_err(|error| Failure::cannot("listen to signals", error))?,
         };
         match &resolved.store {
             Store::Redis(info) if is_named(asked) => site.info = (**info).clone(),
             Store::Sqlite(_) if is_named(asked) => {
-                return Err(Failure {
-                    line: "bench compares with plain Redis; give the address of one, or none for one of its own".into(),
-                    code: WRONG_USAGE,
-                });
+                return Err(Failure::usage(
+                    "bench compares with plain Redis; give the address of one, or none for one of its own",
+                ));
             }
             _ => site = site.with_own(Fsync::Never)?,
         }
         if !matches!(site.info.addr(), ConnectionAddr::Tcp(..)) {
-            return Err(Failure {
-                line: "bench compares with plain sockets; give an address without TLS, host and port".into(),
-                code: WRONG_USAGE,
-            });
+            return Err(Failure::usage(
+                "bench compares with plain sockets; give an address without TLS, host and port",
+            ));
         }
         site.answers()?;
         Ok(site)
@@ -82,13 +76,12 @@ impl Site {
 
     fn with_own(mut self, fsync: Fsync) -> Result<Self, Failure> {
         let Some(program) = Server::program() else {
-            return Err(Failure {
-                line: "no redis-server is on the PATH; install one, or name a Redis with --url".into(),
-                code: NO_REDIS,
-            });
+            return Err(Failure::no_redis(
+                "no redis-server is on the PATH; install one, or name a Redis with --url",
+            ));
         };
-        let server =
-            Server::start(&program, &self.directory, fsync).map_err(|error| failed("start a redis-server", &error))?;
+        let server = Server::start(&program, &self.directory, fsync)
+            .map_err(|error| Failure::cannot("start a redis-server", error))?;
         let url = format!("redis://{}", server.address());
         self.info = redis::IntoConnectionInfo::into_connection_info(url.as_str()).expect("an address is a URL");
         self.address = format!("a redis-server of its own ({url})");
@@ -99,14 +92,14 @@ impl Site {
     /// Another place like this one, with a server of its own that writes to disk.
     pub(super) fn durable(&self, fsync: Fsync) -> Result<Self, Failure> {
         let directory = self.directory.join(random());
-        std::fs::create_dir_all(&directory).map_err(|error| failed("create a directory", &error))?;
+        std::fs::create_dir_all(&directory).map_err(|error| Failure::cannot("create a directory", error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let site = Self {
             info: self.info.clone(),
             address: String::new(),
             server: None,
             directory,
-            runtime: runtime.map_err(|error| failed("start", &error))?,
+            runtime: runtime.map_err(|error| Failure::cannot("start", error))?,
             interrupted: self.interrupted.clone(),
         };
         site.with_own(fsync)
@@ -137,10 +130,7 @@ impl Site {
     }
 
     pub(super) fn socket(&self) -> Result<Socket, Failure> {
-        Socket::connect(&self.info).map_err(|error| Failure {
-            line: format!("no Redis at {}: {error}", self.address),
-            code: NO_REDIS,
-        })
+        Socket::connect(&self.info).map_err(|error| Failure::no_redis(format!("no Redis at {}: {error}", self.address)))
     }
 
     /// A fresh queue, removed when dropped.
@@ -178,10 +168,7 @@ impl Site {
                 } else {
                     "not reached"
                 };
-                return Err(Failure {
-                    line: format!("{what}: {why}"),
-                    code: FAILED,
-                });
+                return Err(Failure::failed(format!("{what}: {why}")));
             }
             std::thread::sleep(every);
         }

@@ -7,7 +7,8 @@ use super::flat::joined;
 use super::raw;
 use super::row::{Row, at_most, percentile, ratio_at_most};
 use super::site::Site;
-use super::{FAILED, Failure, Load, Rows};
+use super::{Load, Rows};
+use crate::app::exit::Failure;
 
 const PACE: Duration = Duration::from_millis(5);
 
@@ -88,8 +89,7 @@ pub(super) fn idle(site: &Site, load: Load) -> Rows {
     site.pause(time)?;
     let share = meter.redis_seconds(site)? / start.elapsed().as_secs_f64() * 100.0;
     if copies.len() < nodes {
-        let line = "copies ended".into();
-        return Err(Failure { line, code: FAILED });
+        return Err(Failure::failed("copies ended"));
     }
     let row = Row::new(format!("idle {nodes}"), "% of a core", vec![share]);
     Ok(vec![row.target(at_most(10.0)).note("of Redis; a message every 500 ms")])

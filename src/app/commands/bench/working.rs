@@ -8,7 +8,8 @@ use super::raw;
 use super::raw::float;
 use super::row::{Row, at_most, median, ratio_at_least, ratio_at_most};
 use super::site::Site;
-use super::{Failure, Load, Rows};
+use super::{Load, Rows};
+use crate::app::exit::Failure;
 
 pub(super) fn async_work(site: &Site, load: Load) -> Rows {
     let (messages, at_once, each) = (load.of(300_000, 20_000), 1000, Duration::from_millis(10));

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use super::Play;
 use super::scene::seconds;
-use super::{FAILED, Failure, Play, failed};
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::{Account, Remains};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -17,7 +18,7 @@ pub(super) async fn tell<E: Engine>(engine: &E, mut play: Play<E>) -> Result<(),
     while play
         .ledger
         .read(|_, _| {})
-        .map_err(|error| failed("read the ledger", &error))?
+        .map_err(|error| Failure::cannot("read the ledger", error))?
     {}
     let account = play
         .ledger
@@ -30,10 +31,7 @@ pub(super) async fn tell<E: Engine>(engine: &E, mut play: Play<E>) -> Result<(),
     if account.findings.is_empty() {
         return Ok(());
     }
-    Err(Failure {
-        line: account.findings.join("; "),
-        code: FAILED,
-    })
+    Err(Failure::failed(account.findings.join("; ")))
 }
 
 /// How many numbers the queue has given out; none, if it is not there yet.

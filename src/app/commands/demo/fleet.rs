@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::scene::Scene;
-use super::{FAILED, Failure, failed};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Demo, Invocation};
+use crate::app::exit::Failure;
 use crate::app::lab::copy;
 use crate::app::lab::ledger::{Ledger, Record};
 
@@ -90,7 +90,7 @@ pub(super) fn short(node: &str) -> &str {
 
 impl Fleet {
     pub(super) fn new(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Result<Self, Failure> {
-        let program = std::env::current_exe().map_err(|error| failed("find this program", &error))?;
+        let program = std::env::current_exe().map_err(|error| Failure::cannot("find this program", error))?;
         let mut connection = Vec::new();
         let shared = &asked.shared;
         for (name, path) in [("env", &shared.env), ("config", &shared.config)] {
@@ -142,7 +142,9 @@ impl Fleet {
         self.started += 1;
         let mut command = copy::start(&self.program, &path);
         command.args(&self.connection).args(&self.args).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|error| failed("start a copy", &error))?;
+        let mut child = command
+            .spawn()
+            .map_err(|error| Failure::cannot("start a copy", error))?;
         let said = Arc::new(Mutex::new(String::new()));
         if let Some(stderr) = child.stderr.take() {
             let said = said.clone();
@@ -206,14 +208,17 @@ impl Fleet {
                 copy.state = State::Running;
                 scene.say("goes on", &format!("{} (SIGCONT)", copy.name()));
             }
-            let ended = copy.child.try_wait().map_err(|error| failed("watch a copy", &error))?;
+            let ended = copy
+                .child
+                .try_wait()
+                .map_err(|error| Failure::cannot("watch a copy", error))?;
             if let Some(status) = ended {
                 if copy.state != State::Leaving {
                     let said = copy.said.lock().unwrap_or_else(PoisonError::into_inner);
-                    return Err(Failure {
-                        line: format!("copy {} ended by itself ({status}): {said}", copy.name()),
-                        code: FAILED,
-                    });
+                    return Err(Failure::failed(format!(
+                        "copy {} ended by itself ({status}): {said}",
+                        copy.name()
+                    )));
                 }
                 copy.state = State::Left(now);
                 copy.reign = None;

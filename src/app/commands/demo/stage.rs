@@ -4,10 +4,9 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use super::{Failure, failed};
 use crate::app::args::sources::{self, Resolved};
 use crate::app::args::{Command, Invocation};
-use crate::app::commands::WRONG_USAGE;
+use crate::app::exit::Failure;
 
 /// Gone with its directory when it is dropped.
 pub(crate) struct Stage {
@@ -27,7 +26,7 @@ impl Stage {
         DirBuilder::new()
             .mode(0o700)
             .create(&directory)
-            .map_err(|error| failed(&format!("create {}", directory.display()), &error))?;
+            .map_err(|error| Failure::cannot(&format!("create {}", directory.display()), error))?;
         let mut asked = asked.clone();
         let mut flags = flags.clone();
         flags.directory.clone_from(&directory);
@@ -42,10 +41,7 @@ impl Stage {
         } else if shared.queue.is_none() {
             shared.queue = Some(format!("demo-{}", random()));
         }
-        let resolved = sources::of_this_process(&asked).map_err(|usage| Failure {
-            line: usage.to_string(),
-            code: WRONG_USAGE,
-        });
+        let resolved = sources::of_this_process(&asked).map_err(|usage| Failure::usage(usage.to_string()));
         resolved.map(|resolved| {
             Some(Self {
                 asked,

@@ -6,12 +6,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::fleet::{Fleet, now_ms};
+use super::fleet::Fleet;
 use super::place::Place;
 use super::plan::{Fault, Plan};
 use super::watch::Look;
-use super::{Failure, failed};
+use crate::app::exit::Failure;
 use crate::app::lab::proxy::Proxy;
+use crate::app::output::time::now_ms;
 
 /// A fault that finds nobody to meet waits so long, and is then left out.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -104,7 +105,8 @@ impl Chaos {
     }
 
     fn note(&mut self, fault: Fault, whom: &str) -> Result<(), Failure> {
-        writeln!(self.log, "{} {fault:?} {whom}", now_ms()).map_err(|error| failed("write what was done", &error))
+        writeln!(self.log, "{} {fault:?} {whom}", now_ms())
+            .map_err(|error| Failure::cannot("write what was done", error))
     }
 
     /// None: not possible now. Otherwise whom it met.
@@ -135,7 +137,7 @@ impl Chaos {
             Fault::KillReader => {
                 fleet
                     .read_errors(place)
-                    .map_err(|error| failed("start get-errors", &error))?;
+                    .map_err(|error| Failure::cannot("start get-errors", error))?;
                 self.mends.push((now + ms(self.random.u64(0..60)), Mend::KillReaders));
                 Some(String::new())
             }
@@ -211,7 +213,9 @@ impl Chaos {
     fn kill(fleet: &mut Fleet, seat: usize) -> Result<String, Failure> {
         let pid = fleet.seats[seat].pid();
         fleet.kill(seat);
-        fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+        fleet
+            .start(seat)
+            .map_err(|error| Failure::cannot("start a copy", error))?;
         Ok(format!("process {}", pid.unwrap_or_default()))
     }
 
@@ -243,7 +247,7 @@ impl Mend {
                 if let Some(server) = &mut place.server {
                     server
                         .run()
-                        .map_err(|error| failed("start redis-server again", &error))?;
+                        .map_err(|error| Failure::cannot("start redis-server again", error))?;
                 }
             }
             Self::Memory => {

@@ -6,7 +6,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 
@@ -15,6 +14,7 @@ use crate::app::lab::copy;
 use crate::app::lab::ledger::checks::Print;
 use crate::app::lab::ledger::history::History;
 use crate::app::lab::proxy::Proxy;
+use crate::app::output::time::now_ms;
 
 pub(super) struct Fleet {
     program: PathBuf,
@@ -244,9 +244,4 @@ fn numbers(path: &Path) -> io::Result<Vec<u64>> {
     let text = String::from_utf8_lossy(&text[..whole]);
     let number = |line| copy::number(line).ok_or_else(|| io::Error::other(format!("no number: {line}")));
     text.lines().map(number).collect()
-}
-
-pub(super) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

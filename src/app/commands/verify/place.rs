@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use redis::{ConnectionAddr, ConnectionInfo};
 
+use super::PATIENCE;
 use super::plan::Reach;
-use super::{Failure, PATIENCE, failed};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Invocation, Verify};
-use crate::app::commands::WRONG_USAGE;
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::effects;
 use crate::app::lab::server::{Fsync, Server};
 use crate::engine::Engine;
@@ -41,10 +41,9 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<Self, Failure> {
         if asked.shared.queue.is_some() {
-            return Err(Failure {
-                line: "verify works in a queue of its own, which it removes; leave out --queue".into(),
-                code: WRONG_USAGE,
-            });
+            return Err(Failure::usage(
+                "verify works in a queue of its own, which it removes; leave out --queue",
+            ));
         }
         let name = random();
         let directory = match &flags.keep {
@@ -52,17 +51,17 @@ impl Place {
             None => std::env::temp_dir().join(format!("queenright-verify-{name}")),
         };
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&directory);
-        made.map_err(|error| failed(&format!("create {}", directory.display()), &error))?;
+        made.map_err(|error| Failure::cannot(&format!("create {}", directory.display()), error))?;
         if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(Failure {
-                line: format!("--keep: {} is not empty; name a new directory", directory.display()),
-                code: WRONG_USAGE,
-            });
+            return Err(Failure::usage(format!(
+                "--keep: {} is not empty; name a new directory",
+                directory.display()
+            )));
         }
         // Paths are handed to processes that may work elsewhere.
         let directory = directory
             .canonicalize()
-            .map_err(|error| failed(&format!("use {}", directory.display()), &error))?;
+            .map_err(|error| Failure::cannot(&format!("use {}", directory.display()), error))?;
         let queue = format!("verify-{name}");
         let keys = Keys::new(&queue, &Names::default());
         let place = |store, address, server| Self {
@@ -81,8 +80,8 @@ impl Place {
         }
         if let Some(program) = Server::program() {
             let fsync = if flags.chaos { Fsync::Always } else { Fsync::Never };
-            let server =
-                Server::start(&program, &directory, fsync).map_err(|error| failed("start a redis-server", &error))?;
+            let server = Server::start(&program, &directory, fsync)
+                .map_err(|error| Failure::cannot("start a redis-server", error))?;
             let url = format!("redis://{}", server.address());
             let info = redis::IntoConnectionInfo::into_connection_info(url.as_str()).expect("an address is a URL");
             let address = format!("a redis-server of its own ({url})");
@@ -234,14 +233,11 @@ async fn connect(info: &ConnectionInfo) -> Result<redis::aio::MultiplexedConnect
 
 #[allow(clippy::needless_pass_by_value)] // It is what map_err hands over.
 fn away(error: redis::RedisError) -> Failure {
-    Failure {
-        line: format!("cannot look at the store: {error}"),
-        code: super::super::NO_REDIS,
-    }
+    Failure::no_redis(format!("cannot look at the store: {error}"))
 }
 
 fn unreadable(error: rusqlite::Error) -> Failure {
-    failed("look at the file", &std::io::Error::other(error))
+    Failure::cannot("look at the file", &std::io::Error::other(error))
 }
 
 pub(in crate::app::commands) fn redis_url(info: &ConnectionInfo, proxy: Option<SocketAddr>) -> String {

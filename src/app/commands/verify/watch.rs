@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::fleet::now_ms;
 use crate::app::lab::ledger::checks::Sample;
+use crate::app::output::time::now_ms;
 use crate::engine::{Engine, Status};
 
 /// The last look, and when it was.

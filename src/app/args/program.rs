@@ -54,7 +54,7 @@ impl Program {
     }
 
     /// Everything piped but stdout, which is ours.
-    pub(super) fn command(&self) -> Command {
+    pub(in crate::app) fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command
             .args(&self.words[1..])
@@ -64,6 +64,13 @@ impl Program {
             .kill_on_drop(true);
         command
     }
+}
+
+/// Where a generator's lines come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Program(Program),
+    Stdin,
 }
 
 fn is_executable(path: &Path) -> bool {
