@@ -2,12 +2,13 @@
 //!
 //! | file | |
 //! | --- | --- |
-//! | `api` | what is served where |
-//! | `access` | who may: Host, Origin, token, sessions |
-//! | `ask`, `reply` | requests and answers, their limits and headers |
+//! | `route`, `api` | what is served where |
+//! | `access`, `session` | who may: Host, Origin, token, logging in |
+//! | `request`, `reply` | requests and answers, their limits and headers |
+//! | `sample`, `live` | the state of the queue twice a second, one sampler for all who look |
+//! | `history` | what was, for charts |
+//! | `held` | what nodes have in hand |
 //! | `errors` | the failed messages, in bounded steps |
-//! | `live` | one sampler for all who look |
-//! | `view`, `past` | a look as JSON, and what was |
 //! | `tls` | certificates |
 //! | `page` | what the browser gets |
 //!
@@ -15,14 +16,17 @@
 
 mod access;
 mod api;
-mod ask;
 mod errors;
+mod held;
+mod history;
 mod live;
 mod page;
-mod past;
 mod reply;
+mod request;
+mod route;
+mod sample;
+mod session;
 mod tls;
-mod view;
 
 use std::io;
 use std::net::SocketAddr;
@@ -46,9 +50,11 @@ use crate::error::Error;
 use crate::node::shutdown::Shutdown;
 use crate::settings::{Settings, ms};
 use access::Access;
-use live::{Live, Sightings};
-use reply::Reply;
-use view::{Problem, Rater, Sample, StatusView};
+use held::Sightings;
+use history::HistoryCache;
+use live::Live;
+use reply::{Problem, Refusal, Reply};
+use sample::{Rater, Sample, StatusView};
 
 /// How often the store is asked about itself.
 const STORE_INFO_EVERY: Duration = Duration::from_secs(5);
@@ -85,7 +91,7 @@ pub(crate) struct Dashboard<E> {
     address: String,
     access: Access,
     live: Live,
-    past: past::HistoryCache,
+    history: HistoryCache,
     sightings: Sightings,
     shutdown: Shutdown,
 }
@@ -106,7 +112,7 @@ impl Bound {
             address,
             access: Access::new(token, read_only, &hosts, port, tls.is_some()),
             live: Live::new(),
-            past: past::HistoryCache::default(),
+            history: HistoryCache::default(),
             sightings: Sightings::default(),
             shutdown: shutdown.clone(),
         });
@@ -148,7 +154,7 @@ impl<E: Engine> Dashboard<E> {
         let every_ms = ms(live::EVERY);
         match looked {
             Ok(status) => {
-                self.past.notice(&status);
+                self.history.notice(&status);
                 let view = StatusView::new(&self.settings.queue, &self.address, &status, Some(rater));
                 rater.note(&status);
                 Sample {
@@ -163,7 +169,7 @@ impl<E: Engine> Dashboard<E> {
                 now_ms: now_ms(),
                 every_ms,
                 status: None,
-                problem: Some(Problem::from(reply::Refusal::from(error))),
+                problem: Some(Problem::from(Refusal::from(error))),
                 facts,
             },
         }

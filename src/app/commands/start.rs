@@ -91,13 +91,7 @@ async fn serve<E: Engine>(
         .await
         .map_err(|why| Failure::failed(format!("--metrics: {why}")))?;
     log.say(false, "metrics", &[("at", &format!("http://{bound}/metrics"))]);
-    let handler = Metrics {
-        engine: engine.clone(),
-        meter,
-        settings: resolved.settings.clone(),
-        shutdown: shutdown.clone(),
-        looked: tokio::sync::Mutex::new(None),
-    };
+    let handler = Metrics::new(engine.clone(), meter, resolved.settings.clone(), shutdown.clone());
     let (stopper, stopping) = shutdown::channel();
     let serving = tokio::spawn(http::serve(listener, None, Arc::new(handler), stopping));
     Ok(Some((stopper, serving)))

@@ -1,4 +1,4 @@
-//! What was, as charts show it: steps of time, and the reigns. Asked for once for all who look.
+//! `/api/v1/history`: what was, as charts show it: steps of time, and the reigns. Asked for once for all who look.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::ask::Query;
 use super::reply::{Answer, Refusal, whole};
+use super::request::Query;
 use crate::app::output::view::ReignView;
 use crate::engine::history::Bucket;
 use crate::engine::{Engine, Figures, History, Range, Status};
@@ -18,7 +18,7 @@ use crate::engine::{Engine, Figures, History, Range, Status};
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
-struct Past {
+struct HistoryView {
     now_ms: u64,
     step_ms: u64,
     points: Vec<Point>,
@@ -43,7 +43,7 @@ struct Point {
     errors: Option<u64>,
 }
 
-impl From<History> for Past {
+impl From<History> for HistoryView {
     fn from(history: History) -> Self {
         let (now_ms, step_ms) = (history.now_ms, history.step_ms);
         Self {
@@ -118,8 +118,8 @@ impl HistoryCache {
         let bytes = match kept {
             Some((seen, bytes)) if seen.elapsed() < FRESH => bytes,
             _ => {
-                let past = Past::from(engine.history(range).await?);
-                let bytes: Bytes = serde_json::to_vec(&past).expect("keys are texts").into();
+                let view = HistoryView::from(engine.history(range).await?);
+                let bytes: Bytes = serde_json::to_vec(&view).expect("keys are texts").into();
                 self.slots()[at] = Some((Instant::now(), bytes.clone()));
                 bytes
             }

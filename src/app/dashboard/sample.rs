@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::reply::Refusal;
+use super::reply::Problem;
 use crate::app::output::view::{NodeView, QueueView, StoreView};
 use crate::engine::{NodeStatus, Status};
 
@@ -25,21 +25,6 @@ pub(super) struct Sample {
     pub problem: Option<Problem>,
     /// As they were a few seconds ago.
     pub facts: Option<StoreView>,
-}
-
-#[derive(Serialize)]
-pub(super) struct Problem {
-    pub code: &'static str,
-    pub error: String,
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        Self {
-            code: refusal.code,
-            error: refusal.line,
-        }
-    }
 }
 
 /// The queue, as `GET /api/v1/status` and the page's events tell it.
