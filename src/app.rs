@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | `exit`, `run`, `base64` | how a command ends, and what every command needs around it |
 //! | [`args`] | flags, variables and files, read into one set of values |
+//! | `on_engine` | opens the engine of a store for a command |
 //! | [`output`] | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
 //! | [`outside`] | other programs as handlers and generators |
@@ -18,6 +19,7 @@ mod exit;
 mod run;
 
 pub mod args;
+mod on_engine;
 
 pub mod output;
 

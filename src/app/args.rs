@@ -177,9 +177,6 @@ pub struct Demo {
     pub seconds: Option<u64>,
     #[command(flatten)]
     pub start: StartFlags,
-    /// Where the copies keep their books: set when the demo is prepared.
-    #[arg(skip)]
-    pub directory: PathBuf,
 }
 
 const VERIFY: &str = "\

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
+use super::figures::{count, figure};
 use super::growth::Curve;
-use super::row::{Row, count, figure};
+use super::row::Row;
 use crate::app::output::time::{now_ms, utc_short};
 
 pub(super) fn write(path: &Path, rows: &[Row], curves: &[Curve], about: &str) -> io::Result<()> {
