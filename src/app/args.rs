@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `value` | how values are written: durations, numbers, choices, commands, URLs |
+//! | `value`, `program`, `url`, `token` | how values are written: durations, numbers, choices, commands, URLs, secrets |
 //! | `resolved` | what a command is told in the end |
 //! | `options` | the table of options, one entry each |
 //! | `flags` | the table as clap's arguments, and what was given of it |
@@ -24,8 +24,11 @@ mod look;
 mod manage;
 pub mod options;
 mod parse;
+pub mod program;
 mod resolved;
 pub mod sources;
+pub mod token;
+pub mod url;
 pub mod value;
 mod verify;
 

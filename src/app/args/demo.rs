@@ -1,6 +1,5 @@
 //! `demo`.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -42,7 +41,4 @@ pub struct Demo {
     /// End after this many seconds [default: never on a terminal, 30 without one]
     #[arg(long, value_name = "N", help_heading = "Demo")]
     pub seconds: Option<u64>,
-    /// Where the copies keep their books: set when the demo is prepared.
-    #[arg(skip)]
-    pub directory: PathBuf,
 }

@@ -124,11 +124,13 @@ pub(super) fn add_to(command: Command) -> Command {
         .get_subcommands()
         .map(|sub| sub.get_name().to_string())
         .collect();
-    let mut command = command.args(taken_by(None).map(argument));
+    let arguments: Vec<(&Opt, Arg)> = taken_by(None).map(|option| (option, argument(option))).collect();
+    let mut command = command.args(arguments.iter().map(|(_, argument)| argument));
     for word in &words {
         // Those of every command are global: clap gives them to all by itself.
-        let own = taken_by(Some(word)).filter(|option| option.group.scope != Scope::Every);
-        command = command.mut_subcommand(word, |sub| sub.args(own.map(argument)));
+        let own = |option: &Opt| option.group.scope != Scope::Every && option.applies_to(Some(word));
+        let own = arguments.iter().filter(|(option, _)| own(option));
+        command = command.mut_subcommand(word, |sub| sub.args(own.map(|(_, argument)| argument)));
     }
     command
 }

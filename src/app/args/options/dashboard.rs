@@ -2,7 +2,8 @@
 
 use super::{Effect, Group, Opt, Scope, Takes};
 use crate::app::args::resolved::Resolved;
-use crate::app::args::value::{self, LISTEN, Token};
+use crate::app::args::token::Token;
+use crate::app::args::value::{self, LISTEN};
 
 const GROUP: Group = Group {
     title: "Dashboard",

@@ -5,8 +5,9 @@
 
 use super::{Group, Opt, Scope, Takes, time};
 use crate::api::cron::{Cron, Missed};
+use crate::app::args::program::Program;
 use crate::app::args::resolved::Resolved;
-use crate::app::args::value::{self, Generating, Program};
+use crate::app::args::value::{self, Generating};
 
 const GROUP: Group = Group {
     title: "Generating",

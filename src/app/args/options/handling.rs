@@ -1,7 +1,8 @@
 //! How messages are handled.
 
 use super::{Group, Opt, Scope, Takes, time};
-use crate::app::args::value::{self, Handling, Program};
+use crate::app::args::program::Program;
+use crate::app::args::value::{self, Handling};
 
 const GROUP: Group = Group {
     title: "Handling",
