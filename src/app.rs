@@ -1,13 +1,75 @@
 //! The program: the command line and all that is behind it. No part of the library's API.
+//!
+//! Each of these uses only those above it:
+//!
+//! | module | |
+//! | --- | --- |
+//! | [`base64`] | bytes as text |
+//! | [`args`] | flags, variables and files, read into one set of values |
+//! | `exit`, `run` | how a command ends, and what every command needs around it |
+//! | `on_engine` | opens the engine of a store for a command |
+//! | [`output`] | what people and programs read: log, JSON, tables, the terminal's screen |
+//! | `http`, `metrics` | a small server, and the figures for Prometheus |
+//! | [`outside`] | other programs as handlers and generators |
+//! | [`lab`] | what `demo`, `verify` and `bench` share |
+//! | [`dashboard`] | the page and its API |
+//! | [`commands`] | one file per command |
+
+pub mod base64;
 
 pub mod args;
-pub mod commands;
-pub mod dashboard;
-mod http;
-pub mod lab;
-mod metrics;
-pub mod output;
-pub mod outside;
+
+mod exit;
+mod on_engine;
 mod run;
 
-pub use run::run;
+pub mod output;
+
+mod http;
+mod metrics;
+
+pub mod outside;
+
+pub mod lab;
+
+pub mod dashboard;
+
+pub mod commands;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::node::event::escape;
+use args::{Stop, sources};
+use exit::Failure;
+
+/// Reads the command line, adds what the environment and files say, and runs the command. What goes wrong is one line on
+/// stderr, and the exit code that belongs to it.
+#[must_use]
+pub fn run() -> ExitCode {
+    let asked = match args::parse(std::env::args_os()) {
+        Ok(asked) => asked,
+        Err(Stop::Show(text)) => return show(&text),
+        Err(Stop::Usage(wrong)) => return fail(&Failure::usage(wrong.to_string())),
+    };
+    let resolved = match sources::of_this_process(&asked) {
+        Ok(resolved) => resolved,
+        Err(wrong) => return fail(&Failure::usage(wrong.to_string())),
+    };
+    match commands::run(&asked, resolved) {
+        Ok(code) => code,
+        Err(failure) => fail(&failure),
+    }
+}
+
+/// Help, or the version.
+fn show(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    // Nobody may be listening; the exit code says the same.
+    let _ = writeln!(std::io::stderr(), "queenright: {}", escape(failure.line.as_bytes()));
+    ExitCode::from(failure.code)
+}

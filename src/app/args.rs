@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `value` | how values are written: durations, numbers, choices, commands, URLs |
+//! | `value`, `program`, `url`, `token` | how values are written: durations, numbers, choices, commands, URLs, secrets |
 //! | `resolved` | what a command is told in the end |
 //! | `options` | the table of options, one entry each |
 //! | `flags` | the table as clap's arguments, and what was given of it |
@@ -24,8 +24,11 @@ mod look;
 mod manage;
 pub mod options;
 mod parse;
+pub mod program;
 mod resolved;
 pub mod sources;
+pub mod token;
+pub mod url;
 pub mod value;
 mod verify;
 
@@ -45,11 +48,11 @@ pub use verify::Verify;
 const AFTER: &str = "\
 Where values come from, the first that has one:
   1. flags
-  2. the environment
+  2. environment variables
   3. a file of variables (--env)
   4. a configuration file (--config)
   5. the defaults
-  An address wins as a whole: --host beats REDIS_URL, with the password in it.
+  The address wins as a whole: --host beats REDIS_URL, with the password in it.
   REDIS_USER, REDIS_PASS and REDIS_DB then still apply to --host.
   When nothing names a Redis, a config.txt beside the executable is read:
   five lines, which are host:port, queue, error store, notification channel and
@@ -57,24 +60,34 @@ Where values come from, the first that has one:
 
 Durations have a unit: 500ms, 2s, 1m. Only 0 needs none.
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage, 69 no Redis.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 69 the store is away.
 
 Examples:
   queenright                           a copy on localhost:6379; start several
   queenright -h db1 -q jobs -c 100     100 messages at once, on another Redis
+  queenright --url sqlite:queue.db     a queue in a file, for one machine
   REDIS_URL=rediss://:pw@db1 queenright
                                        TLS, and a password that `ps` cannot show
   queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet
-                                       a million messages, flat out
-  queenright get-errors --limit 100    print and remove 100 failed messages
+                                       a million messages, as fast as possible
   queenright push hello                put a message into the queue
-  queenright errors requeue --all      give all failed messages another life
-  queenright status --watch
-  queenright doctor                    is everything as it must be?
-  queenright dashboard                 look at it in a browser
-  queenright demo                      watch it work: needs no Redis
-  queenright verify                    prove it: a million, each accounted for
-  queenright bench                     measure it, beside plain Redis";
+  queenright get-errors --limit 100    print and remove 100 failed messages
+  queenright errors requeue --all      try all failed messages again
+  queenright status --watch            watch the queue
+  queenright doctor                    check the store's configuration
+  queenright dashboard                 watch and control it in a browser
+  queenright demo                      see it work: needs no Redis";
+
+const START: &str = "\
+One copy is elected to generate messages, all others handle them. When the
+generator dies, another copy takes over. SIGTERM or SIGINT stops a copy after it
+has finished its messages (graceful shutdown); a second signal stops it at once.
+
+Examples:
+  queenright start -q jobs -c 10 --handle 'python3 worker.py'
+  queenright start -q jobs --cron '0 3 * * *' --tz Europe/Berlin
+  queenright start -q jobs --prefer never --handle-each ./resize
+                                           handles only what others generate";
 
 /// One elected generator, many competing handlers, exactly one outcome for every message, on one Redis.
 ///
@@ -102,22 +115,24 @@ struct Cli {
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Command {
     /// Run one copy until it is told to stop (the default)
+    #[command(after_help = START)]
     Start,
-    /// Print the failed messages, oldest first, and remove them
-    #[command(visible_aliases = ["getErrors", "getError"])]
+    /// Print the failed messages (dead letters), oldest first, and remove them
+    #[command(visible_aliases = ["getErrors", "getError"], after_help = look::GET_ERRORS)]
     GetErrors(GetErrors),
-    /// Look once: generator, epoch, nodes, queued, in hand, done, errors, rate
+    /// Show the generator, the nodes, and how much is queued, in hand, done and failed
+    #[command(after_help = look::STATUS)]
     Status(Status),
-    /// Examine the Redis or the file: each thing that matters as ok, warning or wrong, and what to do about it
+    /// Check the store's configuration, and say how to mend what is wrong
     #[command(after_help = look::DOCTOR)]
     Doctor(Doctor),
-    /// Watch it: a fleet of real processes, its generator killed every 5 s, every message accounted for
+    /// See it work: real processes, killed again and again, and no message lost
     #[command(after_help = demo::AFTER)]
     Demo(Demo),
-    /// Check the promises: a million messages, with --chaos under every fault we know, every one accounted for
+    /// Test the guarantees: a million messages, with --chaos under faults
     #[command(after_help = verify::AFTER)]
     Verify(Verify),
-    /// Measure it: each regime beside the plain Redis baseline in the same run
+    /// Measure throughput and latency, beside plain Redis in the same run
     #[command(after_help = bench::AFTER)]
     Bench(Bench),
     /// What `bench` starts: nodes whose generator and handler can be told more than those of `start`.
@@ -126,7 +141,7 @@ pub enum Command {
     /// Runs one path that every message takes, so often: for counting instructions.
     #[command(hide = true)]
     BenchHot(BenchHot),
-    /// Serve a page to watch and rule the fleet in a browser
+    /// Serve a web page to watch and control the fleet
     #[command(after_help = dashboard::AFTER)]
     Dashboard(Dashboard),
     #[command(flatten)]

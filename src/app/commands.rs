@@ -1,11 +1,11 @@
-//! One file per command, and what they share: how it ends.
+//! One file per command: [`run`] is the table of contents.
 
 pub mod bench;
 mod dashboard;
 mod demo;
 mod doctor;
 mod errors;
-pub mod get_errors;
+mod get_errors;
 mod manage;
 mod push;
 mod start;
@@ -16,138 +16,89 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::failed::ReadError;
-use crate::app::args::sources::{Resolved, Store};
-use crate::app::args::{Command, Invocation, Manage, explain};
+use crate::app::args::sources::Resolved;
+use crate::app::args::{Command, Invocation, Manage};
+use crate::app::exit::{FAILED, Failure, NO_REDIS};
+use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::log::Log;
 use crate::engine::Engine;
-use crate::engine::redis::keys::Keys;
-use crate::engine::redis::{RedisEngine, Server};
-use crate::engine::sqlite::SqliteEngine;
-use crate::error::Error;
 
-/// Why a command did not end well: one line, and the exit code that goes with it.
-#[derive(Debug)]
-pub struct Failure {
-    pub line: String,
-    pub code: u8,
-}
-
-const FAILED: u8 = 1;
-pub(super) const WRONG_USAGE: u8 = 2;
-const NO_REDIS: u8 = 69;
-/// How long whoever only looks or reads waits for an answer.
+/// How long a command that only reads waits for an answer: nobody's lease depends on it.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let code = match &error {
-            Error::Away { .. } => NO_REDIS,
-            Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
-            _ => FAILED,
-        };
-        let hint = match &error {
-            Error::Away { store, .. } if store.starts_with("Redis") => {
-                "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db"
-            }
-            _ => "",
-        };
-        Self {
-            line: format!("{}{hint}", explain(&error)),
-            code,
-        }
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Store(error) => error.into(),
-            ReadError::Output(error) => Self {
-                line: format!("cannot write the output ({error}); what was not written stays among the errors"),
-                code: FAILED,
-            },
-        }
-    }
-}
 
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
-    if let Command::Verify(flags) = &asked.command {
-        return verify::run(asked, resolved, flags);
+    match &asked.command {
+        Command::Verify(flags) => verify::run(asked, resolved, flags),
+        Command::Bench(flags) => bench::run(asked, &resolved, flags),
+        Command::BenchHot(flags) => bench::hot::run(flags),
+        Command::BenchNode(flags) => bench::run_node(&resolved, flags),
+        Command::Doctor(flags) => doctor::run(&resolved, *flags),
+        Command::Demo(flags) => demo::run(asked, &resolved, flags),
+        _ => {
+            let log = log(&resolved);
+            let queue = QueueAt {
+                store: &resolved.store,
+                address: &resolved.address,
+                settings: &resolved.settings,
+                answer_min: if asked.command == Command::Start {
+                    Duration::ZERO
+                } else {
+                    LOOK_MAX
+                },
+            };
+            let work = OnQueue {
+                asked,
+                resolved: &resolved,
+                log,
+            };
+            queue.run(work).map(|()| ExitCode::SUCCESS)
+        }
     }
-    if let Command::Bench(flags) = &asked.command {
-        return bench::run(asked, &resolved, flags);
+}
+
+/// What works on the queue that was named.
+struct OnQueue<'a> {
+    asked: &'a Invocation,
+    resolved: &'a Resolved,
+    log: Arc<Log>,
+}
+
+impl OnEngine for OnQueue<'_> {
+    type Output = ();
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
+        let Self { asked, resolved, log } = self;
+        match &asked.command {
+            Command::Start => start::run(engine, resolved, log).await,
+            Command::GetErrors(flags) => get_errors::run(engine, flags).await,
+            Command::Status(flags) => status::run(engine, resolved, flags).await,
+            Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
+            Command::Manage(Manage::Push(flags)) => push::run(engine, resolved, flags).await,
+            Command::Manage(Manage::Errors(asked)) => errors::run(engine, asked).await,
+            Command::Manage(Manage::Pause(which)) => manage::pause(engine, which, true).await,
+            Command::Manage(Manage::Resume(which)) => manage::pause(engine, which, false).await,
+            Command::Manage(Manage::Handover(flags)) => manage::handover(engine, flags).await,
+            Command::Manage(Manage::Nodes(flags)) => manage::nodes(engine, flags).await,
+            Command::Manage(Manage::Drain(flags)) => manage::drain(engine, flags).await,
+            Command::Manage(Manage::Purge(flags)) => manage::purge(engine, resolved, flags).await,
+            Command::Verify(_)
+            | Command::Doctor(_)
+            | Command::Bench(_)
+            | Command::BenchNode(_)
+            | Command::BenchHot(_)
+            | Command::Demo(_) => unreachable!("they open their own engine"),
+        }
     }
-    if let Command::BenchHot(flags) = &asked.command {
-        return bench::hot::run(flags);
-    }
-    if let Command::BenchNode(flags) = &asked.command {
-        return bench::run_node(&resolved, flags);
-    }
-    if let Command::Doctor(flags) = &asked.command {
-        return doctor::run(&resolved, *flags);
-    }
-    let stage = demo::Stage::set_for(asked)?;
-    let (asked, resolved) = match &stage {
-        Some(stage) => (&stage.asked, stage.resolved.clone()),
-        None => (asked, resolved),
-    };
+}
+
+/// The log as it was asked for; what reading the options brought to light is told first.
+fn log(resolved: &Resolved) -> Arc<Log> {
     let no_color = std::env::var("NO_COLOR").ok();
     let log = Log::to_stderr(resolved.log, resolved.quiet, no_color.as_deref());
     let log = Arc::new(log.with_starts(resolved.verbose > 0));
     for note in &resolved.notes {
         log.note(note);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure {
-            line: format!("cannot start: {error}"),
-            code: FAILED,
-        })?;
-    let (settings, address) = (&resolved.settings, resolved.address.clone());
-    let ended = match &resolved.store {
-        Store::Redis(info) => {
-            let mut server = Server::new((**info).clone(), address, settings);
-            if asked.command != Command::Start {
-                // Nobody's lease depends on it.
-                server.answer_timeout = server.answer_timeout.max(LOOK_MAX);
-            }
-            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            runtime.block_on(dispatch(asked, &resolved, engine, log))
-        }
-        Store::Sqlite(database) => {
-            let engine = SqliteEngine::open(database.clone(), &settings.queue, &settings.names)?;
-            runtime.block_on(dispatch(asked, &resolved, engine, log))
-        }
-    };
-    // A write to a pipe that nobody reads may still hang in a thread: leave without it.
-    runtime.shutdown_timeout(Duration::ZERO);
-    ended.map(|()| ExitCode::SUCCESS)
-}
-
-/// The same commands, whatever keeps the queue.
-async fn dispatch<E: Engine>(asked: &Invocation, resolved: &Resolved, engine: E, log: Arc<Log>) -> Result<(), Failure> {
-    let engine = Arc::new(engine);
-    match &asked.command {
-        Command::Start => start::run(engine, resolved, log).await,
-        Command::GetErrors(flags) => get_errors::run(engine, flags).await,
-        Command::Status(flags) => status::run(engine, resolved, flags).await,
-        Command::Demo(flags) => demo::run(engine, asked, resolved, flags).await,
-        Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
-        Command::Verify(_) | Command::Doctor(_) | Command::Bench(_) | Command::BenchNode(_) | Command::BenchHot(_) => {
-            unreachable!("they make their own engine")
-        }
-        Command::Manage(manage) => match manage {
-            Manage::Push(flags) => push::run(engine, resolved, flags).await,
-            Manage::Errors(asked) => errors::run(engine, asked).await,
-            Manage::Pause(which) => manage::pause(engine, which, true).await,
-            Manage::Resume(which) => manage::pause(engine, which, false).await,
-            Manage::Handover(flags) => manage::handover(engine, flags).await,
-            Manage::Nodes(flags) => manage::nodes(engine, flags).await,
-            Manage::Drain(flags) => manage::drain(engine, flags).await,
-            Manage::Purge(flags) => manage::purge(engine, resolved, flags).await,
-        },
-    }
+    log
 }

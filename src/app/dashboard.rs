@@ -2,12 +2,13 @@
 //!
 //! | file | |
 //! | --- | --- |
-//! | `api` | what is served where |
-//! | `access` | who may: Host, Origin, token, sessions |
-//! | `ask`, `reply` | requests and answers, their limits and headers |
+//! | `route`, `api` | what is served where |
+//! | `access`, `session` | who may: Host, Origin, token, logging in |
+//! | `request`, `reply` | requests and answers, their limits and headers |
+//! | `sample`, `live` | the state of the queue twice a second, one sampler for all who look |
+//! | `history` | what was, for charts |
+//! | `held` | what nodes have in hand |
 //! | `errors` | the failed messages, in bounded steps |
-//! | `live` | one sampler for all who look |
-//! | `view`, `past` | a look as JSON, and what was |
 //! | `tls` | certificates |
 //! | `page` | what the browser gets |
 //!
@@ -15,19 +16,22 @@
 
 mod access;
 mod api;
-mod ask;
 mod errors;
+mod held;
+mod history;
 mod live;
 mod page;
-mod past;
 mod reply;
+mod request;
+mod route;
+mod sample;
+mod session;
 mod tls;
-mod view;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::Request;
 use hyper::body::Incoming;
@@ -35,21 +39,25 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-pub use access::is_loopback;
 pub use tls::acceptor;
 
-use crate::app::args::value::Token;
+use crate::app::args::token::Token;
 use crate::app::http::{Handler, serve};
-use crate::engine::Engine;
+use crate::app::output::time::now_ms;
+use crate::app::output::view::StoreView;
+use crate::engine::{Engine, Status};
+use crate::error::Error;
 use crate::node::shutdown::Shutdown;
 use crate::settings::{Settings, ms};
 use access::Access;
-use live::{Live, Sightings};
-use reply::Reply;
-use view::{Look, Problem, Rater, Sample, StoreFacts};
+use held::Sightings;
+use history::HistoryCache;
+use live::Live;
+use reply::{Problem, Refusal, Reply};
+use sample::{Rater, Sample, StatusView};
 
 /// How often the store is asked about itself.
-const FACTS_EVERY: Duration = Duration::from_secs(5);
+const STORE_INFO_EVERY: Duration = Duration::from_secs(5);
 
 /// How it is served.
 #[derive(Clone, Default)]
@@ -83,7 +91,7 @@ pub(crate) struct Dashboard<E> {
     address: String,
     access: Access,
     live: Live,
-    past: past::HistoryCache,
+    history: HistoryCache,
     sightings: Sightings,
     shutdown: Shutdown,
 }
@@ -104,7 +112,7 @@ impl Bound {
             address,
             access: Access::new(token, read_only, &hosts, port, tls.is_some()),
             live: Live::new(),
-            past: past::HistoryCache::default(),
+            history: HistoryCache::default(),
             sightings: Sightings::default(),
             shutdown: shutdown.clone(),
         });
@@ -122,48 +130,48 @@ impl<E: Engine> Handler for Dashboard<E> {
 }
 
 impl<E: Engine> Dashboard<E> {
+    /// One sampler for all who look.
     async fn sample(&self) {
-        let mut pace = Rater::default();
-        let mut facts: Option<(Instant, StoreFacts)> = None;
+        let mut rater = Rater::default();
+        let mut store: Option<(Instant, StoreView)> = None;
         loop {
             self.live.awaited().await;
             let next = Instant::now() + live::EVERY;
-            let mut sample = self.take(&mut pace).await;
-            if sample.problem.is_none() && facts.as_ref().is_none_or(|(seen, _)| seen.elapsed() > FACTS_EVERY) {
+            let looked = self.engine.status().await;
+            let is_old = store.as_ref().is_none_or(|(seen, _)| seen.elapsed() > STORE_INFO_EVERY);
+            if looked.is_ok() && is_old {
                 // What cannot be told now, for lack of rights for example, is told without.
-                facts = self
-                    .engine
-                    .store_info()
-                    .await
-                    .ok()
-                    .map(|told| (Instant::now(), told.into()));
+                let told = self.engine.store_info().await.ok();
+                store = told.map(|told| (Instant::now(), StoreView::from(&told)));
             }
-            sample.facts = facts.as_ref().map(|(_, facts)| facts.clone());
-            self.live.tell(sample);
+            let facts = store.as_ref().map(|(_, facts)| facts.clone());
+            self.live.tell(self.told(looked, facts, &mut rater));
             tokio::time::sleep_until(next).await;
         }
     }
 
-    async fn take(&self, pace: &mut Rater) -> Sample {
-        let looked = self.engine.status().await;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let mut sample = Sample {
-            now_ms: ms(now),
-            every_ms: ms(live::EVERY),
-            status: None,
-            problem: None,
-            facts: None,
-        };
+    fn told(&self, looked: Result<Status, Error>, facts: Option<StoreView>, rater: &mut Rater) -> Sample {
+        let every_ms = ms(live::EVERY);
         match looked {
             Ok(status) => {
-                let counts = status.clone();
-                self.past.notice(&status);
-                sample.now_ms = status.time_ms;
-                sample.status = Some(Look::new(&self.settings.queue, &self.address, status, Some(pace)));
-                pace.note(&counts);
+                self.history.notice(&status);
+                let view = StatusView::new(&self.settings.queue, &self.address, &status, Some(rater));
+                rater.note(&status);
+                Sample {
+                    now_ms: status.time_ms,
+                    every_ms,
+                    status: Some(view),
+                    problem: None,
+                    facts,
+                }
             }
-            Err(error) => sample.problem = Some(Problem::from(reply::Refusal::from(error))),
+            Err(error) => Sample {
+                now_ms: now_ms(),
+                every_ms,
+                status: None,
+                problem: Some(Problem::from(Refusal::from(error))),
+                facts,
+            },
         }
-        sample
     }
 }

@@ -1,6 +1,16 @@
-//! What `demo`, `verify` and `bench` share: fleets of real processes, a server to harm, a proxy that misbehaves, and the ledger.
+//! What `demo`, `verify` and `bench` share.
+//!
+//! | module | |
+//! | --- | --- |
+//! | `test_bed` | a directory of its own, and a store: named, our own, or a file |
+//! | `server` | a redis-server of our own, which may be harmed |
+//! | [`proxy`] | misbehaves on request, between copies and their Redis |
+//! | `copy`, `fleet` | copies of this program as real processes |
+//! | [`ledger`] | published against settled, from what the copies wrote down |
 
 pub(in crate::app) mod copy;
+pub(in crate::app) mod fleet;
 pub mod ledger;
 pub mod proxy;
 pub(in crate::app) mod server;
+pub(in crate::app) mod test_bed;

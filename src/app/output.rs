@@ -1,6 +1,10 @@
-//! What people and programs read: log lines, JSON, and the screen of a terminal.
+//! What people and programs read: log lines, JSON, tables, and the screen of a terminal.
 
+pub mod failed;
 pub mod json;
 pub(in crate::app) mod keys;
 pub mod log;
 pub(in crate::app) mod screen;
+pub(in crate::app) mod status;
+pub(in crate::app) mod time;
+pub(in crate::app) mod view;

@@ -2,7 +2,6 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `program` | a command, ready to be started |
 //! | `group` | processes that end as a whole |
 //! | `said` | what a child says on stderr |
 //! | `answer` | what a child answers to a message |
@@ -21,13 +20,11 @@ mod group;
 mod http;
 mod item;
 mod lines;
-mod program;
 mod said;
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::app::args::value::{Program, Source, Url};
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
@@ -72,13 +69,4 @@ impl<G: Generate> Make for G {
     fn deposed(&mut self, confirmed: u64) {
         Generate::deposed(self, confirmed);
     }
-}
-
-/// A time of day for children: `2026-11-15T13:05:00Z`.
-#[must_use]
-pub fn time_text(ms: u64) -> String {
-    let time = i64::try_from(ms)
-        .ok()
-        .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
-    time.map_or_else(String::new, |time| time.to_string())
 }

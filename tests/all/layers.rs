@@ -15,14 +15,17 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 9] = [
-    ("exit", "how a command ends is the same for all"),
+const APP: [(&str, &str); 12] = [
+    ("base64", "bytes as text are the same in JSON, answers of children and cursors"),
     ("args", "what was asked for is known before anything is done"),
+    ("exit", "how a command ends is the same for all"),
+    ("run", "a runtime, stdout and signals are the same for all"),
+    ("on_engine", "work on a queue is the same on every engine"),
     ("output", "what is shown does not depend on who shows it"),
-    ("lab", "demo, verify and bench share it"),
-    ("outside", "other programs at work know nothing of commands"),
     ("http", "serving knows nothing of what is served"),
     ("metrics", "figures are served with and without a dashboard"),
+    ("outside", "other programs at work know nothing of commands"),
+    ("lab", "demo, verify and bench share it"),
     ("dashboard", "a page is served by a command, and knows none"),
     ("commands", "a command uses all of it"),
 ];

@@ -7,16 +7,16 @@ use clap::Args;
 use super::value::{LISTEN, listen};
 
 pub(super) const AFTER: &str = "\
-Whoever reaches the dashboard can push, requeue, delete, pause and hand over: so
-only this machine reaches it, unless there is a token. Another address than a
-loopback one needs --token-file or QUEENRIGHT_TOKEN, and should have TLS: with
---tls-cert and --tls-key, or a proxy in front (docs/dashboard.md). A browser asks
-for the token once; programs send it as Authorization: Bearer.
+Whoever can reach the dashboard can push, requeue, delete, pause and hand over.
+So it is served to this machine only, unless there is a token: an address other
+than loopback needs --token-file or QUEENRIGHT_TOKEN, and should have TLS, with
+--tls-cert and --tls-key or a proxy in front (docs/dashboard.md). A browser
+asks for the token once; programs send it as Authorization: Bearer.
 
 The API is described at /api/v1/openapi.json.
 
-A Redis that goes away is told on the page; the dashboard goes on. SIGTERM and
-SIGINT end it.
+When the store goes away, the page says so and the dashboard goes on. SIGTERM
+and SIGINT end it.
 
 Examples:
   queenright dashboard                       http://127.0.0.1:8077/
@@ -27,7 +27,7 @@ Examples:
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Dashboard {
-    /// Where to serve it; port 0 takes any free one, and tells which
+    /// Where to serve it; port 0 takes any free one, which is logged
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = listen, help_heading = "Dashboard")]
     pub listen: SocketAddr,
 }

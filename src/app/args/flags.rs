@@ -124,11 +124,13 @@ pub(super) fn add_to(command: Command) -> Command {
         .get_subcommands()
         .map(|sub| sub.get_name().to_string())
         .collect();
-    let mut command = command.args(taken_by(None).map(argument));
+    let arguments: Vec<(&Opt, Arg)> = taken_by(None).map(|option| (option, argument(option))).collect();
+    let mut command = command.args(arguments.iter().map(|(_, argument)| argument));
     for word in &words {
         // Those of every command are global: clap gives them to all by itself.
-        let own = taken_by(Some(word)).filter(|option| option.group.scope != Scope::Every);
-        command = command.mut_subcommand(word, |sub| sub.args(own.map(argument)));
+        let own = |option: &Opt| option.group.scope != Scope::Every && option.applies_to(Some(word));
+        let own = arguments.iter().filter(|(option, _)| own(option));
+        command = command.mut_subcommand(word, |sub| sub.args(own.map(|(_, argument)| argument)));
     }
     command
 }
@@ -175,14 +177,18 @@ fn finish(option: &Opt, mut argument: Arg) -> Arg {
     argument
 }
 
-/// What the option is for, where else it can be set, and what holds if it is not.
+/// The room for a text in a terminal of 80 columns, beside the margin.
+const TEXT_COLUMNS: usize = 70;
+
+/// What the option is for, where else it can be set, and what holds if it is not: on a line of its own where it would wrap.
 fn help(option: &Opt) -> String {
-    let mut help = option.help.to_string();
-    if !option.variables.is_empty() {
-        help = format!("{help} [env: {}]", option.variables.join(", "));
+    let variables = (!option.variables.is_empty()).then(|| format!("[env: {}]", option.variables.join(", ")));
+    let default = option.default_text().map(|default| format!("[default: {default}]"));
+    let around: Vec<String> = variables.into_iter().chain(default).collect();
+    if around.is_empty() {
+        return option.help.into();
     }
-    if let Some(default) = option.default_text() {
-        help = format!("{help} [default: {default}]");
-    }
-    help
+    let around = around.join(" ");
+    let fits = option.help.len() + 1 + around.len() <= TEXT_COLUMNS;
+    format!("{}{}{around}", option.help, if fits { ' ' } else { '\n' })
 }

@@ -2,13 +2,30 @@
 
 use clap::Args;
 
-pub(super) const DOCTOR: &str = "\
-Looks at the connection, the version, eviction, persistence, replication, the
-clocks, the round trip, the rights of the user, the layout of the queue and its
-nodes. Rights are tried on a key of the queue that nobody else uses; if some are
-missing, the exact ACL line that grants them is printed.
+pub(super) const GET_ERRORS: &str = "\
+A failed message is removed once it has been printed. Several get-errors may
+run at once: each message is printed by one of them. `errors` looks at failed
+messages without removing them, and requeues them.
 
-Exit codes: 0 fine (also with warnings), 1 something is wrong, 69 no Redis.
+Examples:
+  queenright get-errors -q jobs
+  queenright get-errors --limit 100 --json > failed.jsonl
+  queenright get-errors --keep             only look";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  queenright status -q jobs
+  queenright status --watch
+  queenright status --json | jq .queued";
+
+pub(super) const DOCTOR: &str = "\
+Checks the connection, the version, eviction, persistence, replication, clocks,
+round-trip time, the user's rights (ACL), the layout of the queue and its
+nodes. Rights are tried on a key of the queue that nobody else uses; if some
+are missing, the ACL line that grants them is printed.
+
+Exit codes: 0 no errors (warnings are allowed), 1 something is wrong, 69 the
+store is away.
 
 Examples:
   queenright doctor -h db1 -q jobs
@@ -24,13 +41,13 @@ pub struct Doctor {
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct GetErrors {
-    /// Print at most this many [default: all that are there now]
+    /// Print at most this many messages [default: all that are there now]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Print without removing
+    /// Print without removing anything
     #[arg(long)]
     pub keep: bool,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
@@ -40,7 +57,7 @@ pub struct Status {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Look again every second, until interrupted
+    /// Refresh every second, until interrupted
     #[arg(long)]
     pub watch: bool,
 }

@@ -47,6 +47,7 @@ pub mod sources;
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::resolved::Resolved;
@@ -242,7 +243,7 @@ impl Opt {
         match self.default {
             Shown::Nothing => None,
             Shown::Words(words) => Some(words.into()),
-            Shown::Of(text) => Some(text(&Resolved::default())),
+            Shown::Of(text) => Some(text(&DEFAULTS)),
         }
     }
 
@@ -265,6 +266,8 @@ impl PartialEq for Opt {
         self.name == other.name
     }
 }
+
+static DEFAULTS: LazyLock<Resolved> = LazyLock::new(Resolved::default);
 
 /// All options, in the order of the help.
 pub fn all() -> impl Iterator<Item = &'static Opt> {

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::value::{Builtin, Generating, Handling, LogFormat, Token, Work};
+use super::token::Token;
+use super::value::{Builtin, Generating, Handling, LogFormat, Work};
 use crate::api::cron::{Cron, Missed};
 use crate::engine::sqlite::Database;
 use crate::settings::Settings;

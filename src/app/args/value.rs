@@ -1,18 +1,13 @@
 //! How values are written. A complaint says what to write instead.
 
-mod program;
-mod token;
-mod url;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::program::{Program, Source};
+use super::url::Url;
 use crate::api::cron::Missed;
 use crate::settings::Prefer;
-pub use program::Program;
-pub use token::Token;
-pub use url::Url;
 
 /// Where the dashboard is served unless told otherwise.
 pub const LISTEN: &str = "127.0.0.1:8077";
@@ -70,13 +65,6 @@ pub enum Generating {
     Lines(Source),
     /// A process for each message.
     Each(Program),
-}
-
-/// Where lines come from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    Program(Program),
-    Stdin,
 }
 
 /// Who handles messages.

@@ -2,43 +2,50 @@
 //!
 //! | file | |
 //! | --- | --- |
-//! | `site` | where it runs: the Redis that was named, or one of its own; fresh queues |
-//! | `copies` | the processes that work, and what they cost |
+//! | `session` | the test bed on a Redis, fresh queues, waiting |
+//! | `copies`, `cost` | the processes that work, and what they cost |
+//! | `measure` | how fast they move messages |
 //! | `node` | what such a process is where `start` does not say enough |
 //! | `socket`, `raw` | the baselines: plain sockets, no guarantee |
 //! | `hot` | the paths that every message takes, for counting instructions |
-//! | `row`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `waiting`, `faults`, `growth` | the regimes |
+//! | `row`, `figures` | a figure beside its baseline |
+//! | `table`, `docs`, `plot` | what is printed and written |
+//! | `flat`, `single`, `working`, `waiting`, `faults`, `file`, `growth` | the regimes |
 
 mod copies;
+mod cost;
 mod docs;
 mod faults;
+mod figures;
+mod file;
 mod flat;
 mod growth;
 pub mod hot;
+mod measure;
 mod node;
 mod plot;
 mod raw;
 mod row;
+mod session;
 mod single;
-mod site;
 mod socket;
+mod table;
 mod waiting;
 mod working;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use super::{FAILED, Failure, WRONG_USAGE};
 use crate::app::args::sources::Resolved;
 use crate::app::args::{Bench, Invocation};
+use crate::app::exit::Failure;
 use row::Row;
-use site::Site;
+use session::Session;
 
 pub(super) use node::run as run_node;
 
 type Rows = Result<Vec<Row>, Failure>;
-type Regime = (&'static str, fn(&Site, Load) -> Rows);
+type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
 const REGIMES: [Regime; 18] = [
     ("flat-out", flat::flat_out),
@@ -58,7 +65,7 @@ const REGIMES: [Regime; 18] = [
     ("memory", flat::memory),
     ("idle", waiting::idle),
     ("task", working::task),
-    ("file", flat::file),
+    ("file", file::file),
 ];
 
 /// How much of it.
@@ -79,44 +86,41 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     let known: Vec<&str> = REGIMES.iter().map(|(name, _)| *name).collect();
     if let Some(unknown) = flags.regime.iter().find(|name| !known.contains(&name.as_str())) {
         let line = format!("--regime: there is no {unknown}; there are {}", known.join(", "));
-        return Err(Failure {
-            line,
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage(line));
     }
     let load = Load {
         rounds: if flags.quick { 1 } else { flags.rounds },
         quick: flags.quick,
     };
-    let site = Site::prepare(asked, resolved)?;
+    let session = Session::prepare(asked, resolved)?;
     let (mut rows, mut curves, mut failures) = (Vec::new(), Vec::new(), Vec::new());
     for (name, regime) in REGIMES {
         if !flags.regime.is_empty() && !flags.regime.iter().any(|asked| asked == name) {
             continue;
         }
         progress(name);
-        match regime(&site, load) {
+        match regime(&session, load) {
             Ok(measured) => rows.extend(measured),
-            Err(failure) if site.is_interrupted() => return Err(failure),
+            Err(failure) if session.is_interrupted() => return Err(failure),
             Err(failure) => failures.push(format!("{name}: {}", failure.line)),
         }
     }
     if flags.growth {
         progress("growth");
-        match growth::run(&site, load) {
+        match growth::run(&session, load) {
             Ok(measured) => curves = measured,
-            Err(failure) if site.is_interrupted() => return Err(failure),
+            Err(failure) if session.is_interrupted() => return Err(failure),
             Err(failure) => failures.push(format!("growth: {}", failure.line)),
         }
     }
     progress("");
-    let about = site.about();
-    drop(site);
-    let written = |error: std::io::Error| failed("write the figures", &error);
+    let about = session.about();
+    drop(session);
+    let written = |error: std::io::Error| Failure::cannot("write the figures", error);
     if flags.json {
-        print(&row::json(&rows)).map_err(written)?;
+        print(&table::json(&rows)).map_err(written)?;
     } else {
-        print(&row::table(&rows, &about)).map_err(written)?;
+        print(&table::table(&rows, &about)).map_err(written)?;
     }
     if let Some(path) = &flags.docs {
         docs::write(path, &rows, &curves, &about).map_err(written)?;
@@ -125,7 +129,7 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
         return Ok(ExitCode::SUCCESS);
     }
     let line = failures.join("; ");
-    Err(Failure { line, code: FAILED })
+    Err(Failure::failed(line))
 }
 
 fn print(text: &str) -> std::io::Result<()> {
@@ -139,12 +143,5 @@ fn progress(what: &str) {
     let mut out = std::io::stderr().lock();
     if out.is_terminal() {
         let _ = write!(out, "\r\x1b[K{what}");
-    }
-}
-
-fn failed(what: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        line: format!("cannot {what}: {error}"),
-        code: FAILED,
     }
 }

@@ -4,11 +4,12 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{FAILED, Failure, WRONG_USAGE, start};
+use super::start;
 use crate::app::args::Dashboard as Flags;
 use crate::app::args::sources::Resolved;
-use crate::app::args::value::Token;
-use crate::app::dashboard::{Bound, Options, acceptor, bind, is_loopback};
+use crate::app::args::token::Token;
+use crate::app::dashboard::{Bound, Options, acceptor, bind};
+use crate::app::exit::Failure;
 use crate::app::http;
 use crate::app::output::log::Log;
 use crate::engine::Engine;
@@ -35,9 +36,9 @@ pub(super) async fn run<E: Engine>(
 /// Takes the place. `flag` is the one that named it.
 pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
     let options = options(resolved)?;
-    if !is_loopback(listen.ip()) {
+    if !listen.ip().to_canonical().is_loopback() {
         if options.token.is_none() {
-            return Err(wrong(format!(
+            return Err(Failure::usage(format!(
                 "{flag} {listen} can be reached from other machines, which needs a token: give --token-file FILE or \
                  QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)"
             )));
@@ -46,10 +47,9 @@ pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, lo
             log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it");
         }
     }
-    bind(listen, options).await.map_err(|error| Failure {
-        line: format!("{flag}: {}", http::why_not(listen, &error)),
-        code: FAILED,
-    })
+    bind(listen, options)
+        .await
+        .map_err(|error| Failure::failed(format!("{flag}: {}", http::why_not(listen, &error))))
 }
 
 fn options(resolved: &Resolved) -> Result<Options, Failure> {
@@ -62,11 +62,11 @@ fn options(resolved: &Resolved) -> Result<Options, Failure> {
                 .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
                 .map_err(|error| error.to_string())
                 .and_then(|_| Token::new(&text));
-            Some(read.map_err(|why| wrong(format!("--token-file {}: {why}", path.display())))?)
+            Some(read.map_err(|why| Failure::usage(format!("--token-file {}: {why}", path.display())))?)
         }
     };
     let tls = match (&serving.tls_cert, &serving.tls_key) {
-        (Some(cert), Some(key)) => Some(acceptor(cert, key).map_err(wrong)?),
+        (Some(cert), Some(key)) => Some(acceptor(cert, key).map_err(Failure::usage)?),
         _ => None,
     };
     Ok(Options {
@@ -75,11 +75,4 @@ fn options(resolved: &Resolved) -> Result<Options, Failure> {
         hosts: serving.allow_host.clone(),
         tls,
     })
-}
-
-fn wrong(line: String) -> Failure {
-    Failure {
-        line,
-        code: WRONG_USAGE,
-    }
 }

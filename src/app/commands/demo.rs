@@ -1,30 +1,43 @@
 //! `demo`: a fleet of real processes that loses its generator every few seconds, and a ledger that misses nothing.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `fleet`, `member` | the copies: killed, frozen, added and removed |
+//! | `errors` | drains the errors in the background |
+//! | `loss_check` | whether any message is missing now |
+//! | `summary`, `screen` | what is shown, and how a terminal shows it |
+//! | `account` | the books against the store, in the end |
 
-mod audit;
-mod ending;
+mod account;
+mod errors;
 mod fleet;
-mod lines;
-mod scene;
+mod loss_check;
+mod member;
 mod screen;
-mod stage;
+mod summary;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{FAILED, Failure};
-use crate::app::args::sources::Resolved;
+use super::LOOK_MAX;
+use crate::app::args::options::connection::{QUEUE, URL};
+use crate::app::args::sources::{self, Resolved};
 use crate::app::args::{Demo, Invocation};
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::Ledger;
+use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named};
+use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::Screen;
 use crate::engine::Engine;
-use audit::Audit;
 use fleet::Fleet;
-use scene::Scene;
-pub(super) use stage::Stage;
+use loss_check::LossCheck;
+use summary::Summary;
 
 /// Between two looks at the books and at the copies.
 const TICK: Duration = Duration::from_millis(100);
@@ -35,46 +48,88 @@ const SECONDS_UNWATCHED: u64 = 30;
 /// Copies that have not stopped by then are killed: the whole demo is gone within 3 s.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-pub(super) async fn run<E: Engine>(
-    engine: Arc<E>,
-    asked: &Invocation,
-    resolved: &Resolved,
-    flags: &Demo,
-) -> Result<(), Failure> {
-    engine.check().await?;
-    let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let ledger = Ledger::from_number(ending::published(&*engine).await?);
-    let fleet = Fleet::new(asked, resolved, flags)?;
-    let mut keys = Keys::listen(watched).map_err(|error| failed("listen to keys and signals", &error))?;
-    let mut show = Show::open(watched).map_err(|error| failed("use the terminal", &error))?;
-    let mut play = Play {
-        scene: Scene::new(resolved, flags),
-        fleet,
-        ledger,
-        audit: Audit::new(engine.clone()),
-        killing: Killing::every(flags.kill_every),
+/// In a file of its own, unless the command line names a store: the demo must not run on a Redis that happens to be in
+/// the environment.
+pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Result<ExitCode, Failure> {
+    let named = is_named(asked).then_some(resolved);
+    let bed = TestBed::prepare("demo", named, Directory::temporary("demo")?, Own::File)?;
+    let mut asked = asked.clone();
+    if !bed.is_shared {
+        asked.flags.set(&URL, bed.url(None));
+    } else if !asked.flags.has(&QUEUE) {
+        asked.flags.set(&QUEUE, bed.fresh_queue());
+    }
+    let resolved = sources::of_this_process(&asked).map_err(|usage| Failure::usage(usage.to_string()))?;
+    super::log(&resolved);
+    let queue = QueueAt {
+        store: &resolved.store,
+        address: &resolved.address,
+        settings: &resolved.settings,
+        answer_min: LOOK_MAX,
     };
-    let played = play.until_the_end(&mut keys, &mut show, flags, resolved).await;
-    play.fleet.end(&mut play.ledger);
-    show.close();
-    played?;
-    ending::tell(&*engine, play).await
+    let demo = Prepared {
+        directory: &bed.directory.path,
+        asked: &asked,
+        resolved: &resolved,
+        flags,
+    };
+    queue.run(demo).map(|()| ExitCode::SUCCESS)
+}
+
+/// What the demo is told.
+struct Prepared<'a> {
+    /// Where the copies keep their books.
+    directory: &'a Path,
+    asked: &'a Invocation,
+    resolved: &'a Resolved,
+    flags: &'a Demo,
+}
+
+impl OnEngine for Prepared<'_> {
+    type Output = ();
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
+        let Self {
+            directory,
+            asked,
+            resolved,
+            flags,
+        } = self;
+        engine.check().await?;
+        let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let ledger = Ledger::from_number(account::published(&*engine).await?);
+        let fleet = Fleet::new(directory, asked, resolved)?;
+        let mut keys = Keys::listen(watched).map_err(|error| Failure::cannot("listen to keys and signals", error))?;
+        let mut display = Display::open(watched).map_err(|error| Failure::cannot("use the terminal", error))?;
+        let mut run = Run {
+            summary: Summary::new(resolved, flags),
+            fleet,
+            ledger,
+            loss_check: LossCheck::new(engine.clone()),
+            kill_timer: KillTimer::every(flags.kill_every),
+        };
+        let runed = run.until_the_end(&mut keys, &mut display, flags, resolved).await;
+        run.fleet.end(&mut run.ledger);
+        display.close();
+        runed?;
+        account::tell(&*engine, run).await
+    }
 }
 
 /// All that takes part.
-struct Play<E> {
-    scene: Scene,
+struct Run<E> {
+    summary: Summary,
     fleet: Fleet,
     ledger: Ledger,
-    audit: Audit<E>,
-    killing: Killing,
+    loss_check: LossCheck<E>,
+    kill_timer: KillTimer,
 }
 
-impl<E: Engine> Play<E> {
+impl<E: Engine> Run<E> {
     async fn until_the_end(
         &mut self,
         keys: &mut Keys,
-        show: &mut Show,
+        display: &mut Display,
         flags: &Demo,
         resolved: &Resolved,
     ) -> Result<(), Failure> {
@@ -82,7 +137,7 @@ impl<E: Engine> Play<E> {
             self.fleet.add(&mut self.ledger)?;
         }
         let seconds = flags.seconds.filter(|seconds| *seconds > 0);
-        let seconds = seconds.or((!show.is_watched()).then_some(SECONDS_UNWATCHED));
+        let seconds = seconds.or((!display.is_watched()).then_some(SECONDS_UNWATCHED));
         let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -96,7 +151,7 @@ impl<E: Engine> Play<E> {
             let now = Instant::now();
             self.look(now)?;
             let totals = self.ledger.totals();
-            let through = !show.is_watched()
+            let through = !display.is_watched()
                 && resolved
                     .settings
                     .messages
@@ -105,15 +160,15 @@ impl<E: Engine> Play<E> {
             match stopping {
                 None if over || key == Some(Key::Quit) => {
                     stopping = Some(now + STOP_MAX);
-                    self.scene.say("stopping", "all copies finish what they have in hand");
+                    self.summary.say("stopping", "all copies finish what they have in hand");
                     self.fleet.stop();
                 }
                 None => {
                     if let Some(key) = key {
                         self.press(key, now)?;
                     }
-                    if self.killing.is_due(now) && self.fleet.kill_generator(&mut self.ledger, &mut self.scene)? {
-                        self.killing.put_off(now);
+                    if self.kill_timer.is_due(now) && self.fleet.kill_generator(&mut self.ledger, &mut self.summary)? {
+                        self.kill_timer.put_off(now);
                     }
                 }
                 Some(_) if key == Some(Key::Quit) => return Ok(()),
@@ -121,7 +176,7 @@ impl<E: Engine> Play<E> {
                 Some(_) => {}
             }
             // A terminal that was closed is a reason to end, and none to fail.
-            if show.draw(&mut self.scene, &self.fleet, &self.ledger).is_err() {
+            if display.draw(&mut self.summary, &self.fleet, &self.ledger).is_err() {
                 return Ok(());
             }
         }
@@ -129,39 +184,39 @@ impl<E: Engine> Play<E> {
 
     /// What the copies have written, and how they are.
     fn look(&mut self, now: Instant) -> Result<(), Failure> {
-        let (fleet, scene) = (&mut self.fleet, &mut self.scene);
+        let (fleet, summary) = (&mut self.fleet, &mut self.summary);
         // Copies that are flat out may write faster than this reads; keys and signals must have their turn.
         while self
             .ledger
             .read(|book, record| {
                 fleet.note(book, record);
-                scene.note(|| fleet.name(book), record);
+                summary.note(|| fleet.name(book), record);
             })
-            .map_err(|error| failed("read the ledger", &error))?
+            .map_err(|error| Failure::cannot("read the ledger", error))?
             && now.elapsed() < READ_MAX
         {}
-        self.fleet.look(now, &mut self.ledger, &mut self.scene)?;
-        self.audit.look(now, &self.ledger);
-        self.scene.turn(now, &self.ledger, self.audit.lost());
+        self.fleet.look(now, &mut self.ledger, &mut self.summary)?;
+        self.loss_check.look(now, &self.ledger);
+        self.summary.turn(now, &self.ledger, self.loss_check.lost());
         Ok(())
     }
 
     fn press(&mut self, key: Key, now: Instant) -> Result<(), Failure> {
-        let (fleet, ledger, scene) = (&mut self.fleet, &mut self.ledger, &mut self.scene);
+        let (fleet, ledger, summary) = (&mut self.fleet, &mut self.ledger, &mut self.summary);
         match key {
             Key::KillGenerator => {
-                if fleet.kill_generator(ledger, scene)? {
-                    self.killing.put_off(now);
+                if fleet.kill_generator(ledger, summary)? {
+                    self.kill_timer.put_off(now);
                 }
             }
-            Key::KillHandler => fleet.kill_handler(ledger, scene)?,
-            Key::Freeze => fleet.freeze(now, scene),
+            Key::KillHandler => fleet.kill_handler(ledger, summary)?,
+            Key::Freeze => fleet.freeze(now, summary),
             Key::Add => {
                 let name = fleet.add(ledger)?;
-                scene.say("added", &format!("copy {name}"));
+                summary.say("added", &format!("copy {name}"));
             }
-            Key::Remove => fleet.remove(scene),
-            Key::Errors => fleet.drain(scene),
+            Key::Remove => fleet.remove(summary),
+            Key::Errors => fleet.drain(summary),
             Key::Redraw | Key::Quit => {}
         }
         Ok(())
@@ -169,12 +224,12 @@ impl<E: Engine> Play<E> {
 }
 
 /// When the next generator is to be killed.
-struct Killing {
+struct KillTimer {
     every: Duration,
     next: Option<Instant>,
 }
 
-impl Killing {
+impl KillTimer {
     fn every(every: Duration) -> Self {
         let next = (!every.is_zero()).then(|| Instant::now() + every);
         Self { every, next }
@@ -191,12 +246,13 @@ impl Killing {
 }
 
 /// Where it is shown.
-enum Show {
+enum Display {
     Screen(Box<Screen>),
+    /// Where nobody watches: one line per event.
     Lines,
 }
 
-impl Show {
+impl Display {
     fn open(watched: bool) -> std::io::Result<Self> {
         Ok(if watched {
             Self::Screen(Box::new(Screen::open()?))
@@ -209,10 +265,16 @@ impl Show {
         matches!(self, Self::Screen(_))
     }
 
-    fn draw(&mut self, scene: &mut Scene, fleet: &Fleet, ledger: &Ledger) -> std::io::Result<()> {
+    fn draw(&mut self, summary: &mut Summary, fleet: &Fleet, ledger: &Ledger) -> std::io::Result<()> {
         match self {
-            Self::Screen(screen) => screen::draw(screen, scene, fleet, ledger),
-            Self::Lines => lines::print(scene),
+            Self::Screen(screen) => screen::draw(screen, summary, fleet, ledger),
+            Self::Lines => {
+                let mut out = std::io::stdout().lock();
+                for line in summary.news() {
+                    writeln!(out, "{:7.2}  {:<11} {}", line.at.as_secs_f32(), line.word, line.text)?;
+                }
+                out.flush()
+            }
         }
     }
 
@@ -220,12 +282,5 @@ impl Show {
         if let Self::Screen(_) = self {
             ratatui::restore();
         }
-    }
-}
-
-fn failed(what: &str, error: &std::io::Error) -> Failure {
-    Failure {
-        line: format!("cannot {what}: {error}"),
-        code: FAILED,
     }
 }

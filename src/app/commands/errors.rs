@@ -2,18 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::get_errors::{json_line, text_line, utc};
-use super::{FAILED, Failure, WRONG_USAGE};
 use crate::api::failed::{Filter, scan};
 use crate::app::args::{Change, Errors, Select};
+use crate::app::exit::Failure;
+use crate::app::output::failed::{describe, lines};
 use crate::app::output::json;
-use crate::engine::{ERRORS_PER_CALL_MAX, Engine, Failed};
+use crate::app::run::print;
+use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
 use crate::error::Error;
-use crate::node::event::escape;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(), Failure> {
     engine.check().await?;
@@ -49,13 +48,11 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
             let Some(failed) = found.filter(|failed| failed.number == show.number) else {
                 return Err(missing(&[show.number]));
             };
-            let mut out = String::new();
-            if show.json {
-                json_line(&mut out, &failed);
+            print(&if show.json {
+                lines([&failed], true)
             } else {
-                describe(&mut out, &failed);
-            }
-            print(&out)
+                describe(&failed)
+            })
         }
         Errors::Requeue(change) => alter(&*engine, change, true).await,
         Errors::Delete(change) => alter(&*engine, change, false).await,
@@ -66,10 +63,9 @@ fn filter(select: &Select) -> Result<Filter, Failure> {
     if let (Some(from), Some(to)) = (select.from, select.to)
         && from > to
     {
-        return Err(Failure {
-            line: format!("--from {from} is above --to {to}: nothing lies between"),
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage(format!(
+            "--from {from} is above --to {to}: nothing lies between"
+        )));
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let ago = |time: std::time::Duration| u64::try_from(now.saturating_sub(time).as_millis()).unwrap_or(u64::MAX);
@@ -85,16 +81,8 @@ fn filter(select: &Select) -> Result<Filter, Failure> {
 async fn print_all<E: Engine>(engine: &E, select: &Select, json: bool) -> Result<(), Failure> {
     let mut written = Ok(());
     scan(engine, &filter(select)?, select.limit, |batch| {
-        let mut out = String::new();
-        for failed in batch {
-            if json {
-                json_line(&mut out, failed);
-            } else {
-                text_line(&mut out, failed);
-            }
-        }
         if written.is_ok() {
-            written = print(&out);
+            written = print(&lines(batch, json));
         }
     })
     .await?;
@@ -106,10 +94,7 @@ async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<
     let chosen = change.all || change.select != Select::default();
     if named == chosen {
         let line = "name the numbers, or choose with --all, --from, --to, --text, --older, --newer or --limit";
-        return Err(Failure {
-            line: line.into(),
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage(line));
     }
     let mut numbers = Vec::new();
     if named {
@@ -199,36 +184,5 @@ fn missing(numbers: &[u64]) -> Failure {
     if numbers.len() > NAMED_MAX {
         named.push(format!("… ({} in all)", numbers.len()));
     }
-    Failure {
-        line: format!("not among the errors: {}", named.join(", ")),
-        code: FAILED,
-    }
-}
-
-fn describe(out: &mut String, failed: &Failed) {
-    // Writing to a String cannot fail.
-    let _ = write!(
-        out,
-        "number     {}\nerror      {}\nfailed     {}  on {}\npublished  {}  epoch {}\nattempt    {}  failures before {}\npayload    {}\n",
-        failed.number,
-        escape(&failed.error),
-        utc(failed.time_ms),
-        escape(failed.node.as_bytes()),
-        utc(failed.published_ms),
-        failed.epoch,
-        failed.attempt,
-        failed.failures,
-        escape(&failed.payload),
-    );
-}
-
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure {
-            line: format!("cannot write the output: {error}"),
-            code: FAILED,
-        }),
-        _ => Ok(()),
-    }
+    Failure::failed(format!("not among the errors: {}", named.join(", ")))
 }

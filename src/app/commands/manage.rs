@@ -7,22 +7,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::errors::print;
-use super::{FAILED, Failure, WRONG_USAGE};
 use crate::app::args::sources::Resolved;
 use crate::app::args::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Which};
+use crate::app::exit::Failure;
+use crate::app::output::json;
+use crate::app::output::status;
+use crate::app::output::view::{PausedView, members};
+use crate::app::run::print;
 use crate::engine::{Engine, Handover, Purged, Status};
 use crate::node::event::escape;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(50);
-
-fn failed(line: impl Into<String>) -> Failure {
-    Failure {
-        line: line.into(),
-        code: FAILED,
-    }
-}
 
 /// Pauses, or resumes.
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
@@ -32,10 +28,8 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
     let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
     let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
     if which.json {
-        return print(&format!(
-            "{{\"paused\":{{\"generator\":{},\"handlers\":{}}}}}\n",
-            paused.generator, paused.handlers
-        ));
+        let paused = json::for_terminal(&PausedView::from(paused));
+        return print(&format!("{{\"paused\":{paused}}}\n"));
     }
     print(match (paused.generator, paused.handlers) {
         (true, true) => "generator and handlers are paused\n",
@@ -47,17 +41,20 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
 
 pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -> Result<(), Failure> {
     if flags.node.as_deref() == Some("") {
-        return Err(Failure {
-            line: "name a node, as queenright nodes does; or none, for any other".into(),
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage(
+            "name a node, as queenright nodes does; or none, for any other",
+        ));
     }
     engine.check().await?;
     let before = engine.status().await?;
     let asked = engine.handover(flags.node.as_deref()).await?;
     let node = flags.node.as_deref().unwrap_or_default();
     match asked {
-        Handover::Unknown => return Err(failed(format!("there is no node {node:?}; see queenright nodes"))),
+        Handover::Unknown => {
+            return Err(Failure::failed(format!(
+                "there is no node {node:?}; see queenright nodes"
+            )));
+        }
         Handover::Reigns => return print(&format!("{node} generates already\n")),
         Handover::Asked => {}
     }
@@ -80,7 +77,7 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
                 "" => ("no other node has".into(), "is there one"),
                 node => (format!("{node} has not"), "is it one"),
             };
-            return Err(failed(format!(
+            return Err(Failure::failed(format!(
                 "{who} taken the crown: {it} that may generate (--prefer), and alive?"
             )));
         }
@@ -92,9 +89,9 @@ pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<()
     engine.check().await?;
     let status = engine.status().await?;
     print(&if flags.json {
-        status.nodes_as_json() + "\n"
+        json::for_terminal(&members(&status)) + "\n"
     } else {
-        status.nodes_as_text()
+        status::nodes(&status)
     })
 }
 
@@ -124,7 +121,7 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
                     let _ = write!(line, " {count} {what}");
                 }
             }
-            return Err(failed(line));
+            return Err(Failure::failed(line));
         }
         tokio::time::sleep(LOOK).await;
     }
@@ -140,10 +137,7 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
     let status = engine.status().await?;
     if !flags.yes {
         if !io::stdin().is_terminal() {
-            return Err(Failure {
-                line: "this removes a queue for good: confirm with --yes".into(),
-                code: WRONG_USAGE,
-            });
+            return Err(Failure::usage("this removes a queue for good: confirm with --yes"));
         }
         let mut ask = io::stderr().lock();
         let _ = write!(
@@ -157,13 +151,15 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
         let mut answer = String::new();
         let _ = io::stdin().lock().read_line(&mut answer);
         if answer.trim() != queue {
-            return Err(failed("nothing was removed"));
+            return Err(Failure::failed("nothing was removed"));
         }
     }
     match engine.purge(flags.force).await? {
         Purged::Gone => print(&format!("removed {}\n", escape(queue.as_bytes()))),
-        Purged::Alive(1) => Err(failed("a node works on this queue: stop it first, or use --force")),
-        Purged::Alive(count) => Err(failed(format!(
+        Purged::Alive(1) => Err(Failure::failed(
+            "a node works on this queue: stop it first, or use --force",
+        )),
+        Purged::Alive(count) => Err(Failure::failed(format!(
             "{count} nodes work on this queue: stop them first, or use --force"
         ))),
     }

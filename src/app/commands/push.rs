@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::{FAILED, Failure, WRONG_USAGE};
 use crate::api::push::{check, push_with};
 use crate::app::args::sources::{Resolved, duration};
 use crate::app::args::{Push as Flags, explain};
-use crate::app::output::json;
+use crate::app::base64;
+use crate::app::exit::Failure;
 use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
 use crate::message::PAYLOAD_BYTES_MAX;
 
@@ -24,7 +24,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
     engine.check().await?;
     let stdin = matches!(&flags.payloads[..], [] | [_] if flags.payloads.iter().all(|payload| payload == "-"));
     if flags.key.is_some() && (stdin || flags.payloads.len() > 1) {
-        return Err(wrong(
+        return Err(Failure::usage(
             "--key is for one message; lines of --json may have a \"key\" each",
         ));
     }
@@ -41,7 +41,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
                 Ok(item) => items.push(item),
                 Err(why) => {
-                    bad = Some(wrong(&format!("message {number}: {why}")));
+                    bad = Some(Failure::usage(format!("message {number}: {why}")));
                     break;
                 }
             }
@@ -60,13 +60,6 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         }
     }
     Ok(())
-}
-
-fn wrong(line: &str) -> Failure {
-    Failure {
-        line: line.to_string(),
-        code: WRONG_USAGE,
-    }
 }
 
 async fn given(payloads: &[String]) -> mpsc::Receiver<Line> {
@@ -103,10 +96,7 @@ fn read_stdin() -> Result<mpsc::Receiver<Line>, Failure> {
         }
     };
     let thread = std::thread::Builder::new().name("stdin".into()).spawn(read);
-    thread.map_err(|error| Failure {
-        line: format!("cannot read stdin: {error}"),
-        code: FAILED,
-    })?;
+    thread.map_err(|error| Failure::cannot("read stdin", error))?;
     Ok(receiver)
 }
 
@@ -140,7 +130,7 @@ fn from_json(line: &[u8]) -> Result<Item, String> {
     let payload = match (fields.get("payload"), text("payload_base64")?) {
         (Some(Value::String(text)), None) => text.clone().into_bytes(),
         (Some(value), None) => value.to_string().into_bytes(),
-        (None, Some(text)) => json::from_base64(text).ok_or("\"payload_base64\" is no base64")?,
+        (None, Some(text)) => base64::decode(text).ok_or("\"payload_base64\" is no base64")?,
         _ => return Err("needs either \"payload\" or \"payload_base64\"".into()),
     };
     let mut item = Item::new(payload);
@@ -167,9 +157,10 @@ fn print(receipts: &[Receipt], json: bool) -> Result<(), Failure> {
     }
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(out.as_bytes()).and_then(|()| stdout.flush());
-    written.map_err(|error| Failure {
-        line: format!("the messages are in the queue, but their numbers cannot be written: {error}"),
-        code: FAILED,
+    written.map_err(|error| {
+        Failure::failed(format!(
+            "the messages are in the queue, but their numbers cannot be written: {error}"
+        ))
     })
 }
 

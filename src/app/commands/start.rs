@@ -5,17 +5,17 @@ pub(super) mod roles;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
-use super::{FAILED, Failure, dashboard};
+use super::dashboard;
 use crate::app::args::sources::Resolved;
+use crate::app::exit::{FAILED, Failure};
 use crate::app::http;
 use crate::app::lab::ledger::Recorder;
 use crate::app::metrics::Metrics;
 use crate::app::output::log::Log;
 use crate::app::outside;
+use crate::app::run::on_signals;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::node::Node;
@@ -81,18 +81,11 @@ async fn serve<E: Engine>(
     let Some(place) = &resolved.metrics else {
         return Ok(None);
     };
-    let (listener, bound) = http::bind(place).await.map_err(|why| Failure {
-        line: format!("--metrics: {why}"),
-        code: FAILED,
-    })?;
+    let (listener, bound) = http::bind(place)
+        .await
+        .map_err(|why| Failure::failed(format!("--metrics: {why}")))?;
     log.say(false, "metrics", &[("at", &format!("http://{bound}/metrics"))]);
-    let handler = Metrics {
-        engine: engine.clone(),
-        meter,
-        settings: resolved.settings.clone(),
-        shutdown: shutdown.clone(),
-        looked: tokio::sync::Mutex::new(None),
-    };
+    let handler = Metrics::new(engine.clone(), meter, resolved.settings.clone(), shutdown.clone());
     let (stopper, stopping) = shutdown::channel();
     let serving = tokio::spawn(http::serve(listener, None, Arc::new(handler), stopping));
     Ok(Some((stopper, serving)))
@@ -103,10 +96,8 @@ fn observer(resolved: &Resolved, log: Arc<Log>) -> Result<Arc<dyn Observer>, Fai
     let Some(path) = &resolved.ledger else {
         return Ok(log);
     };
-    let recorder = Recorder::to(path).map_err(|error| Failure {
-        line: format!("--ledger: cannot write {}: {error}", path.display()),
-        code: FAILED,
-    })?;
+    let recorder = Recorder::to(path)
+        .map_err(|error| Failure::failed(format!("--ledger: cannot write {}: {error}", path.display())))?;
     Ok(Arc::new(Both { log, recorder }))
 }
 
@@ -163,10 +154,7 @@ fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
         std::process::exit(FAILED.into());
     };
     let started = thread.spawn(watch).map(drop);
-    started.map_err(|error| Failure {
-        line: format!("cannot watch stdin: {error}"),
-        code: FAILED,
-    })
+    started.map_err(|error| Failure::cannot("watch stdin", error))
 }
 
 /// Keeps the `rate` line going when nothing else happens.
@@ -200,47 +188,13 @@ fn say_settings(resolved: &Resolved, log: &Log) {
     log.say(false, "settings", &fields);
 }
 
-/// Wrappers such as timeout(1) send the same signal twice in a row; that is one.
-const SAME_SIGNAL: Duration = Duration::from_millis(250);
-
-/// The first signal stops the node in good order; the second leaves at once. On a thread of its own, so that it works
-/// whatever the rest of the program is stuck in.
+/// The first signal stops the node in good order (graceful shutdown); the second leaves at once.
 pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure {
-        line: format!("cannot listen to signals: {error}"),
-        code: FAILED,
+    let leave = || {
+        outside::kill_all();
+        std::process::exit(FAILED.into());
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(failed)?;
-    let entered = runtime.enter();
-    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
-    drop(entered);
-    let listen = async move {
-        let mut stopping: Option<Instant> = None;
-        loop {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = int.recv() => {}
-            }
-            match stopping {
-                Some(first) if first.elapsed() > SAME_SIGNAL => {
-                    outside::kill_all();
-                    std::process::exit(FAILED.into());
-                }
-                Some(_) => {}
-                None => {
-                    stopping = Some(Instant::now());
-                    stopper.stop();
-                }
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("signals".into());
-    thread.spawn(move || runtime.block_on(listen)).map_err(failed)?;
-    Ok(())
+    on_signals(move || stopper.stop(), leave)
 }
 
 /// Waits for a store that is not there yet, unless told not to; refuses one on which the promises would not hold.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
@@ -11,7 +11,7 @@ use hyper::{StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
 use super::reply::Refusal;
-use crate::app::args::value::Token;
+use crate::app::args::token::Token;
 
 /// So many browsers stay logged in; the one that came first is forgotten.
 const SESSIONS_MAX: usize = 100;
@@ -177,12 +177,6 @@ fn random() -> Option<String> {
         let _ = write!(text, "{byte:02x}");
         text
     }))
-}
-
-/// Whether only this machine can reach it.
-#[must_use]
-pub fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -1,101 +1,24 @@
-//! What is served where: the page, the API, and who may.
+//! What is served where: the page, the API, and what machines ask for.
 
 use hyper::body::Incoming;
-use hyper::header::SET_COOKIE;
 use hyper::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::Dashboard;
-use super::ask::{NUMBER_MAX, Query, body};
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
-use super::view::{Look, Paused, StoreFacts};
+use super::request::{Query, body};
+use super::route::Route;
+use super::sample::StatusView;
 use super::{errors, page};
 use crate::api::push::{KEEP, push};
+use crate::app::base64;
 use crate::app::http::text;
 use crate::app::metrics;
-use crate::app::output::json::from_base64;
+use crate::app::output::view::{PausedView, StoreView};
 use crate::engine::{Engine, Handover, Item};
 use crate::error::Error;
 
 const OPENAPI: &str = include_str!("openapi.json");
-/// Whoever gives a wrong token waits before the answer: guessing takes ages.
-const WRONG_TOKEN_WAIT: std::time::Duration = std::time::Duration::from_millis(500);
-/// So many pieces in hand are listed.
-const HELD_MAX: u32 = 200;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Route {
-    Document,
-    Session,
-    Status,
-    History,
-    Store,
-    Held,
-    Events,
-    Errors,
-    Export,
-    Error(u64),
-    Requeue,
-    Delete,
-    Messages,
-    Pause,
-    Handover,
-}
-
-impl Route {
-    fn of(path: &str) -> Option<Self> {
-        Some(match path {
-            "openapi.json" => Self::Document,
-            "session" => Self::Session,
-            "status" => Self::Status,
-            "history" => Self::History,
-            "store" => Self::Store,
-            "held" => Self::Held,
-            "events" => Self::Events,
-            "errors" => Self::Errors,
-            "errors/export" => Self::Export,
-            "errors/requeue" => Self::Requeue,
-            "errors/delete" => Self::Delete,
-            "messages" => Self::Messages,
-            "pause" => Self::Pause,
-            "handover" => Self::Handover,
-            _ => {
-                let number = path.strip_prefix("errors/")?;
-                let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-                Self::Error(number.parse().ok().filter(|number| digits && *number <= NUMBER_MAX)?)
-            }
-        })
-    }
-
-    fn methods(self) -> &'static str {
-        match self {
-            Self::Session => "GET, POST, DELETE",
-            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Handover => "POST",
-            _ => "GET",
-        }
-    }
-
-    /// Without a token one may read how to ask, and log in.
-    fn is_open(self) -> bool {
-        matches!(self, Self::Document | Self::Session)
-    }
-}
-
-#[derive(Serialize)]
-struct Session {
-    /// Whether a token is needed.
-    token: bool,
-    /// Whether this one may look.
-    admitted: bool,
-    read_only: bool,
-    version: &'static str,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Login {
-    token: String,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,26 +52,6 @@ struct To {
 struct Asked {
     /// Whether this node generates already.
     reigns: bool,
-}
-
-#[derive(Serialize)]
-struct InHand {
-    pieces: Vec<Piece>,
-    /// Whether there are more than are listed.
-    more: bool,
-}
-
-#[derive(Serialize)]
-struct Piece {
-    node: String,
-    first: u64,
-    count: u64,
-    attempt: u16,
-    failures: u16,
-    published_ms: u64,
-    /// For how long this dashboard has seen it there: it may have been there before.
-    seen_ms: u64,
-    start: String,
 }
 
 impl<E: Engine> Dashboard<E> {
@@ -208,11 +111,8 @@ impl<E: Engine> Dashboard<E> {
                 Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),
             };
         }
-        let mut figures = metrics::Text::new(&self.settings.queue);
-        if let Ok(status) = looked {
-            figures.queue(&status);
-        }
-        whole(StatusCode::OK, metrics::CONTENT_TYPE, figures.finish())
+        let figures = metrics::of_queue(&self.settings.queue, looked.ok().as_ref());
+        whole(StatusCode::OK, metrics::CONTENT_TYPE, figures)
     }
 
     async fn serve(&self, route: Route, request: Request<Incoming>) -> Answer {
@@ -221,20 +121,20 @@ impl<E: Engine> Dashboard<E> {
         let plain = || Query::of(query, &[]).map(drop);
         match route {
             Route::Document => Ok(whole(StatusCode::OK, "application/json", OPENAPI)),
-            Route::Session => self.session(request).await,
+            Route::Session => self.access.log_in_or_out(request).await,
             Route::Status => {
                 plain()?;
                 let status = engine.status().await?;
-                Ok(ok(&Look::new(&self.settings.queue, &self.address, status, None)))
+                Ok(ok(&StatusView::new(&self.settings.queue, &self.address, &status, None)))
             }
-            Route::History => self.past.tell(&self.engine, query).await,
+            Route::History => self.history.tell(&self.engine, query).await,
             Route::Store => {
                 plain()?;
-                Ok(ok(&StoreFacts::from(engine.store_info().await?)))
+                Ok(ok(&StoreView::from(&engine.store_info().await?)))
             }
             Route::Held => {
                 plain()?;
-                self.held().await
+                self.sightings.tell(engine).await
             }
             Route::Events => {
                 plain()?;
@@ -252,10 +152,7 @@ impl<E: Engine> Dashboard<E> {
             Route::Pause => {
                 let pause: Pause = body(request).await?;
                 let paused = engine.pause(pause.generator, pause.handlers).await?;
-                Ok(ok(&Paused {
-                    generator: paused.generator,
-                    handlers: paused.handlers,
-                }))
+                Ok(ok(&PausedView::from(paused)))
             }
             Route::Handover => {
                 let to: To = body(request).await?;
@@ -271,68 +168,10 @@ impl<E: Engine> Dashboard<E> {
         }
     }
 
-    async fn session(&self, request: Request<Incoming>) -> Answer {
-        let mut admitted = self.access.knows(request.headers());
-        let mut cookie = None;
-        if request.method() == Method::POST {
-            let login: Login = body(request).await?;
-            cookie = self.access.log_in(&login.token);
-            if cookie.is_none() && self.access.wants_token() {
-                tokio::time::sleep(WRONG_TOKEN_WAIT).await;
-                let line = "this is not the token";
-                return Err(Refusal::new(StatusCode::UNAUTHORIZED, "token", line));
-            }
-            admitted = true;
-        } else if request.method() == Method::DELETE {
-            cookie = self.access.log_out(request.headers());
-            admitted = !self.access.wants_token();
-        }
-        let mut reply = ok(&Session {
-            token: self.access.wants_token(),
-            admitted,
-            read_only: self.access.read_only,
-            version: env!("CARGO_PKG_VERSION"),
-        });
-        if let Some(cookie) = cookie {
-            reply.headers_mut().insert(SET_COOKIE, cookie);
-        }
-        Ok(reply)
-    }
-
-    /// Who holds what: bounded, the oldest of each node first.
-    async fn held(&self) -> Answer {
-        let (mut pieces, mut more) = (Vec::new(), false);
-        for node in self.engine.status().await?.nodes {
-            if node.in_hand == 0 {
-                continue;
-            }
-            let room = HELD_MAX - u32::try_from(pieces.len()).expect("bounded");
-            let held = self.engine.held(&node.node, room + 1).await?;
-            more = held.len() > room as usize;
-            for piece in held.into_iter().take(room as usize) {
-                let sight = (node.node.clone(), piece.first, piece.attempt);
-                pieces.push(Piece {
-                    node: node.node.clone(),
-                    first: piece.first,
-                    count: piece.count,
-                    attempt: piece.attempt,
-                    failures: piece.failures,
-                    published_ms: piece.published_ms,
-                    seen_ms: crate::settings::ms(self.sightings.see(sight)),
-                    start: String::from_utf8_lossy(&piece.start).into_owned(),
-                });
-            }
-            if more {
-                break;
-            }
-        }
-        Ok(ok(&InHand { pieces, more }))
-    }
-
     async fn push(&self, message: Message) -> Answer {
         let payload = match (message.payload, message.payload_base64) {
             (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => from_base64(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
+            (None, Some(text)) => base64::decode(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
             _ => return Err(Refusal::bad("give either payload or payload_base64")),
         };
         let mut item = Item::new(payload);

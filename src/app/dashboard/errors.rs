@@ -3,107 +3,30 @@
 //! Every call looks at a bounded number of errors and says where to go on, so that a search through millions holds up
 //! neither the store nor the page, can be watched and can be stopped. Where to go on is a number, never a count.
 
-use std::time::Duration;
+mod select;
+mod walk;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
 
-use super::ask::{NUMBER_MAX, Query, counted};
 use super::reply::{Answer, Refusal, json, ok, stream};
-use crate::api::failed::Filter;
-use crate::app::commands::get_errors::json_line;
-use crate::app::output::json::base64;
-use crate::engine::{ERRORS_PER_CALL_MAX, Engine, Failed};
+use super::request::{NUMBER_MAX, Query, counted};
+use crate::app::output::failed::{FailedInFull, FailedRow, lines};
+use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
+use select::{PARAMETERS, Select};
+use walk::Walk;
 
 const LIMIT: u64 = 50;
 const LIMIT_MAX: u64 = 200;
 /// The store is asked for so many in one go, where there is something to search for.
 const STEP: u32 = 500;
-/// One call looks at most at so many, for at most so long.
-const LOOK_MAX: u64 = 10_000;
-const LOOK_TIME: Duration = Duration::from_millis(300);
-/// So much of a payload and of an error is in a list.
-const START_BYTES: usize = 160;
-const FILTER: [&str; 5] = ["from", "to", "text", "before_ms", "since_ms"];
-
-/// Which errors; what is not given does not matter.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Select {
-    #[serde(default, deserialize_with = "counted")]
-    from: Option<u64>,
-    #[serde(default, deserialize_with = "counted")]
-    to: Option<u64>,
-    text: Option<String>,
-    #[serde(default, deserialize_with = "counted")]
-    before_ms: Option<u64>,
-    #[serde(default, deserialize_with = "counted")]
-    since_ms: Option<u64>,
-}
-
-impl Select {
-    fn of(query: &Query<'_>) -> Result<Self, Refusal> {
-        Ok(Self {
-            from: query.number("from")?,
-            to: query.number("to")?,
-            text: query.text("text").map(str::to_string),
-            before_ms: query.number("before_ms")?,
-            since_ms: query.number("since_ms")?,
-        })
-    }
-
-    fn filter(self) -> Filter {
-        Filter {
-            from: self.from.unwrap_or(0),
-            to: self.to.unwrap_or(NUMBER_MAX),
-            text: self.text.filter(|text| !text.is_empty()),
-            before_ms: self.before_ms,
-            since_ms: self.since_ms,
-        }
-    }
-}
-
-/// A failed message as a list shows it.
-#[derive(Serialize)]
-struct Row {
-    number: u64,
-    error: String,
-    failed_ms: u64,
-    published_ms: u64,
-    node: String,
-    epoch: u64,
-    attempt: u16,
-    failures: u16,
-    /// How the payload begins, as text.
-    start: String,
-    payload_bytes: usize,
-}
-
-impl Row {
-    fn of(failed: &Failed) -> Self {
-        let start = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(START_BYTES)]).into_owned();
-        Self {
-            number: failed.number,
-            error: start(&failed.error),
-            failed_ms: failed.time_ms,
-            published_ms: failed.published_ms,
-            node: failed.node.clone(),
-            epoch: failed.epoch,
-            attempt: failed.attempt,
-            failures: failed.failures,
-            start: start(&failed.payload),
-            payload_bytes: failed.payload.len(),
-        }
-    }
-}
 
 #[derive(Serialize)]
 struct Page {
-    errors: Vec<Row>,
+    errors: Vec<FailedRow>,
     /// How many errors were looked at for it.
     looked: u64,
     /// Where to go on; none at the end.
@@ -112,7 +35,7 @@ struct Page {
 
 /// One page, from the newest number down or from the oldest up.
 pub(super) async fn list<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
-    let known = [&FILTER[..], &["order", "cursor", "limit"]].concat();
+    let known = [&PARAMETERS[..], &["order", "cursor", "limit"]].concat();
     let query = Query::of(query, &known)?;
     let filter = Select::of(&query)?.filter();
     let newest = match query.text("order") {
@@ -126,14 +49,14 @@ pub(super) async fn list<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
     }
     let limit = usize::try_from(limit).expect("at most 200");
     let mut walk = Walk::new(&filter, newest, query.number("cursor")?);
-    let mut errors: Vec<Row> = Vec::new();
+    let mut errors: Vec<FailedRow> = Vec::new();
     let searches = filter.text.is_some() || filter.before_ms.is_some() || filter.since_ms.is_some();
     while errors.len() < limit && walk.goes_on() {
         let left = u32::try_from(limit - errors.len()).expect("at most 200");
         let batch = walk.step(engine, if searches { STEP } else { left }).await?;
         for failed in &batch {
             if filter.admits(failed) {
-                errors.push(Row::of(failed));
+                errors.push(FailedRow::from(failed));
                 if errors.len() == limit {
                     walk.stop_at(failed.number);
                     break;
@@ -148,99 +71,12 @@ pub(super) async fn list<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
     }))
 }
 
-/// A walk through the errors in bounded steps.
-struct Walk {
-    newest: bool,
-    /// Downwards below this number, upwards from it on; none at the end.
-    next: Option<u64>,
-    /// The last number that matters.
-    end: u64,
-    looked: u64,
-    until: Instant,
-}
-
-impl Walk {
-    fn new(filter: &Filter, newest: bool, cursor: Option<u64>) -> Self {
-        let (next, end) = if newest {
-            let top = filter.to.min(NUMBER_MAX) + 1;
-            (cursor.map_or(top, |cursor| cursor.min(top)), filter.from)
-        } else {
-            (cursor.map_or(filter.from, |cursor| cursor.max(filter.from)), filter.to)
-        };
-        Self {
-            newest,
-            next: Some(next),
-            end,
-            looked: 0,
-            until: Instant::now() + LOOK_TIME,
-        }
-    }
-
-    /// Whether there is more, and whether this call may look at more.
-    fn goes_on(&self) -> bool {
-        let fresh = self.looked == 0 || (self.looked < LOOK_MAX && Instant::now() < self.until);
-        self.next.is_some() && fresh
-    }
-
-    async fn step<E: Engine>(&mut self, engine: &E, most: u32) -> Result<Vec<Failed>, Refusal> {
-        let Some(next) = self.next else { return Ok(Vec::new()) };
-        let batch = if self.newest {
-            engine.latest(next, most).await?
-        } else {
-            engine.failed(next, most).await?
-        };
-        self.looked += batch.len() as u64;
-        self.next = None;
-        if let Some(last) = batch.last() {
-            self.stop_at(last.number);
-        }
-        Ok(batch)
-    }
-
-    /// Goes on after this number.
-    fn stop_at(&mut self, number: u64) {
-        self.next = if self.newest {
-            (number > self.end).then_some(number)
-        } else {
-            (number < self.end).then_some(number + 1)
-        };
-    }
-}
-
-/// All that is known of one.
-#[derive(Serialize)]
-struct Full {
-    number: u64,
-    error: String,
-    failed_ms: u64,
-    published_ms: u64,
-    node: String,
-    epoch: u64,
-    attempt: u16,
-    failures: u16,
-    /// Present if the payload is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<String>,
-    payload_base64: String,
-}
-
 pub(super) async fn show<E: Engine>(engine: &E, number: u64) -> Answer {
     let found = engine.failed(number, 1).await?.pop();
     let Some(failed) = found.filter(|failed| failed.number == number) else {
         return Err(Refusal::missing(format!("{number} is not among the errors")));
     };
-    Ok(ok(&Full {
-        number,
-        error: String::from_utf8_lossy(&failed.error).into_owned(),
-        failed_ms: failed.time_ms,
-        published_ms: failed.published_ms,
-        node: failed.node,
-        epoch: failed.epoch,
-        attempt: failed.attempt,
-        failures: failed.failures,
-        payload: std::str::from_utf8(&failed.payload).ok().map(str::to_string),
-        payload_base64: base64(&failed.payload),
-    }))
+    Ok(ok(&FailedInFull::from(&failed)))
 }
 
 /// What is to be changed: some by their numbers, or a step through all that match.
@@ -320,7 +156,7 @@ async fn apply<E: Engine>(engine: &E, numbers: &[u64], requeue: bool) -> Result<
 
 /// All that match as one file of JSON lines, made while it is read.
 pub(super) fn export<E: Engine>(engine: std::sync::Arc<E>, query: Option<&str>) -> Answer {
-    let filter = Select::of(&Query::of(query, &FILTER)?)?.filter();
+    let filter = Select::of(&Query::of(query, &PARAMETERS)?)?.filter();
     let (pieces, mut reply) = stream("application/x-ndjson");
     let name = HeaderValue::from_static("attachment; filename=\"errors.jsonl\"");
     reply.headers_mut().insert(CONTENT_DISPOSITION, name);
@@ -334,10 +170,7 @@ pub(super) fn export<E: Engine>(engine: std::sync::Arc<E>, query: Option<&str>) 
                     return;
                 }
             };
-            let mut out = String::new();
-            for failed in batch.iter().filter(|failed| filter.admits(failed)) {
-                json_line(&mut out, failed);
-            }
+            let out = lines(batch.iter().filter(|failed| filter.admits(failed)), true);
             // An empty piece also tells whether anybody still reads.
             if pieces.send(Ok(Bytes::from(out))).await.is_err() {
                 return;

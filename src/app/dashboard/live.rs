@@ -1,16 +1,14 @@
 //! One sampler for all who look, however many they are; while nobody looks it asks nothing.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 use super::reply::{Answer, Refusal, stream};
-use super::view::Sample;
+use super::sample::Sample;
 use crate::node::shutdown::Shutdown;
 
 /// Between two looks.
@@ -88,26 +86,4 @@ impl Live {
 fn event((number, sample): &(u64, Arc<Sample>)) -> String {
     let data = serde_json::to_string(&**sample).expect("keys are texts, and numbers are numbers");
     format!("id: {number}\nevent: sample\ndata: {data}\n\n")
-}
-
-/// Since when pieces are seen in the hand of a node. What is not seen any more is forgotten.
-#[derive(Default)]
-pub(super) struct Sightings(Mutex<BTreeMap<Piece, (Instant, Instant)>>);
-
-/// Node, number and attempt.
-pub(super) type Piece = (String, u64, u16);
-
-/// What nobody asked for in this time is not seen any more.
-const SIGHT_MAX: Duration = Duration::from_secs(10);
-
-impl Sightings {
-    /// How long ago this piece was first seen.
-    pub fn see(&self, piece: Piece) -> Duration {
-        let now = Instant::now();
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.retain(|_, (_, last)| now - *last < SIGHT_MAX);
-        let (first, last) = seen.entry(piece).or_insert((now, now));
-        *last = now;
-        now - *first
-    }
 }

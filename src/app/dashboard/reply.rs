@@ -76,24 +76,31 @@ impl From<Error> for Refusal {
     }
 }
 
+/// Why something was not done, as JSON.
 #[derive(Serialize)]
-struct Told<'a> {
-    code: &'a str,
-    error: &'a str,
+pub(super) struct Problem {
+    code: &'static str,
+    error: String,
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            code: refusal.code,
+            error: refusal.line,
+        }
+    }
 }
 
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
-        let told = Told {
-            code: refusal.code,
-            error: &refusal.line,
-        };
-        let mut reply = json(refusal.status, &told);
-        if let Some(allow) = refusal.allow {
+        let (status, allow) = (refusal.status, refusal.allow);
+        let mut reply = json(status, &Problem::from(refusal));
+        if let Some(allow) = allow {
             let allow = HeaderValue::from_static(allow);
             reply.headers_mut().insert(hyper::header::ALLOW, allow);
         }
-        if refusal.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             reply.headers_mut().insert(hyper::header::WWW_AUTHENTICATE, scheme);
         }

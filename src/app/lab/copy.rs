@@ -1,23 +1,113 @@
-//! Copies of this program as children: real processes, as a user would start them. Each ends when this one does,
-//! however that comes.
+//! One copy of this program as a child: a real process, as a user would start it. It ends when this one does, however
+//! that comes.
 
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A copy that keeps its book here. The rest of its arguments is up to the caller.
-pub(in crate::app) fn start(program: &Path, book: &Path) -> Command {
+/// Which of a copy's streams is read line by line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::app) enum Capture {
+    Nothing,
+    Log,
+    Stdout,
+}
+
+/// A line, and when it came.
+pub(in crate::app) type Line = (Instant, String);
+
+/// One process. Killed when dropped.
+pub(in crate::app) struct Copy {
+    child: Child,
+    lines: Option<Receiver<Line>>,
+}
+
+impl Copy {
+    pub(in crate::app) fn spawn(mut command: Command, capture: Capture) -> io::Result<Self> {
+        match capture {
+            Capture::Nothing => {}
+            Capture::Log => _ = command.stderr(Stdio::piped()),
+            Capture::Stdout => _ = command.stdout(Stdio::piped()),
+        }
+        // Ctrl-C is for the parent, which then stops its copies in good order.
+        let mut child = command.process_group(0).spawn()?;
+        let lines = match capture {
+            Capture::Nothing => None,
+            Capture::Log => child.stderr.take().map(|from| read(BufReader::new(from))),
+            Capture::Stdout => child.stdout.take().map(|from| read(BufReader::new(from))),
+        };
+        Ok(Self { child, lines })
+    }
+
+    pub(in crate::app) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Must not be called once [`Self::ended`] has told an end: the id may then be another's.
+    pub(in crate::app) fn signal(&self, to: Signal) {
+        signal(self.pid(), to);
+    }
+
+    /// kill -9: the power cut.
+    pub(in crate::app) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// How it ended; none while it runs.
+    pub(in crate::app) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
+    }
+
+    /// Until it has ended.
+    pub(in crate::app) fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait()
+    }
+
+    /// The lines that came since the last time.
+    pub(in crate::app) fn new_lines(&self) -> Vec<Line> {
+        self.lines.iter().flat_map(Receiver::try_iter).collect()
+    }
+
+    /// Waits for the next line, for so long at most.
+    pub(in crate::app) fn next_line(&self, at_most: Duration) -> Option<Line> {
+        self.lines.as_ref()?.recv_timeout(at_most).ok()
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Reads on a thread of its own.
+fn read(from: impl BufRead + Send + 'static) -> Receiver<Line> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in from.lines().map_while(Result::ok) {
+            if sender.send((Instant::now(), line)).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// `start`, with a book. The rest of its arguments is up to the caller.
+pub(super) fn start(program: &Path, book: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .args(["start", "--log=json", "--quiet", "--until-stdin-closes"])
         .arg("--ledger")
         .arg(book)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        // Ctrl-C is for the parent, which then stops its copies in good order.
-        .process_group(0);
+        .stdout(Stdio::null());
     command
 }
 
@@ -31,19 +121,21 @@ pub(in crate::app) fn get_errors(program: &Path) -> Command {
     command
 }
 
-/// The copies get all that they need to know from us, and nothing from our environment.
-pub(in crate::app) fn bare(mut command: Command) -> Command {
+/// On this store and queue: the copy is told all that it needs to know, and gets nothing from our environment.
+pub(in crate::app) fn on(mut command: Command, url: &str, queue: &str) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("REDIS") || text.starts_with("QUEENRIGHT") {
             command.env_remove(&name);
         }
     }
+    // Not as an argument, which others could see: a password may be inside.
+    command.env("REDIS_URL", url).args(["--queue", queue]);
     command
 }
 
 /// Only for a child that was not waited for yet: until then the id is its own.
-pub(in crate::app) fn signal(pid: u32, signal: Signal) {
+pub(super) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, signal);
     }

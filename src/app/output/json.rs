@@ -2,7 +2,12 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::io;
 
+use serde::Serialize;
+use serde_json::ser::{CharEscape, Formatter};
+
+use crate::app::base64;
 use crate::node::event::escape;
 
 /// Appends `"key":"text"`, after a comma if something stands before it.
@@ -23,7 +28,7 @@ pub fn bytes(out: &mut String, key: &str, bytes: &[u8]) {
     if let Ok(utf8) = std::str::from_utf8(bytes) {
         text(out, key, utf8);
     } else {
-        text(out, &format!("{key}_base64"), &base64(bytes));
+        text(out, &format!("{key}_base64"), &base64::encode(bytes));
     }
 }
 
@@ -35,6 +40,40 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
+/// A value as JSON that is safe to look at on a terminal.
+pub fn for_terminal(value: &impl Serialize) -> String {
+    let mut out = Vec::new();
+    let mut writer = serde_json::Serializer::with_formatter(&mut out, ForTerminal);
+    value
+        .serialize(&mut writer)
+        .expect("keys are texts, and numbers are numbers");
+    String::from_utf8(out).expect("JSON is text")
+}
+
+struct ForTerminal;
+
+impl Formatter for ForTerminal {
+    fn write_string_fragment<W: io::Write + ?Sized>(&mut self, out: &mut W, fragment: &str) -> io::Result<()> {
+        let mut escaped = String::new();
+        inner(&mut escaped, fragment);
+        out.write_all(escaped.as_bytes())
+    }
+
+    fn write_char_escape<W: io::Write + ?Sized>(&mut self, out: &mut W, escape: CharEscape) -> io::Result<()> {
+        match escape {
+            CharEscape::Quote => out.write_all(b"\\\""),
+            CharEscape::ReverseSolidus => out.write_all(b"\\\\"),
+            CharEscape::LineFeed => out.write_all(b"\\n"),
+            CharEscape::Solidus => out.write_all(b"/"),
+            CharEscape::Backspace => out.write_all(b"\\u0008"),
+            CharEscape::FormFeed => out.write_all(b"\\u000c"),
+            CharEscape::CarriageReturn => out.write_all(b"\\u000d"),
+            CharEscape::Tab => out.write_all(b"\\u0009"),
+            CharEscape::AsciiControl(byte) => write!(out, "\\u{byte:04x}"),
+        }
+    }
+}
+
 fn name(out: &mut String, key: &str) {
     if !out.ends_with(['{', '[', ',']) {
         out.push(',');
@@ -43,9 +82,14 @@ fn name(out: &mut String, key: &str) {
     out.push(':');
 }
 
-/// Whatever could disturb a terminal becomes `\u`, which JSON readers turn back into the same character.
 fn string(out: &mut String, text: &str) {
     out.push('"');
+    inner(out, text);
+    out.push('"');
+}
+
+/// Whatever could disturb a terminal becomes `\u`, which JSON readers turn back into the same character.
+fn inner(out: &mut String, text: &str) {
     let harmless = matches!(escape(text.as_bytes()), Cow::Borrowed(_));
     if harmless && !text.contains(['"', '\\']) {
         out.push_str(text);
@@ -64,83 +108,11 @@ fn string(out: &mut String, text: &str) {
             }
         }
     }
-    out.push('"');
-}
-
-#[must_use]
-pub fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            if digit <= chunk.len() {
-                out.push(char::from(DIGITS[(bits >> (18 - 6 * digit)) as usize & 63]));
-            } else {
-                out.push('=');
-            }
-        }
-    }
-    out
-}
-
-/// The bytes that [`bytes`] wrote as base64; none if it is no such text.
-#[must_use]
-pub fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let text = text.as_bytes();
-    if !text.len().is_multiple_of(4) {
-        return None;
-    }
-    let digits = text.iter().rposition(|c| *c != b'=').map_or(0, |last| last + 1);
-    if text.len() - digits > 2 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0u32, 0);
-    for c in &text[..digits] {
-        let digit = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(digit);
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            out.push(u8::try_from(bits >> count & 0xff).expect("eight bits"));
-        }
-    }
-    Some(out)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_as_the_standard_has_it() {
-        for (bytes, wanted) in [
-            ("", ""),
-            ("f", "Zg=="),
-            ("fo", "Zm8="),
-            ("foo", "Zm9v"),
-            ("foob", "Zm9vYg=="),
-            ("fooba", "Zm9vYmE="),
-            ("foobar", "Zm9vYmFy"),
-        ] {
-            assert_eq!(base64(bytes.as_bytes()), wanted);
-            assert_eq!(from_base64(wanted).as_deref(), Some(bytes.as_bytes()));
-        }
-        assert_eq!(base64(&[0xff, 0xfe, 0xfb]), "//77");
-        assert_eq!(from_base64("//77"), Some(vec![0xff, 0xfe, 0xfb]));
-        for wrong in ["Zg", "Zg=", "Z===", "Zg==Zg==", "Z g=", "Zé=="] {
-            assert_eq!(from_base64(wrong), None, "{wrong}");
-        }
-    }
 
     #[test]
     fn every_text_comes_back_and_nothing_disturbs_the_terminal() {
@@ -154,6 +126,7 @@ mod tests {
         assert!(!out.chars().any(char::is_control) && !out.contains('\u{202e}'));
         let read: serde_json::Value = serde_json::from_str(&out).unwrap();
         assert_eq!(read["a"], wild.as_str());
+        assert_eq!(for_terminal(&wild), quoted(&wild), "both writers escape alike");
         assert_eq!(read["n"], u64::MAX);
         assert_eq!(read["payload_base64"], "/w==");
     }

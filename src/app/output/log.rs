@@ -10,6 +10,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::app::args::sources::LogFormat;
+use crate::app::output::time::now_ms;
 use crate::node::event::{Event, Observer};
 use line::{Field, Level, Look};
 use line_limit::LineLimit;
@@ -48,13 +49,7 @@ impl Log {
                 colour: watched && no_color.is_none_or(str::is_empty),
             },
         };
-        Self::new(
-            Box::new(std::io::stderr()),
-            look,
-            quiet,
-            watched,
-            Box::new(stamp::now_ms),
-        )
+        Self::new(Box::new(std::io::stderr()), look, quiet, watched, Box::new(now_ms))
     }
 
     fn new(out: Box<dyn Write + Send>, look: Look, quiet: bool, watched: bool, clock: Clock) -> Self {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use crate::app::args::sources::duration;
-use crate::app::output::json;
+use crate::app::base64;
 use crate::message::Effect;
 use crate::node::handle::{Failure, Handled};
 
@@ -71,7 +71,7 @@ pub(super) fn read(line: &[u8], number: u64) -> Result<Handled, String> {
 fn effect(change: Change) -> Option<Effect> {
     let value = match (change.value, change.value_base64) {
         (Some(text), None) => Some(text.into_bytes()),
-        (None, Some(text)) => Some(json::from_base64(&text)?),
+        (None, Some(text)) => Some(base64::decode(&text)?),
         (None, None) => None,
         (Some(_), Some(_)) => return None,
     };

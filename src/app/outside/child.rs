@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::group::{Group, LAST_WORDS, ended};
-use super::program::command;
 use super::said::{self, Last};
-use super::{Program, Tell, answer};
-use crate::app::output::json;
+use super::{Tell, answer};
+use crate::app::args::program::Program;
+use crate::app::base64;
 use crate::message::Message;
 use crate::node::backoff::Backoff;
 use crate::node::event::escape;
@@ -204,7 +204,7 @@ struct Sent {
 
 impl Life {
     fn start(program: &Program, queue: &str, tell: &Tell) -> std::io::Result<Self> {
-        let mut command = command(program);
+        let mut command = program.command();
         command.stdout(Stdio::piped()).env("QUEENRIGHT_QUEUE", queue);
         let mut group = Group::start(&mut command)?;
         let last = Last::default();
@@ -389,7 +389,7 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
         out.extend_from_slice(br#""payload":"#);
         let _ = serde_json::to_writer(&mut *out, text);
     } else {
-        let _ = write!(out, r#""payload_base64":"{}""#, json::base64(&message.payload));
+        let _ = write!(out, r#""payload_base64":"{}""#, base64::encode(&message.payload));
     }
     out.extend_from_slice(b"}\n");
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
+use super::Tell;
 use super::group::{Group, ended};
-use super::program::command;
 use super::said::{self, Last};
-use super::{Program, Tell};
+use crate::app::args::program::Program;
 use crate::message::Message;
 use crate::node::handle::{Failure, Handle, Handled};
 
@@ -25,7 +25,7 @@ pub struct Each {
 
 impl Handle for Each {
     async fn handle(&self, message: Message) -> Handled {
-        let mut command = command(&self.program);
+        let mut command = self.program.command();
         command
             .env("QUEENRIGHT_QUEUE", &self.queue)
             .env("QUEENRIGHT_NUMBER", message.number.to_string())

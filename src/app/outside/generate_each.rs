@@ -7,9 +7,9 @@ use tokio::io::AsyncReadExt;
 
 use super::group::{Group, ended};
 use super::lines::Item;
-use super::program::command;
 use super::said::{self, Last};
-use super::{Program, Tell, item, lines};
+use super::{Tell, item, lines};
+use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
 
@@ -79,7 +79,7 @@ impl GenerateEach {
     }
 
     async fn run(&self, next: &Next, cursor: &[u8]) -> Result<Vec<u8>, String> {
-        let mut command = command(&self.program);
+        let mut command = self.program.command();
         lines::about(&mut command, &self.queue, next, cursor);
         let mut group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
             .map_err(|error| format!("cannot start {}: {error}", self.program))?;

@@ -43,7 +43,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts a command that `program::command` has made.
+    /// Starts a command that `Program::command` has made.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
         let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;

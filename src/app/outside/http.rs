@@ -17,8 +17,7 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 
-use super::Url;
-use crate::app::output::json;
+use crate::app::args::url::Url;
 use crate::message::Message;
 use crate::node::event::escape;
 use crate::node::handle::{Failure, Handle, Handled};
@@ -29,20 +28,10 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 const BODY_SHOWN: usize = 500;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// Basic authentication with the credentials of the URL.
-fn authorization(url: &Url) -> Option<HeaderValue> {
-    let credentials = url.credentials.as_ref()?;
-    let text = format!("Basic {}", json::base64(credentials));
-    let mut value = HeaderValue::try_from(text).expect("base64 is fit for a header");
-    value.set_sensitive(true);
-    Some(value)
-}
-
 /// Posts messages to a service.
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Url,
-    authorization: Option<HeaderValue>,
     queue: HeaderValue,
     timeout: Option<Duration>,
 }
@@ -69,7 +58,6 @@ impl Http {
         let connector = builder.https_or_http().enable_http1().wrap_connector(plain);
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
-            authorization: authorization(&url),
             url,
             queue: HeaderValue::from_str(queue)
                 .or_else(|_| HeaderValue::from_bytes(queue.as_bytes()))
@@ -89,7 +77,7 @@ impl Http {
         headers.insert("queenright-attempt", message.attempt.into());
         headers.insert("queenright-failures", message.failures.into());
         headers.insert("queenright-epoch", message.epoch.into());
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = &self.url.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
         request
@@ -174,15 +162,5 @@ mod tests {
         for wrong in ["", "soon", "-1", "1.5", "99999999999999"] {
             assert_eq!(retry_after(wrong, now), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn credentials_become_a_header_that_is_not_shown() {
-        let header = |url| authorization(&Url::parse(url).unwrap());
-        let authorization = header("https://me:pass@word@host:8080/a?b=c").unwrap();
-        assert!(authorization.is_sensitive());
-        assert_eq!(authorization, "Basic bWU6cGFzc0B3b3Jk");
-        assert_eq!(header("HTTP://me:p%40ss%2@host").unwrap(), "Basic bWU6cEBzcyUy");
-        assert_eq!(header("http://localhost"), None);
     }
 }

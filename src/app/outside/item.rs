@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::lines::Item;
-use crate::app::output::json;
+use crate::app::base64;
 use crate::engine::CURSOR_BYTES_MAX;
 use crate::message::PAYLOAD_BYTES_MAX;
 
@@ -27,7 +27,7 @@ pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
         let object: Object = serde_json::from_slice(&line).map_err(|error| format!("{FORM} ({error})"))?;
         let payload = match (object.payload, object.payload_base64) {
             (Some(value), None) => text(value),
-            (None, Some(text)) => json::from_base64(&text).ok_or(FORM)?,
+            (None, Some(text)) => base64::decode(&text).ok_or(FORM)?,
             _ => return Err(FORM.into()),
         };
         let cursor = object.cursor.map(text);

@@ -15,9 +15,10 @@ use tokio::sync::mpsc;
 
 use super::group::{Group, LAST_WORDS, ended};
 use super::item::CURSOR_BYTES;
-use super::program::command;
 use super::said::{self, Last};
-use super::{Program, Source, Tell, item};
+use super::{Tell, item};
+use crate::app::args::program::{Program, Source};
+use crate::app::output::time::utc_short;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
@@ -105,7 +106,7 @@ impl Lines {
                 std::thread::Builder::new().name("stdin".into()).spawn(read)?;
             }
             Source::Program(program) => {
-                let mut command = command(program);
+                let mut command = program.command();
                 about(&mut command, &self.queue, next, cursor);
                 let group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
                 tokio::spawn(follow(group, sender, self.json, program.clone(), self.tell.clone()));
@@ -192,7 +193,7 @@ pub(super) fn about(command: &mut Command, queue: &str, next: &Next, cursor: &[u
         .env("QUEENRIGHT_QUEUE", queue)
         .env("QUEENRIGHT_NUMBER", next.number.to_string())
         .env("QUEENRIGHT_EPOCH", next.epoch.to_string())
-        .env("QUEENRIGHT_DUE", super::time_text(next.due_ms));
+        .env("QUEENRIGHT_DUE", utc_short(next.due_ms));
     // Nothing in the environment can hold a zero; a library's generator may have left one.
     let cursor = if cursor.contains(&0) { &[] } else { cursor };
     command.env("QUEENRIGHT_CURSOR", OsStr::from_bytes(cursor));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use queenright::app::output::json::from_base64;
+use queenright::app::base64;
 use serde_json::{Value, json};
 
 use super::client::Ask;
@@ -171,7 +171,7 @@ impl Browser {
     /// The screen as a PNG.
     pub fn picture(&self) -> Vec<u8> {
         let shot = self.ask("GET", "/screenshot", &Value::Null);
-        from_base64(shot.as_str().expect("a picture")).expect("base64")
+        base64::decode(shot.as_str().expect("a picture")).expect("base64")
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{Effect, Group, Opt, Scope, Takes};
 use crate::app::args::resolved::Resolved;
-use crate::app::args::value::{self, LISTEN, Token};
+use crate::app::args::token::Token;
+use crate::app::args::value::{self, LISTEN};
 
 const GROUP: Group = Group {
     title: "Dashboard",
@@ -32,10 +33,10 @@ const fn file(set: fn(&mut Resolved, std::path::PathBuf)) -> Effect {
 options! {
     DASHBOARD = Opt::text(GROUP, "dashboard", Takes::Maybe("ADDRESS:PORT", LISTEN), set!(dashboard, value::dashboard))
         .env(&["QUEENRIGHT_DASHBOARD"])
-        .default_words("off; without an address, 127.0.0.1:8077")
-        .help("Serve the dashboard from this copy as well");
+        .default_words("off")
+        .help("Serve the dashboard from this copy as well, at 127.0.0.1:8077 unless another address is named");
     TOKEN_FILE = serving("token-file", Takes::Value("FILE"), file(|to, path| to.serving.token_file = Some(path)))
-        .help("Ask for the token in this file; any address but a loopback one needs one. QUEENRIGHT_TOKEN can hold the token itself");
+        .help("Ask for the token in this file; addresses other than loopback need one. QUEENRIGHT_TOKEN can hold the token itself");
     TOKEN = without_flag(Opt::text(GROUP, "token", Takes::Value("TOKEN"), set!(token, Token::new)))
         .env(&["QUEENRIGHT_TOKEN"])
         .help("The token that the dashboard asks for");

@@ -5,8 +5,9 @@
 
 use super::{Group, Opt, Scope, Takes, time};
 use crate::api::cron::{Cron, Missed};
+use crate::app::args::program::Program;
 use crate::app::args::resolved::Resolved;
-use crate::app::args::value::{self, Generating, Program};
+use crate::app::args::value::{self, Generating};
 
 const GROUP: Group = Group {
     title: "Generating",
@@ -28,7 +29,7 @@ options! {
         .env(&["QUEENRIGHT_MESSAGES"])
         .default_words("no end")
         .setting("messages")
-        .help("Generate only message numbers below this, in the whole fleet; the copies keep running");
+        .help("Generate only message numbers below this, over the whole fleet; the copies keep running");
     GENERATE = Opt::text(GROUP, "generate", Takes::Value("counter|text|tick|COMMAND|-"), set!(generate, value::generator))
         .excludes(&GENERATE_EACH)
         .with_dash()

@@ -1,7 +1,8 @@
 //! How messages are handled.
 
 use super::{Group, Opt, Scope, Takes, time};
-use crate::app::args::value::{self, Handling, Program};
+use crate::app::args::program::Program;
+use crate::app::args::value::{self, Handling};
 
 const GROUP: Group = Group {
     title: "Handling",
@@ -18,7 +19,7 @@ options! {
     WORK = Opt::text(GROUP, "work", Takes::Value("LOW..HIGH"), set!(work, value::work))
         .env(&["QUEENRIGHT_WORK"])
         .default(|to| format!("{}..{}", time(to.work.low), time(to.work.high)))
-        .help("How long the built-in handler takes for a message: a random time in this range");
+        .help("How long the built-in handler, which only waits, takes for a message: a random time in this range");
     ERROR_RATE = Opt::text(GROUP, "error-rate", Takes::Value("RATE"), set!(error_rate, value::rate))
         .env(&["QUEENRIGHT_ERROR_RATE"])
         .default(|to| to.error_rate.to_string())
@@ -26,7 +27,7 @@ options! {
     HANDLE = Opt::text(GROUP, "handle", Takes::Value("COMMAND|URL"), set!(handle, value::handler))
         .excludes(&HANDLE_EACH)
         .env(&["QUEENRIGHT_HANDLE"])
-        .default_words("the built-in handler, which only waits")
+        .default_words("the built-in handler")
         .help(
             "Let a command or an HTTP service handle the messages. COMMAND is started once and keeps running: it gets a JSON \
              line per message on stdin and answers each in order, with {\"ok\":true}, {\"error\":\"text\"} or \
@@ -57,7 +58,7 @@ options! {
         .env(&["QUEENRIGHT_MAX_DELIVERIES"])
         .default(|to| to.settings.deliveries_max.to_string())
         .setting("deliveries_max")
-        .help("A message that was delivered this often without an outcome, since its handlers died, becomes an error");
+        .help("A message that was delivered this often and never finished, since its handlers died, becomes an error");
     MAX_ERRORS = Opt::text(GROUP, "max-errors", Takes::Value("N"), set!(settings.errors_max, value::whole::<u64>))
         .env(&["QUEENRIGHT_MAX_ERRORS"])
         .default_words("keep all")
@@ -75,5 +76,5 @@ options! {
         .help("Wait before the first retry; each further wait is twice as long, up to 10m");
     ALSO_HANDLE = Opt::text(GROUP, "also-handle", Takes::Nothing, set!(settings.also_handle, value::yes))
         .env(&["QUEENRIGHT_ALSO_HANDLE"])
-        .help("Handle messages also while being the generator: for a fleet of one");
+        .help("Handle messages even while this copy is the generator: for a fleet of one");
 }

@@ -38,9 +38,7 @@ pub(super) fn page() -> String {
             title = option.group.title;
             let takers = match option.group.scope {
                 Scope::Every => "Every command takes these, before or after the command word.",
-                Scope::Start => {
-                    "`start`, `demo` and `verify` take these; the last two pass them on to the copies that they start."
-                }
+                Scope::Start => "`start`, `demo` and `verify` take these.",
             };
             let _ = write!(page, "\n## {title}\n\n{takers}\n\n");
             page.push_str("| flag | environment | key in the file | default | what it does |\n");

@@ -179,6 +179,21 @@ fn help_and_version_are_shown_for_every_command() {
 }
 
 #[test]
+fn help_fits_into_80_columns_and_teaches_with_examples() {
+    fn each(command: &clap::Command) {
+        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+            let after = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(after.contains("Example"), "{} has no example", sub.get_name());
+            for line in after.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", sub.get_name());
+            }
+            each(sub);
+        }
+    }
+    each(&command());
+}
+
+#[test]
 fn arguments_that_are_no_text_do_not_panic() {
     use std::os::unix::ffi::OsStringExt;
     let bad = OsString::from_vec(vec![0xff, 0xfe]);

@@ -15,7 +15,7 @@ use redis::ConnectionAddr;
 use super::{Builtin, Generating, Handling, Inputs, LogFormat, Resolved, Store, resolve};
 use crate::api::cron::{Cron, Missed};
 use crate::app::args::parse;
-use crate::app::args::value::Program;
+use crate::app::args::program::Program;
 
 const FIVE: &str = "db5:7005\nfivequeue\nbad\nding\nthrone\n";
 

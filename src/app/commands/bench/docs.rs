@@ -4,12 +4,14 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 
+use super::figures::{count, figure};
 use super::growth::Curve;
-use super::row::{Row, count, figure};
+use super::row::Row;
+use crate::app::output::time::{now_ms, utc_short};
 
 pub(super) fn write(path: &Path, rows: &[Row], curves: &[Curve], about: &str) -> io::Result<()> {
     let mut text = std::fs::read_to_string(path)?;
-    let today = crate::app::outside::time_text(u64::try_from(super::node::wall().as_millis()).unwrap_or(0));
+    let today = utc_short(now_ms());
     let day = today.split('T').next().unwrap_or_default();
     // The port of a server of our own says nothing.
     let place = about.split(" (redis://").next().unwrap_or(about);

@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::copies::{Copy, Hear, event};
+use rustix::process::Signal;
+
+use super::copies::event;
 use super::row::{Row, at_most};
-use super::site::{Queue, Site};
-use super::{Failure, Load, Rows};
+use super::session::{Queue, Session};
+use super::{Load, Rows};
+use crate::app::exit::Failure;
+use crate::app::lab::copy::{Capture, Copy};
 
 const TICK_MS: f64 = 500.0;
 const COPIES: usize = 4;
@@ -23,8 +27,8 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    fn start(site: &'a Site, arguments: &'a str) -> Result<Self, Failure> {
-        let queue = site.queue()?;
+    fn start(session: &'a Session, arguments: &'a str) -> Result<Self, Failure> {
+        let queue = session.queue()?;
         let mut fleet = Self {
             queue,
             arguments,
@@ -35,17 +39,17 @@ impl<'a> Fleet<'a> {
         for _ in 0..COPIES {
             fleet.add()?;
         }
-        super::flat::joined(&fleet.queue, &mut fleet.copies)?;
+        super::measure::joined(&fleet.queue, &mut fleet.copies)?;
         Ok(fleet)
     }
 
     fn add(&mut self) -> Result<(), Failure> {
-        self.copies.push(self.queue.copy(self.arguments, Hear::Log)?);
+        self.copies.push(self.queue.copy(self.arguments, Capture::Log)?);
         Ok(())
     }
 
     fn hear(&mut self) {
-        for (at, line) in self.copies.iter().flat_map(Copy::said) {
+        for (at, line) in self.copies.iter().flat_map(Copy::new_lines) {
             match event(&line) {
                 Some((event, Some(number))) if event == "published" => {
                     self.published.entry(number).or_insert(at);
@@ -62,8 +66,8 @@ impl<'a> Fleet<'a> {
 
     /// Waits until more is published than was; returns when the first of it was.
     fn next_after(&mut self, number: u64, more: u64) -> Result<Instant, Failure> {
-        let site = self.queue.site;
-        site.until("the next message", LOOK, || {
+        let session = self.queue.session;
+        session.until("the next message", LOOK, || {
             self.hear();
             let enough = self.last().is_some_and(|(last, _)| last >= number + more);
             Ok(enough
@@ -93,18 +97,18 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// kill -9 of the generator, at moments that fall evenly over the tick: from its last message to the next one.
-pub(super) fn failover(site: &Site, load: Load) -> Rows {
+pub(super) fn failover(session: &Session, load: Load) -> Rows {
     let kills = load.of(100, 2);
-    let mut fleet = Fleet::start(site, "--work 0 --error-rate 0")?;
+    let mut fleet = Fleet::start(session, "--work 0 --error-rate 0")?;
     let mut gaps = Vec::new();
     for kill in 0..kills {
         let last = fleet.last().map_or(0, |(number, _)| number);
         fleet.next_after(last, 2)?;
-        site.pause(Duration::from_millis(500 * kill / kills))?;
+        session.pause(Duration::from_millis(500 * kill / kills))?;
         let victim = fleet.generator()?;
         fleet.copies[victim].kill();
         // What it said last may still be on its way to us.
-        site.pause(Duration::from_millis(5))?;
+        session.pause(Duration::from_millis(5))?;
         fleet.hear();
         fleet.copies.remove(victim);
         let Some((last, at)) = fleet.last() else { continue };
@@ -121,18 +125,20 @@ pub(super) fn failover(site: &Site, load: Load) -> Rows {
 }
 
 /// SIGTERM of the generator: the widest distance between two ticks.
-pub(super) fn handover(site: &Site, load: Load) -> Rows {
+pub(super) fn handover(session: &Session, load: Load) -> Rows {
     let rounds = load.of(20, 2);
-    let mut fleet = Fleet::start(site, "--work 0 --error-rate 0")?;
+    let mut fleet = Fleet::start(session, "--work 0 --error-rate 0")?;
     let mut gaps = Vec::new();
     for round in 0..rounds {
         let last = fleet.last().map_or(0, |(number, _)| number);
         fleet.next_after(last, 2)?;
-        site.pause(Duration::from_millis(500 * round / rounds))?;
+        session.pause(Duration::from_millis(500 * round / rounds))?;
         let leaving = fleet.generator()?;
         let last = fleet.last().map_or(0, |(number, _)| number);
-        fleet.copies[leaving].terminate();
-        site.until("it leaves", LOOK, || Ok(fleet.copies[leaving].ended().map(|_| ())))?;
+        fleet.copies[leaving].signal(Signal::TERM);
+        session.until("it leaves", LOOK, || {
+            Ok(fleet.copies[leaving].ended().ok().flatten().map(drop))
+        })?;
         fleet.next_after(last, 2)?;
         let times: Vec<Instant> = fleet.published.range(last..).map(|(_, at)| *at).collect();
         let widest = times.windows(2).map(|pair| ms(pair[1].duration_since(pair[0])));
@@ -148,8 +154,8 @@ pub(super) fn handover(site: &Site, load: Load) -> Rows {
 }
 
 /// kill -9 of a handler: until what it held is taken again.
-pub(super) fn redelivery(site: &Site, load: Load) -> Rows {
-    let mut fleet = Fleet::start(site, "--interval 50ms --work 100ms --error-rate 0 --concurrency 100")?;
+pub(super) fn redelivery(session: &Session, load: Load) -> Rows {
+    let mut fleet = Fleet::start(session, "--interval 50ms --work 100ms --error-rate 0 --concurrency 100")?;
     let mut times = Vec::new();
     for _ in 0..load.of(10, 1) {
         let victim = fleet.copy_of(|status| {
@@ -162,7 +168,7 @@ pub(super) fn redelivery(site: &Site, load: Load) -> Rows {
         fleet.copies[victim].kill();
         let killed = Instant::now();
         fleet.copies.remove(victim);
-        let again = site.until("it is taken again", LOOK, || {
+        let again = session.until("it is taken again", LOOK, || {
             fleet.hear();
             // It may have settled what it held in its last moment: then there is nothing to hand on.
             let over = killed.elapsed() > Duration::from_secs(5);
@@ -172,7 +178,7 @@ pub(super) fn redelivery(site: &Site, load: Load) -> Rows {
             times.push(ms(killed.elapsed()));
         }
         fleet.add()?;
-        super::flat::joined(&fleet.queue, &mut fleet.copies)?;
+        super::measure::joined(&fleet.queue, &mut fleet.copies)?;
     }
     Ok(vec![
         Row::new("redelivery", "ms", times)

@@ -1,11 +1,12 @@
 //! How cost grows with its cause.
 
-use super::copies::Cost;
-use super::flat::{self, GENERATOR, HANDLER, through};
+use super::Load;
+use super::cost::Cost;
+use super::measure::{GENERATOR, HANDLER, drain, through};
 use super::raw::float;
-use super::site::Site;
+use super::session::Session;
 use super::working::fleet_of;
-use super::{Failure, Load};
+use crate::app::exit::Failure;
 
 /// Rates and costs against one cause.
 pub(super) struct Curve {
@@ -20,7 +21,7 @@ pub(super) struct Point {
     pub(super) cost: Cost,
 }
 
-pub(super) fn run(site: &Site, load: Load) -> Result<Vec<Curve>, Failure> {
+pub(super) fn run(session: &Session, load: Load) -> Result<Vec<Curve>, Failure> {
     let curve = |name, cause, at: &[u64], measure: &dyn Fn(u64) -> Result<(f64, Cost), Failure>| {
         let mut points = Vec::new();
         for at in at {
@@ -45,20 +46,20 @@ pub(super) fn run(site: &Site, load: Load) -> Result<Vec<Curve>, Failure> {
     let slots: &[u64] = load.of(&[1, 10, 100, 1_000, 10_000], &[1, 10]);
     Ok(vec![
         curve("backlog", "messages that wait", backlogs, &|messages| {
-            flat::drain(site, messages)
+            drain(session, messages)
         })?,
         curve("payload", "bytes a message", payloads, &|bytes| {
             let messages = (load.of(100_000_000, 1_000_000) / bytes).clamp(1000, load.of(500_000, 5_000));
             let generator = format!("bench-node {GENERATOR} --payload {bytes}");
-            through(site, messages, &generator, (2, HANDLER))
+            through(session, messages, &generator, (2, HANDLER))
         })?,
         curve("nodes", "handler processes, 1 ms of work", nodes, &|nodes| {
-            fleet_of(site, usize::try_from(nodes).expect("few"), load)
+            fleet_of(session, usize::try_from(nodes).expect("few"), load)
         })?,
         curve("concurrency", "messages at once, 10 ms of work", slots, &|slots| {
             let messages = (load.of(90, 20) * slots).clamp(100, load.of(300_000, 1_000));
             let handler = format!("--prefer never --work 10ms --error-rate 0 --concurrency {slots}");
-            through(site, messages, GENERATOR, (1, &handler))
+            through(session, messages, GENERATOR, (1, &handler))
         })?,
     ])
 }

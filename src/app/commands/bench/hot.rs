@@ -5,9 +5,10 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use super::{Failure, WRONG_USAGE, failed};
 use crate::app::args::BenchHot;
 use crate::app::commands::start::roles::Generator;
+use crate::app::exit::Failure;
+use crate::app::run::runtime;
 use crate::engine::redis::exchange_bytes;
 use crate::engine::redis::keys::Keys;
 use crate::engine::{Exchange, Run, Settle};
@@ -103,8 +104,7 @@ fn reference() -> u64 {
 }
 
 pub(in crate::app::commands) fn run(flags: &BenchHot) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &error))?;
+    let runtime = runtime()?;
     let mut builder = PackBuilder::new();
     let pack = encode(&mut builder);
     let keys = Keys::new("bench", &crate::settings::Names::default());
@@ -121,10 +121,7 @@ pub(in crate::app::commands) fn run(flags: &BenchHot) -> Result<ExitCode, Failur
             "dispatch" => _ = black_box(runtime.block_on(hand_out(&settings, &handle, &pack))),
             other => {
                 let line = format!("bench-hot: there is no {other}; there are {}", PATHS.join(", "));
-                return Err(Failure {
-                    line,
-                    code: WRONG_USAGE,
-                });
+                return Err(Failure::usage(line));
             }
         }
     }

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{Failure, failed};
 use crate::app::args::BenchNode;
 use crate::app::args::sources::{Resolved, Store, Work};
-use crate::app::commands::WRONG_USAGE;
+use crate::app::exit::Failure;
+use crate::app::run::runtime;
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
 use crate::message::Message;
@@ -88,14 +88,9 @@ impl Handle for Worker {
 
 pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> Result<ExitCode, Failure> {
     let Store::Redis(info) = &resolved.store else {
-        let line = "bench-node works on Redis only".into();
-        return Err(Failure {
-            line,
-            code: WRONG_USAGE,
-        });
+        return Err(Failure::usage("bench-node works on Redis only"));
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &error))?;
+    let runtime = runtime()?;
     let settings = &resolved.settings;
     let server = Server::new((**info).clone(), resolved.address.clone(), settings);
     let worker = Worker {
@@ -121,7 +116,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
             nodes.spawn(node.run(shutdown.clone()));
         }
         while let Some(ended) = nodes.join_next().await {
-            ended.map_err(|error| failed("go on", &std::io::Error::other(error)))??;
+            ended.map_err(|error| Failure::cannot("go on", error))??;
         }
         Ok(ExitCode::SUCCESS)
     })

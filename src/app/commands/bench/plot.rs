@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::figures::count;
 use super::growth::{Curve, Point};
-use super::row::count;
 
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 220.0;

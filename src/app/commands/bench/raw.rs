@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use redis::{ConnectionAddr, ConnectionInfo};
 
-use super::copies::Cost;
-use super::site::Site;
+use super::cost::Cost;
+use super::session::Session;
 use super::socket::{self, Answer, Socket};
-use super::{Failure, failed};
-use crate::app::commands::verify::place::random;
+use crate::app::exit::Failure;
+use crate::app::lab::test_bed::random;
+use crate::app::run::runtime;
 
 /// Commands on their way at once.
 const PIPELINE: usize = 8;
@@ -24,23 +25,23 @@ const BATCH_BYTES: usize = 512 * 1024;
 const EMPTY: Duration = Duration::from_micros(100);
 
 /// One thread pushes, two pop, 500 messages a command, several commands on their way: messages a second.
-pub(super) fn cycle(site: &Site, messages: u64, payload: usize) -> Result<(f64, Cost), Failure> {
+pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<(f64, Cost), Failure> {
     let key = format!("bench-raw-{}", random());
     let batch = BATCH.min(BATCH_BYTES / payload.max(1)).max(1);
-    let before = Cost::of_redis(site)?;
+    let before = Cost::of_redis(session)?;
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
     let popped = AtomicU64::new(0);
     let moved: io::Result<()> = thread::scope(|scope| {
-        let mut parts = vec![scope.spawn(|| push(&site.info, &key, messages, payload, batch))];
+        let mut parts = vec![scope.spawn(|| push(&session.info, &key, messages, payload, batch))];
         for _ in 0..CONSUMERS {
-            parts.push(scope.spawn(|| pop(&site.info, &key, messages, batch, &popped)));
+            parts.push(scope.spawn(|| pop(&session.info, &key, messages, batch, &popped)));
         }
         parts.into_iter().try_for_each(|part| part.join().expect("no panic"))
     });
     let seconds = start.elapsed().as_secs_f64();
-    let cost = before.until_now(site, messages, Cost::own_cpu().saturating_sub(cpu))?;
-    let _ = site.socket()?.call(&[b"DEL", key.as_bytes()]);
-    moved.map_err(|error| failed("move messages through plain sockets", &error))?;
+    let cost = before.until_now(session, messages, Cost::own_cpu().saturating_sub(cpu))?;
+    let _ = session.socket()?.call(&[b"DEL", key.as_bytes()]);
+    moved.map_err(|error| Failure::cannot("move messages through plain sockets", error))?;
     Ok((float(messages) / seconds, cost))
 }
 
@@ -93,21 +94,21 @@ fn pop(info: &ConnectionInfo, key: &str, messages: u64, batch: usize, popped: &A
 }
 
 /// LPUSH by 50 clients, one command at a time each: commands a second, by redis-benchmark if it is there.
-pub(super) fn lpush(site: &Site, requests: u64, clients: usize) -> Result<f64, Failure> {
+pub(super) fn lpush(session: &Session, requests: u64, clients: usize) -> Result<f64, Failure> {
     let key = format!("bench-raw-{}", random());
-    let rate = match redis_benchmark(site, &key, requests, clients) {
+    let rate = match redis_benchmark(session, &key, requests, clients) {
         Some(rate) => Ok(rate),
-        None => own_lpush(site, &key, requests, clients),
+        None => own_lpush(session, &key, requests, clients),
     };
-    let _ = site.socket()?.call(&[b"DEL", key.as_bytes()]);
-    rate.map_err(|error| failed("push with many clients", &error))
+    let _ = session.socket()?.call(&[b"DEL", key.as_bytes()]);
+    rate.map_err(|error| Failure::cannot("push with many clients", error))
 }
 
-fn redis_benchmark(site: &Site, key: &str, requests: u64, clients: usize) -> Option<f64> {
-    let ConnectionAddr::Tcp(host, port) = site.info.addr() else {
+fn redis_benchmark(session: &Session, key: &str, requests: u64, clients: usize) -> Option<f64> {
+    let ConnectionAddr::Tcp(host, port) = session.info.addr() else {
         return None;
     };
-    let redis = site.info.redis_settings();
+    let redis = session.info.redis_settings();
     if redis.username().is_some() {
         return None;
     }
@@ -125,14 +126,14 @@ fn redis_benchmark(site: &Site, key: &str, requests: u64, clients: usize) -> Opt
 }
 
 /// The same by hand: one thread, as redis-benchmark has.
-fn own_lpush(site: &Site, key: &str, requests: u64, clients: usize) -> io::Result<f64> {
+fn own_lpush(session: &Session, key: &str, requests: u64, clients: usize) -> io::Result<f64> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut out = Vec::new();
     socket::put(&mut out, &[b"LPUSH", key.as_bytes(), b"x"]);
-    let ConnectionAddr::Tcp(host, port) = site.info.addr() else {
+    let ConnectionAddr::Tcp(host, port) = session.info.addr() else {
         return Err(io::Error::other("not a plain socket"));
     };
-    site.runtime.block_on(async {
+    session.runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         let start = Instant::now();
         for _ in 0..clients {
@@ -156,10 +157,10 @@ fn own_lpush(site: &Site, key: &str, requests: u64, clients: usize) -> io::Resul
 }
 
 /// From a push to the return of a waiting pop at another socket, paced: microseconds each.
-pub(super) fn hand_over(site: &Site, messages: u32, pace: Duration) -> Result<Vec<f64>, Failure> {
+pub(super) fn hand_over(session: &Session, messages: u32, pace: Duration) -> Result<Vec<f64>, Failure> {
     let key = format!("bench-raw-{}", random());
-    let failing = |error: io::Error| failed("hand over through plain sockets", &error);
-    let (mut waiter, mut giver) = (site.socket()?, site.socket()?);
+    let failing = |error: io::Error| Failure::cannot("hand over through plain sockets", error);
+    let (mut waiter, mut giver) = (session.socket()?, session.socket()?);
     let (told, times) = std::sync::mpsc::channel();
     let name = key.clone();
     let waiting = thread::spawn(move || {
@@ -184,8 +185,7 @@ pub(super) fn hand_over(site: &Site, messages: u32, pace: Duration) -> Result<Ve
 
 /// Tasks that only sleep, as many at once, until as many sleeps are over as there would be messages: sleeps a second.
 pub(super) fn sleepers(tasks: u64, each: Duration, sleeps: u64) -> Result<f64, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed("start", &error))?;
+    let runtime = runtime()?;
     let start = Instant::now();
     runtime.block_on(async {
         let mut running = tokio::task::JoinSet::new();

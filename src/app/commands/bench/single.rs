@@ -1,14 +1,15 @@
 //! One message a call: what is left when packs do not help.
 
-use super::flat::{GENERATOR, through, typical};
+use super::cost::typical;
+use super::measure::{GENERATOR, through};
 use super::raw;
 use super::row::{Row, ratio_at_least};
-use super::site::Site;
+use super::session::Session;
 use super::{Load, Rows};
 
 const CONNECTIONS: usize = 50;
 
-pub(super) fn one_by_one(site: &Site, load: Load) -> Rows {
+pub(super) fn one_by_one(session: &Session, load: Load) -> Rows {
     let messages = load.of(200_000, 5_000);
     // Fifty nodes in one process, as redis-benchmark has fifty clients in one. Never far ahead of the handlers, so that
     // what is measured is both at once.
@@ -16,10 +17,10 @@ pub(super) fn one_by_one(site: &Site, load: Load) -> Rows {
     let generator = format!("{GENERATOR} --max-backlog 20000");
     let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..load.rounds {
-        let (rate, cost) = through(site, messages, &generator, (1, &handler))?;
+        let (rate, cost) = through(session, messages, &generator, (1, &handler))?;
         ours.push(rate);
         costs.push(cost);
-        theirs.push(raw::lpush(site, messages, CONNECTIONS)?);
+        theirs.push(raw::lpush(session, messages, CONNECTIONS)?);
     }
     let row = Row::new("one-by-one", "messages/s", ours)
         .beside(theirs)

@@ -1,5 +1,6 @@
 //! Redis through a plain socket: bytes out, answers skipped over. As little as a client can do.
 
+use crate::app::exit::Failure;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -169,9 +170,9 @@ impl Socket {
         Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
-    pub(super) fn info(&mut self, section: &str) -> Result<Info, crate::app::commands::Failure> {
+    pub(super) fn info(&mut self, section: &str) -> Result<Info, Failure> {
         let text = self.text(&[b"INFO", section.as_bytes()]);
-        let text = text.map_err(|error| super::failed("ask Redis for INFO", &error))?;
+        let text = text.map_err(|error| Failure::cannot("ask Redis for INFO", error))?;
         let lines = text.unwrap_or_default();
         let pairs = lines.lines().filter_map(|line| line.trim().split_once(':'));
         Ok(Info(pairs.map(|(name, value)| (name.into(), value.into())).collect()))

@@ -2,20 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use super::flat::{GENERATOR, joined, through, typical};
+use super::cost::typical;
+use super::figures::median;
+use super::measure::{GENERATOR, joined, through};
 use super::node::{is_slow, wall};
 use super::raw;
 use super::raw::float;
-use super::row::{Row, at_most, median, ratio_at_least, ratio_at_most};
-use super::site::Site;
-use super::{Failure, Load, Rows};
+use super::row::{Row, at_most, ratio_at_least, ratio_at_most};
+use super::session::Session;
+use super::{Load, Rows};
+use crate::app::exit::Failure;
+use crate::app::lab::copy::Capture;
 
-pub(super) fn async_work(site: &Site, load: Load) -> Rows {
+pub(super) fn async_work(session: &Session, load: Load) -> Rows {
     let (messages, at_once, each) = (load.of(300_000, 20_000), 1000, Duration::from_millis(10));
     let handler = format!("--prefer never --work 10ms --error-rate 0 --concurrency {at_once}");
     let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..load.rounds {
-        let (rate, cost) = through(site, messages, GENERATOR, (1, &handler))?;
+        let (rate, cost) = through(session, messages, GENERATOR, (1, &handler))?;
         ours.push(rate);
         costs.push(cost);
         theirs.push(raw::sleepers(at_once, each, messages)?);
@@ -27,25 +31,25 @@ pub(super) fn async_work(site: &Site, load: Load) -> Rows {
 }
 
 /// So many processes with 1 ms of work a message, for about so long: messages a second.
-pub(super) fn fleet_of(site: &Site, handlers: usize, load: Load) -> Result<(f64, super::copies::Cost), Failure> {
+pub(super) fn fleet_of(session: &Session, handlers: usize, load: Load) -> Result<(f64, super::cost::Cost), Failure> {
     // About 450 a second each; more than 40,000 two cores do not do.
     let rate = (450 * handlers as u64).min(40_000);
     let messages = load.of(4 * rate, rate / 4).max(100);
     through(
-        site,
+        session,
         messages,
         GENERATOR,
         (handlers, "--prefer never --work 1ms --error-rate 0"),
     )
 }
 
-pub(super) fn fleet(site: &Site, load: Load) -> Rows {
+pub(super) fn fleet(session: &Session, load: Load) -> Rows {
     let sizes: &[usize] = load.of(&[1, 10, 50, 200], &[1, 3]);
     let mut rates = vec![Vec::new(); sizes.len()];
     let mut costs = vec![Vec::new(); sizes.len()];
     for _ in 0..load.rounds.min(3) {
         for (index, size) in sizes.iter().enumerate() {
-            let (rate, cost) = fleet_of(site, *size, load)?;
+            let (rate, cost) = fleet_of(session, *size, load)?;
             rates[index].push(rate);
             costs[index].push(cost);
         }
@@ -67,13 +71,13 @@ pub(super) fn fleet(site: &Site, load: Load) -> Rows {
 }
 
 /// Ten handlers, every hundredth message takes a second: nothing waits behind a slow one.
-pub(super) fn mixed(site: &Site, load: Load) -> Rows {
+pub(super) fn mixed(session: &Session, load: Load) -> Rows {
     let (messages, slow) = load.of((10_000, 1.0), (1_000, 0.1));
     let handler = format!("bench-node --prefer never --work 0 --error-rate 0 --slow-every 100 --slow {slow}s");
     let ideal = float(messages) / 100.0 * slow / 10.0;
     let mut seconds = Vec::new();
     for _ in 0..load.rounds.min(3) {
-        let (rate, _) = through(site, messages, GENERATOR, (10, &handler.replace("0.1s", "100ms")))?;
+        let (rate, _) = through(session, messages, GENERATOR, (10, &handler.replace("0.1s", "100ms")))?;
         seconds.push(float(messages) / rate);
     }
     let baselines = vec![ideal; seconds.len()];
@@ -84,30 +88,27 @@ pub(super) fn mixed(site: &Site, load: Load) -> Rows {
 }
 
 /// The speed of the handlers changes a hundredfold, back and forth: how long until the packs have the new size.
-pub(super) fn adapt(site: &Site, load: Load) -> Rows {
+pub(super) fn adapt(session: &Session, load: Load) -> Rows {
     let window = load.of(Duration::from_secs(3), Duration::from_secs(1));
     let windows = load.of(6, 2);
-    let queue = site.queue()?;
+    let queue = session.queue()?;
     let arguments = format!(
         "bench-node --prefer never --work 0 --error-rate 0 --slow 20ms --window {}ms",
         window.as_millis()
     );
     let mut handlers = queue.copies(2, &arguments)?;
     joined(&queue, &mut handlers)?;
-    let _generator = queue.copy(
-        &format!("{GENERATOR} --max-backlog 20000"),
-        super::copies::Hear::Nothing,
-    )?;
+    let _generator = queue.copy(&format!("{GENERATOR} --max-backlog 20000"), Capture::Nothing)?;
     let (mut slower, mut faster) = (Vec::new(), Vec::new());
     for _ in 0..windows {
         let index = wall().as_nanos() / window.as_nanos();
-        site.until("the next window", Duration::from_millis(1), || {
+        session.until("the next window", Duration::from_millis(1), || {
             Ok((wall().as_nanos() / window.as_nanos() > index).then_some(()))
         })?;
         let (start, slow) = (Instant::now(), is_slow(wall(), window));
         let mut seen: Vec<(Duration, f64)> = Vec::new();
         while start.elapsed() < window.saturating_sub(Duration::from_millis(50)) {
-            site.pause(Duration::from_millis(5))?;
+            session.pause(Duration::from_millis(5))?;
             if let Some(status) = queue.status()? {
                 seen.push((start.elapsed(), float(status.grain)));
             }
@@ -125,10 +126,10 @@ pub(super) fn adapt(site: &Site, load: Load) -> Rows {
 }
 
 /// The million as the task has it: up to a second of work, 15 % errors, three handlers of 10,000.
-pub(super) fn task(site: &Site, load: Load) -> Rows {
+pub(super) fn task(session: &Session, load: Load) -> Rows {
     let (messages, at_once) = load.of((1_000_000, 10_000), (2_000, 1_000));
     let (rate, cost) = through(
-        site,
+        session,
         messages,
         GENERATOR,
         (3, &format!("--prefer never --concurrency {at_once}")),

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::super::{FAILED, Failure, WRONG_USAGE};
 use crate::api::cron::Scheduled;
-use crate::app::args::sources::Resolved;
-use crate::app::args::value::{Builtin, Generating, Handling, Program, Source, Work as WorkTime};
+use crate::app::args::program::{Program, Source};
+use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::effects;
 use crate::app::output::log::Log;
-use crate::app::outside::{self, Child, Each, GenerateEach, Http, Lines, Make, Tell, Work};
+use crate::app::output::time::utc_short;
+use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Tell, Work};
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
@@ -61,9 +62,10 @@ pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Fa
             }))
         }
         Handling::Http(url) => {
-            let http = Http::new(url.clone(), &settings.queue, settings.timeout).map_err(|error| Failure {
-                line: format!("--handle: cannot use https: {error}; install the ca-certificates of this system"),
-                code: FAILED,
+            let http = Http::new(url.clone(), &settings.queue, settings.timeout).map_err(|error| {
+                Failure::failed(format!(
+                    "--handle: cannot use https: {error}; install the ca-certificates of this system"
+                ))
             })?;
             Some(Box::new(http))
         }
@@ -77,10 +79,9 @@ pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Fa
 }
 
 fn find(flag: &str, program: &Program) -> Result<(), Failure> {
-    program.find().map_err(|reason| Failure {
-        line: format!("{flag}: {reason}"),
-        code: WRONG_USAGE,
-    })
+    program
+        .find()
+        .map_err(|reason| Failure::usage(format!("{flag}: {reason}")))
 }
 
 /// What children say is told by the log.
@@ -136,7 +137,7 @@ fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8
     let _ = match builtin {
         Builtin::Counter => payload.write_all(digits.of(next.number)),
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
-        Builtin::Tick => write!(payload, "{}", outside::time_text(next.due_ms)),
+        Builtin::Tick => write!(payload, "{}", utc_short(next.due_ms)),
     };
 }
 

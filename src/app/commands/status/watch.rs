@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{WATCH_EVERY, age, paused};
+use super::WATCH_EVERY;
 use crate::app::args::sources::Resolved;
-use crate::app::commands::{FAILED, Failure};
+use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, push};
+use crate::app::output::status::{paused, role, settled};
+use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::node::event::escape;
 
@@ -19,10 +21,7 @@ use crate::node::event::escape;
 const RATE_LOOKS: usize = 5;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, first: Status) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| Failure {
-        line: format!("cannot use the terminal: {error}"),
-        code: FAILED,
-    };
+    let failed = |error: std::io::Error| Failure::cannot("use the terminal", error);
     let mut keys = Keys::listen(true).map_err(failed)?;
     let mut screen = Screen::open().map_err(failed)?;
     let mut watch = Watch::new(resolved, first);
@@ -149,7 +148,7 @@ impl Watch {
                 ("paused", what.to_string())
             });
         }
-        push(&mut self.throughput, now.settled().saturating_sub(before.settled()));
+        push(&mut self.throughput, settled(now).saturating_sub(settled(&before)));
         push(&mut self.queue, now.queued);
         for (word, text) in news {
             self.say(word, text);
@@ -208,7 +207,7 @@ impl Watch {
     }
 
     fn node(&self, node: &NodeStatus) -> Node {
-        let role = self.status.role(node);
+        let role = role(&self.status, node);
         let tone = match (self.away.is_some(), role) {
             (true, _) => Tone::Quiet,
             (false, "generator") => Tone::Good,

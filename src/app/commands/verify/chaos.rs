@@ -6,12 +6,13 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::fleet::{Fleet, now_ms};
-use super::place::Place;
+use super::fleet::Fleet;
 use super::plan::{Fault, Plan};
-use super::watch::Look;
-use super::{Failure, failed};
+use super::sampler::Snapshot;
+use crate::app::exit::Failure;
 use crate::app::lab::proxy::Proxy;
+use crate::app::lab::test_bed::TestBed;
+use crate::app::output::time::now_ms;
 
 /// A fault that finds nobody to meet waits so long, and is then left out.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -69,8 +70,8 @@ impl Chaos {
         &mut self,
         now: Duration,
         fleet: &mut Fleet,
-        place: &mut Place,
-        look: Option<&Look>,
+        bed: &mut TestBed,
+        seen: Option<&Snapshot>,
     ) -> Result<(), Failure> {
         let due: Vec<Mend> = self
             .mends
@@ -80,7 +81,7 @@ impl Chaos {
             .collect();
         self.mends.retain(|(at, _)| *at > now);
         for mend in due {
-            mend.apply(fleet, place)?;
+            mend.apply(fleet, bed)?;
         }
         let Some((at, fault)) = self.plan.get(self.next).copied() else {
             return Ok(());
@@ -88,7 +89,7 @@ impl Chaos {
         if now < at {
             return Ok(());
         }
-        match self.strike(fault, now, fleet, place, look)? {
+        match self.strike(fault, now, fleet, bed, seen)? {
             Some(whom) => {
                 *self.done.entry(fault.name()).or_default() += 1;
                 self.note(fault, &whom)?;
@@ -104,7 +105,8 @@ impl Chaos {
     }
 
     fn note(&mut self, fault: Fault, whom: &str) -> Result<(), Failure> {
-        writeln!(self.log, "{} {fault:?} {whom}", now_ms()).map_err(|error| failed("write what was done", &error))
+        writeln!(self.log, "{} {fault:?} {whom}", now_ms())
+            .map_err(|error| Failure::cannot("write what was done", error))
     }
 
     /// None: not possible now. Otherwise whom it met.
@@ -113,12 +115,12 @@ impl Chaos {
         fault: Fault,
         now: Duration,
         fleet: &mut Fleet,
-        place: &mut Place,
-        look: Option<&Look>,
+        bed: &mut TestBed,
+        seen: Option<&Snapshot>,
     ) -> Result<Option<String>, Failure> {
         let ms = Duration::from_millis;
-        let generator = look.filter(|look| look.at.elapsed() < FRESH).and_then(|look| {
-            let seat = fleet.seat_of(look.generator?)?;
+        let generator = seen.filter(|seen| seen.at.elapsed() < FRESH).and_then(|seen| {
+            let seat = fleet.seat_of(seen.generator?)?;
             (!fleet.seats[seat].is_frozen).then_some(seat)
         });
         let whole: Vec<usize> = (0..fleet.seats.len())
@@ -134,8 +136,8 @@ impl Chaos {
             Fault::KillHandler => handler.map(|seat| Self::kill(fleet, seat)).transpose()?,
             Fault::KillReader => {
                 fleet
-                    .read_errors(place)
-                    .map_err(|error| failed("start get-errors", &error))?;
+                    .read_errors()
+                    .map_err(|error| Failure::cannot("start get-errors", error))?;
                 self.mends.push((now + ms(self.random.u64(0..60)), Mend::KillReaders));
                 Some(String::new())
             }
@@ -168,13 +170,13 @@ impl Chaos {
             | Fault::FlushScripts
             | Fault::KillClients
             | Fault::Sleep(_)
-            | Fault::OutOfMemory(_) => self.strike_server(fault, now, place),
+            | Fault::OutOfMemory(_) => self.strike_server(fault, now, bed),
         };
         Ok(met)
     }
 
-    fn strike_server(&mut self, fault: Fault, now: Duration, place: &mut Place) -> Option<String> {
-        let server = place.server.as_mut().filter(|server| server.is_running())?;
+    fn strike_server(&mut self, fault: Fault, now: Duration, bed: &mut TestBed) -> Option<String> {
+        let server = bed.server.as_mut().filter(|server| server.is_running())?;
         let ms = Duration::from_millis;
         match fault {
             Fault::KillRedis(down) => {
@@ -211,7 +213,9 @@ impl Chaos {
     fn kill(fleet: &mut Fleet, seat: usize) -> Result<String, Failure> {
         let pid = fleet.seats[seat].pid();
         fleet.kill(seat);
-        fleet.start(seat).map_err(|error| failed("start a copy", &error))?;
+        fleet
+            .start(seat)
+            .map_err(|error| Failure::cannot("start a copy", error))?;
         Ok(format!("process {}", pid.unwrap_or_default()))
     }
 
@@ -223,32 +227,32 @@ impl Chaos {
     }
 
     /// Mends everything, and breaks nothing more.
-    pub(super) fn calm(&mut self, fleet: &mut Fleet, place: &mut Place) -> Result<(), Failure> {
+    pub(super) fn calm(&mut self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
         self.next = self.plan.len();
         for (_, mend) in std::mem::take(&mut self.mends) {
-            mend.apply(fleet, place)?;
+            mend.apply(fleet, bed)?;
         }
         Ok(())
     }
 }
 
 impl Mend {
-    fn apply(self, fleet: &mut Fleet, place: &mut Place) -> Result<(), Failure> {
+    fn apply(self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
         match self {
             Self::Thaw(seat) => fleet.thaw(seat),
             Self::Delay(seat) => _ = proxied(fleet, seat, |proxy| proxy.delay(Duration::ZERO)),
             Self::HalfOpen(seat) => _ = proxied(fleet, seat, |proxy| proxy.half_open(false)),
             Self::BlackHole(seat) => _ = proxied(fleet, seat, |proxy| proxy.black_hole(false)),
             Self::StartRedis => {
-                if let Some(server) = &mut place.server {
+                if let Some(server) = &mut bed.server {
                     server
                         .run()
-                        .map_err(|error| failed("start redis-server again", &error))?;
+                        .map_err(|error| Failure::cannot("start redis-server again", error))?;
                 }
             }
             Self::Memory => {
                 // One that was killed meanwhile comes back without a limit.
-                if let Some(server) = &place.server {
+                if let Some(server) = &bed.server {
                     server.send(&["CONFIG", "SET", "maxmemory", "0"]);
                 }
             }

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::app::lab::test_bed::TestBed;
+
 /// What can be done to a fleet and its Redis. Who it meets is decided when it comes: the generator of that moment, or
 /// a handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +38,15 @@ pub(super) struct Reach {
     pub connections: bool,
     /// The server is our own.
     pub server: bool,
+}
+
+impl Reach {
+    pub(super) fn of(bed: &TestBed) -> Self {
+        Self {
+            connections: bed.upstream().is_some(),
+            server: bed.server.is_some(),
+        }
+    }
 }
 
 impl Fault {
@@ -115,6 +126,8 @@ const BETWEEN_MS: std::ops::RangeInclusive<u64> = 1000..=2000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// For how long faults come.
+    pub(super) length: Duration,
     pub(super) faults: Vec<(Duration, Fault)>,
 }
 
@@ -127,7 +140,7 @@ impl Plan {
         loop {
             at += Duration::from_millis(random.u64(BETWEEN_MS));
             if at >= length {
-                return Self { seed, faults };
+                return Self { seed, length, faults };
             }
             if deck.is_empty() {
                 let cards = DECK.iter().filter(|(fault, _)| fault.is_within(reach));

@@ -1,111 +1,18 @@
-//! What is said: a line while it runs, a table or JSON at the end, and all of it once more in the directory.
+//! What is said in the end: a table or JSON, and all of it once more in the directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
-use tokio::time::Instant;
-
-use super::place::Place;
-use super::watch::Look;
 use crate::app::lab::ledger::checks::{self, Sample, Verdict};
 use crate::app::lab::ledger::history::History;
+use crate::app::lab::test_bed::Directory;
 use crate::app::output::json;
 use crate::node::event::escape;
 
-/// Between two lines of progress: on a terminal, and elsewhere.
-const SHOWN_EVERY: Duration = Duration::from_millis(200);
-const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// How wide the bar is.
-const BAR: usize = 24;
 /// Findings that are printed; all are in the directory.
 const PRINTED_MAX: usize = 20;
-
-/// The line on stderr while it runs.
-pub(super) struct Progress {
-    messages: Option<u64>,
-    length: Option<Duration>,
-    begun: Instant,
-    next: Instant,
-    on_terminal: bool,
-}
-
-impl Progress {
-    pub(super) fn new(messages: Option<u64>, length: Option<Duration>) -> Self {
-        let on_terminal = std::io::stderr().is_terminal();
-        let begun = Instant::now();
-        Self {
-            messages,
-            length,
-            begun,
-            next: begun + if on_terminal { SHOWN_EVERY } else { TOLD_EVERY },
-            on_terminal,
-        }
-    }
-
-    pub(super) fn show(&mut self, look: Option<&Look>, faults: u64) {
-        let now = Instant::now();
-        if now < self.next {
-            return;
-        }
-        self.next = now + if self.on_terminal { SHOWN_EVERY } else { TOLD_EVERY };
-        let Sample {
-            published,
-            done,
-            failed,
-            ..
-        } = look.map(|look| look.sample).unwrap_or_default();
-        let (settled, seconds) = (done + failed, self.begun.elapsed().as_secs_f64());
-        #[allow(clippy::cast_precision_loss)]
-        let (part, rate) = match (self.length, self.messages) {
-            (Some(length), _) => (seconds / length.as_secs_f64(), settled as f64 / seconds),
-            (None, messages) => (settled as f64 / messages.unwrap_or(1) as f64, settled as f64 / seconds),
-        };
-        let part = part.clamp(0.0, 1.0);
-        let left = if part > 0.0 { seconds / part - seconds } else { 0.0 };
-        let faults = match faults {
-            0 => String::new(),
-            faults => format!(", {faults} faults"),
-        };
-        let line = format!(
-            "{} {:3.0} %  published {published}, settled {settled}, {rate:.0}/s{faults}, {left:.0} s left",
-            bar(part),
-            part * 100.0
-        );
-        self.say(&line);
-    }
-
-    /// The last word of the line.
-    pub(super) fn end(&mut self, what: &str) {
-        if self.on_terminal || self.begun.elapsed() > TOLD_EVERY {
-            self.say(what);
-        }
-        if self.on_terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-
-    fn say(&self, line: &str) {
-        // Nobody may be listening.
-        let _ = if self.on_terminal {
-            write!(std::io::stderr(), "\r\x1b[K{line}")
-        } else {
-            writeln!(std::io::stderr(), "{line}")
-        };
-    }
-}
-
-fn bar(part: f64) -> String {
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss
-    )]
-    let full = (part * BAR as f64).round() as usize;
-    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR.saturating_sub(full)))
-}
 
 /// Times, from the shortest to the longest.
 struct Times(Vec<u64>);
@@ -175,11 +82,11 @@ impl Report {
     }
 
     /// Nobody need be listening, and the exit code says the same; but a result that could not be written is none.
-    pub(super) fn keep_and_print(&self, place: &Place, as_json: bool) -> std::io::Result<()> {
-        let (table, json) = (self.table(place.kept()), self.json());
+    pub(super) fn keep_and_print(&self, directory: &Directory, as_json: bool) -> std::io::Result<()> {
+        let (table, json) = (self.table(directory.kept()), self.json());
         for (name, text) in [("result.txt", &table), ("result.json", &json)] {
             // The directory is for later; the verdict is printed all the same.
-            let _ = std::fs::write(place.directory.join(name), text);
+            let _ = std::fs::write(directory.path.join(name), text);
         }
         let printed = std::io::stdout().write_all(if as_json { json } else { table }.as_bytes());
         for finding in self.findings.iter().take(PRINTED_MAX) {

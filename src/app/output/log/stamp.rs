@@ -1,13 +1,5 @@
 //! Time stamps in UTC, cheap enough for every line.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Remembers the last second, since many lines share it; within it only three digits change.
 #[derive(Default)]
 pub struct Stamp {

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use queenright::app::commands::get_errors::{json_line, text_line};
+use queenright::app::output::failed::{json_line, text_line};
 use queenright::engine::redis::{RedisEngine, Server};
 use queenright::engine::{Collect, Collected, Engine, Exchange, Exchanged, Failed, Range, Reap, Wake};
 use queenright::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! What strangers put into payloads and errors, on its way to a terminal.
 
-use queenright::app::commands::get_errors::{json_line, text_line};
+use queenright::app::output::failed::{json_line, text_line};
 use queenright::app::output::log::line::{Field, Level, Look};
 use queenright::engine::Failed;
 use queenright::event::escape;

@@ -1,4 +1,4 @@
-//! Looks at the store all the time, and remembers what it saw.
+//! Asks the store for its status all the time, and remembers the counts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,47 +7,52 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::fleet::now_ms;
 use crate::app::lab::ledger::checks::Sample;
+use crate::app::output::time::now_ms;
 use crate::engine::{Engine, Status};
 
-/// The last look, and when it was.
+/// The store at one moment.
 #[derive(Debug, Clone)]
-pub(super) struct Look {
+pub(super) struct Snapshot {
     pub(super) at: Instant,
     pub(super) sample: Sample,
+    /// The process that generates.
     pub(super) generator: Option<u32>,
 }
 
-pub(super) struct Watch {
-    looks: watch::Receiver<Option<Look>>,
+pub(super) struct Sampler {
+    snapshots: watch::Receiver<Option<Snapshot>>,
     task: JoinHandle<()>,
     samples: Arc<std::sync::Mutex<Vec<Sample>>>,
 }
 
-impl Watch {
+impl Sampler {
     pub(super) fn start<E: Engine>(engine: Arc<E>, every: Duration) -> Self {
-        let (sender, looks) = watch::channel(None);
+        let (sender, snapshots) = watch::channel(None);
         let samples = Arc::new(std::sync::Mutex::new(Vec::new()));
         let kept = samples.clone();
         let task = tokio::spawn(async move {
             loop {
                 // A store that does not answer is part of the game.
                 if let Ok(status) = engine.status().await {
-                    let look = Look::of(&status);
+                    let snapshot = Snapshot::of(&status);
                     let mut kept = kept.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    kept.push(look.sample);
+                    kept.push(snapshot.sample);
                     drop(kept);
-                    sender.send_replace(Some(look));
+                    sender.send_replace(Some(snapshot));
                 }
                 tokio::time::sleep(every).await;
             }
         });
-        Self { looks, task, samples }
+        Self {
+            snapshots,
+            task,
+            samples,
+        }
     }
 
-    pub(super) fn last(&self) -> Option<Look> {
-        self.looks.borrow().clone()
+    pub(super) fn last(&self) -> Option<Snapshot> {
+        self.snapshots.borrow().clone()
     }
 
     /// Ends it. What was seen, in order.
@@ -58,7 +63,7 @@ impl Watch {
     }
 }
 
-impl Look {
+impl Snapshot {
     fn of(status: &Status) -> Self {
         let generator = status.generator.as_ref().and_then(|generator| {
             let node = status.nodes.iter().find(|node| node.node == *generator)?;

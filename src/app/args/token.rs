@@ -1,4 +1,4 @@
-//! What the dashboard asks for before it lets anybody in.
+//! The secret that the dashboard asks for.
 
 use subtle::ConstantTimeEq;
 
@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 const TOKEN_BYTES_MIN: usize = 16;
 const TOKEN_BYTES_MAX: usize = 1024;
 
-/// A secret. Never shown.
+/// Who gives it may use the dashboard. Never shown.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -32,8 +32,7 @@ impl Token {
         Ok(Self(text.into()))
     }
 
-    /// In constant time: how long it takes says nothing about the token.
-    pub(crate) fn is(&self, given: &str) -> bool {
+    pub(in crate::app) fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
 }

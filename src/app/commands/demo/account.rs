@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use super::scene::seconds;
-use super::{FAILED, Failure, Play, failed};
+use super::Run;
+use super::summary::seconds;
+use crate::app::exit::Failure;
 use crate::app::lab::ledger::{Account, Remains};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -12,28 +13,25 @@ use crate::error::Error;
 /// A takeover that took no longer counts as quick.
 const QUICK_MS: u64 = 1000;
 
-pub(super) async fn tell<E: Engine>(engine: &E, mut play: Play<E>) -> Result<(), Failure> {
+pub(super) async fn tell<E: Engine>(engine: &E, mut run: Run<E>) -> Result<(), Failure> {
     // Nobody writes any more, so that this ends.
-    while play
+    while run
         .ledger
         .read(|_, _| {})
-        .map_err(|error| failed("read the ledger", &error))?
+        .map_err(|error| Failure::cannot("read the ledger", error))?
     {}
-    let account = play
+    let account = run
         .ledger
         .account(&Remains::of(engine, published(engine).await?).await?);
     let mut text = String::new();
-    write_takeovers(&mut text, play.scene.kills, &play.scene.gaps_ms());
+    write_takeovers(&mut text, run.summary.kills, &run.summary.gaps_ms());
     write_account(&mut text, &account);
     // Nobody may be listening; the exit code says the same.
     let _ = std::io::stdout().write_all(text.as_bytes());
     if account.findings.is_empty() {
         return Ok(());
     }
-    Err(Failure {
-        line: account.findings.join("; "),
-        code: FAILED,
-    })
+    Err(Failure::failed(account.findings.join("; ")))
 }
 
 /// How many numbers the queue has given out; none, if it is not there yet.

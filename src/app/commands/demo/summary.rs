@@ -1,11 +1,11 @@
-//! What there is to be seen: the last events, the totals, and how they moved.
+//! What the demo shows: the last events, the totals, and how they moved.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fleet::short;
+use super::member::short;
 use crate::app::args::Demo;
 use crate::app::args::sources::Resolved;
 use crate::app::lab::ledger::{Ledger, Record, Totals};
@@ -19,7 +19,7 @@ const SAMPLE: Duration = Duration::from_millis(500);
 /// The rate is that of so many samples: a message every half second is otherwise too uneven to read.
 const RATE_SAMPLES: usize = 6;
 
-pub(super) struct Scene {
+pub(super) struct Summary {
     pub(super) address: String,
     started: Instant,
     now: Instant,
@@ -29,6 +29,7 @@ pub(super) struct Scene {
     /// Errors and redelivered messages since the last turn.
     errors: Vec<u64>,
     redelivered: Vec<(u64, u16)>,
+    /// How many of both there were, also beyond those that are named.
     many: (u64, u64),
     /// When each epoch published first and last, in milliseconds since 1970.
     reigns: BTreeMap<u64, (u64, u64)>,
@@ -44,7 +45,7 @@ pub(super) struct Scene {
     sampled: (Instant, u64),
 }
 
-impl Scene {
+impl Summary {
     pub(super) fn new(resolved: &Resolved, flags: &Demo) -> Self {
         let now = Instant::now();
         Self {
@@ -89,10 +90,6 @@ impl Scene {
         let from = self.events.len() - self.unprinted;
         self.unprinted = 0;
         self.events.iter().skip(from).cloned().collect()
-    }
-
-    pub(super) fn count_kill(&mut self) {
-        self.kills += 1;
     }
 
     pub(super) fn age(&self) -> Duration {

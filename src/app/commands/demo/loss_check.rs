@@ -1,4 +1,4 @@
-//! Is anything missing *now*? Compares the books with the store while the copies work.
+//! Whether any message is missing *now*: compares the books with the store while the copies work.
 //!
 //! What is open in the books and not in the store was settled a moment ago: whoever did it is about to write it down,
 //! or was killed and left an intent. What is still unexplained seconds later is lost.
@@ -20,7 +20,7 @@ const OPEN_MAX: u64 = 20_000;
 /// Messages without an outcome: first and count.
 type Answer = Result<Vec<(u64, u64)>>;
 
-pub(super) struct Audit<E> {
+pub(super) struct LossCheck<E> {
     engine: Arc<E>,
     next: Instant,
     /// What was open when the store was asked, and its answer.
@@ -30,7 +30,7 @@ pub(super) struct Audit<E> {
     lost: Option<u64>,
 }
 
-impl<E: Engine> Audit<E> {
+impl<E: Engine> LossCheck<E> {
     pub(super) fn new(engine: Arc<E>) -> Self {
         Self {
             engine,

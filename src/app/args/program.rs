@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::process::Stdio;
+
+use tokio::process::Command;
 
 /// A program and its arguments. No shell is involved: quotes hold words together, nothing else is special.
 #[derive(Clone, PartialEq, Eq)]
@@ -50,11 +53,24 @@ impl Program {
         ))
     }
 
-    /// The program, and its arguments.
-    #[must_use]
-    pub fn words(&self) -> (&str, &[String]) {
-        (&self.words[0], &self.words[1..])
+    /// Everything piped but stdout, which is ours.
+    pub(in crate::app) fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command
+            .args(&self.words[1..])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        command
     }
+}
+
+/// Where a generator's lines come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Program(Program),
+    Stdin,
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -1,4 +1,4 @@
-//! What was, as charts show it: steps of time, and the reigns. Asked for once for all who look.
+//! `/api/v1/history`: what was, as charts show it: steps of time, and the reigns. Asked for once for all who look.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,8 +8,9 @@ use hyper::StatusCode;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::ask::Query;
 use super::reply::{Answer, Refusal, whole};
+use super::request::Query;
+use crate::app::output::view::ReignView;
 use crate::engine::history::Bucket;
 use crate::engine::{Engine, Figures, History, Range, Status};
 
@@ -17,11 +18,11 @@ use crate::engine::{Engine, Figures, History, Range, Status};
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
-struct Past {
+struct HistoryView {
     now_ms: u64,
     step_ms: u64,
     points: Vec<Point>,
-    reigns: Vec<Reign>,
+    reigns: Vec<ReignView>,
 }
 
 #[derive(Serialize)]
@@ -42,24 +43,8 @@ struct Point {
     errors: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Reign {
-    epoch: u64,
-    node: String,
-    began_ms: u64,
-    last_ms: u64,
-    gap_ms: Option<u64>,
-}
-
-impl From<History> for Past {
+impl From<History> for HistoryView {
     fn from(history: History) -> Self {
-        let reign = |reign: crate::engine::history::Reign| Reign {
-            epoch: reign.epoch,
-            node: reign.node,
-            began_ms: reign.began_ms,
-            last_ms: reign.last_ms,
-            gap_ms: reign.gap_ms,
-        };
         let (now_ms, step_ms) = (history.now_ms, history.step_ms);
         Self {
             now_ms,
@@ -69,7 +54,7 @@ impl From<History> for Past {
                 .iter()
                 .map(|bucket| Point::of(bucket, step_ms, now_ms))
                 .collect(),
-            reigns: history.reigns.into_iter().map(reign).collect(),
+            reigns: history.reigns.iter().map(ReignView::from).collect(),
         }
     }
 }
@@ -133,8 +118,8 @@ impl HistoryCache {
         let bytes = match kept {
             Some((seen, bytes)) if seen.elapsed() < FRESH => bytes,
             _ => {
-                let past = Past::from(engine.history(range).await?);
-                let bytes: Bytes = serde_json::to_vec(&past).expect("keys are texts").into();
+                let view = HistoryView::from(engine.history(range).await?);
+                let bytes: Bytes = serde_json::to_vec(&view).expect("keys are texts").into();
                 self.slots()[at] = Some((Instant::now(), bytes.clone()));
                 bytes
             }

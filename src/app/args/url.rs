@@ -1,15 +1,17 @@
-//! The address of a service that handles messages.
+//! The address of a service that handles messages: `--handle http://…`.
 
 use std::fmt;
 
 use hyper::Uri;
+use hyper::header::HeaderValue;
+
+use crate::app::base64;
 
 /// Where to post to. Shown without what may be secret: credentials, path and query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url {
-    pub(crate) uri: Uri,
-    /// `user:password`, for basic authentication.
-    pub(crate) credentials: Option<Vec<u8>>,
+    pub(in crate::app) uri: Uri,
+    pub(in crate::app) authorization: Option<HeaderValue>,
 }
 
 impl fmt::Debug for Url {
@@ -48,14 +50,16 @@ impl Url {
         if place.host().is_empty() || (has_port && place.port_u16().is_none()) {
             return Err(wrong());
         }
-        Ok(Self {
-            uri,
-            credentials: credentials.map(unescaped),
-        })
+        let authorization = credentials.map(|credentials| {
+            let mut value = HeaderValue::try_from(format!("Basic {}", base64::encode(&unescaped(credentials))))
+                .expect("base64 is fit for a header");
+            value.set_sensitive(true);
+            value
+        });
+        Ok(Self { uri, authorization })
     }
 
-    #[must_use]
-    pub fn is_https(&self) -> bool {
+    pub(in crate::app) fn is_https(&self) -> bool {
         self.uri.scheme_str() == Some("https")
     }
 }
@@ -81,15 +85,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_taken_out_and_never_shown() {
+    fn credentials_become_a_header_and_are_never_shown() {
         let url = Url::parse("https://me:pass@word@host:8080/a?b=c").unwrap();
         assert_eq!(url.uri, "https://host:8080/a?b=c");
         assert!(!format!("{url:?}").contains("pass"));
-        assert_eq!(url.credentials.unwrap(), b"me:pass@word");
+        let authorization = url.authorization.unwrap();
+        assert!(authorization.is_sensitive());
+        assert_eq!(authorization, "Basic bWU6cGFzc0B3b3Jk");
         let escaped = Url::parse("HTTP://me:p%40ss%2@host/hook/secret?token=secret").unwrap();
-        assert_eq!(escaped.credentials.as_ref().unwrap(), b"me:p@ss%2");
+        assert_eq!(escaped.authorization.as_ref().unwrap(), "Basic bWU6cEBzcyUy");
         assert_eq!(format!("{escaped:?}"), "http://host");
-        assert_eq!(Url::parse("http://localhost").unwrap().credentials, None);
+        assert_eq!(Url::parse("http://localhost").unwrap().authorization, None);
         for wrong in [
             "http://",
             "http:///path",

@@ -1,0 +1,168 @@
+//! How fast a generator and handlers move messages, and what a message costs them.
+
+use std::time::{Duration, Instant};
+
+use super::cost::{self, Cost};
+use super::raw::float;
+use super::session::{Queue, Session};
+use super::socket::{Answer, Socket};
+use crate::app::exit::Failure;
+use crate::app::lab::copy::{Capture, Copy};
+
+pub(super) const HANDLERS: usize = 2;
+/// Between two looks that cost Redis next to nothing.
+const GLANCE: Duration = Duration::from_micros(500);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
+
+pub(super) const GENERATOR: &str = "--prefer generator --interval 0";
+pub(super) const HANDLER: &str = "--prefer never --work 0 --error-rate 0";
+
+/// A generator and handlers, from the first message that is published to the last that is settled: messages a second.
+pub(super) fn through(
+    session: &Session,
+    messages: u64,
+    generator: &str,
+    (handlers, handler): (usize, &str),
+) -> Result<(f64, Cost), Failure> {
+    let queue = session.queue()?;
+    let mut copies = queue.copies(handlers, handler)?;
+    joined(&queue, &mut copies)?;
+    let mut glance = Glance::new(&queue)?;
+    let handlers_cpu = cost::cpu(&copies);
+    let meter = Cost::of_redis(session)?;
+    copies.push(queue.copy(&format!("{generator} --messages {messages}"), Capture::Nothing)?);
+    // The last moment at which nothing was published yet.
+    let mut start = Instant::now();
+    session.until("a first message", GLANCE, || {
+        let seen = glance.published()?;
+        if seen == 0 {
+            start = Instant::now();
+        }
+        Ok((seen > 0).then_some(()))
+    })?;
+    let end = settled(&queue, &mut glance, messages)?;
+    let seconds = end.duration_since(start).as_secs_f64();
+    let client = cost::cpu(&copies).saturating_sub(handlers_cpu);
+    let mut cost = meter.until_now(session, messages, client)?;
+    cost.peak_rss = cost::peak_rss(&copies);
+    Ok((float(messages) / seconds, cost))
+}
+
+/// Waits until all of these are members. Nobody waits for one that has ended.
+pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> {
+    queue.session.until("all copies have joined", 5 * LOOK, || {
+        let nodes = queue.status()?.map_or(0, |status| status.nodes.len());
+        if nodes >= copies.len() {
+            return Ok(Some(()));
+        }
+        match copies.iter_mut().find_map(|copy| copy.ended().ok().flatten()) {
+            None => Ok(None),
+            Some(status) => Err(Failure::failed(format!(
+                "a copy of {} ended before it had joined: {status}",
+                copies.len()
+            ))),
+        }
+    })
+}
+
+/// Until all are settled, looking closely only when little is left.
+fn settled(queue: &Queue, glance: &mut Glance, messages: u64) -> Result<Instant, Failure> {
+    let began = Instant::now();
+    queue.session.until("all is published and taken", GLANCE, || {
+        let taken = glance.published()? >= messages && glance.waiting()? == 0;
+        // The longer it takes, the less it matters to see the end at once.
+        queue.session.pause(began.elapsed() / 400)?;
+        Ok(taken.then_some(()))
+    })?;
+    queue.until("all is settled", GLANCE, |status| {
+        (status.done + status.failed >= messages).then(Instant::now)
+    })
+}
+
+/// A look at two keys.
+struct Glance {
+    socket: Socket,
+    meta: String,
+    queue: String,
+}
+
+impl Glance {
+    fn new(queue: &Queue) -> Result<Self, Failure> {
+        Ok(Self {
+            socket: queue.session.socket()?,
+            meta: queue.keys().meta.clone(),
+            queue: queue.keys().queue.clone(),
+        })
+    }
+
+    fn published(&mut self) -> Result<u64, Failure> {
+        let seq = self.socket.text(&[b"HGET", self.meta.as_bytes(), b"seq"]);
+        let seq = seq.map_err(|error| Failure::cannot("look", error))?;
+        Ok(seq.and_then(|seq| seq.parse().ok()).unwrap_or(0))
+    }
+
+    fn waiting(&mut self) -> Result<i64, Failure> {
+        let length = self.socket.call(&[b"LLEN", self.queue.as_bytes()]);
+        match length.map_err(|error| Failure::cannot("look", error))? {
+            Answer::Number(length) => Ok(length),
+            _ => Ok(0),
+        }
+    }
+}
+
+/// What a message that waits takes in Redis, in bytes.
+pub(super) fn queued_bytes(session: &Session, messages: u64, generator: &str) -> Result<f64, Failure> {
+    let queue = session.queue()?;
+    let _generator = preload(&queue, messages, generator)?;
+    bytes_of_each(&queue, messages)
+}
+
+/// As Redis counts it, of the queue alone: what clients and others use comes and goes.
+fn bytes_of_each(queue: &Queue, messages: u64) -> Result<f64, Failure> {
+    let mut sum = 0;
+    for key in [&queue.keys().queue, &queue.keys().bodies] {
+        let asked: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
+        let used = queue.session.socket()?.call(&asked);
+        if let Answer::Number(bytes) =
+            used.map_err(|error| Failure::cannot("ask for the memory of the queue", error))?
+        {
+            sum += u64::try_from(bytes).unwrap_or(0);
+        }
+    }
+    Ok(float(sum) / float(messages))
+}
+
+/// Publishes and leaves it there. The generator is still alive.
+fn preload(queue: &Queue, messages: u64, generator: &str) -> Result<Copy, Failure> {
+    let arguments = format!("{generator} --messages {messages} --max-backlog {messages}");
+    let copy = queue.copy(&arguments, Capture::Nothing)?;
+    let mut glance = Glance::new(queue)?;
+    queue.session.until("all is queued", LOOK, || {
+        Ok((glance.published()? >= messages).then_some(()))
+    })?;
+    Ok(copy)
+}
+
+/// How fast so many that wait are drained.
+pub(super) fn drain(session: &Session, messages: u64) -> Result<(f64, Cost), Failure> {
+    let queue = session.queue()?;
+    drop(preload(&queue, messages, GENERATOR)?);
+    let queued_bytes = bytes_of_each(&queue, messages)?;
+    let meter = Cost::of_redis(session)?;
+    let copies = queue.copies(HANDLERS, HANDLER)?;
+    let mut glance = Glance::new(&queue)?;
+    let full = glance.waiting()?;
+    let mut start = Instant::now();
+    session.until("a first take", GLANCE, || {
+        let untouched = glance.waiting()? == full;
+        if untouched {
+            start = Instant::now();
+        }
+        Ok((!untouched).then_some(()))
+    })?;
+    let end = settled(&queue, &mut glance, messages)?;
+    let mut cost = meter.until_now(session, messages, cost::cpu(&copies))?;
+    cost.peak_rss = cost::peak_rss(&copies);
+    cost.queued_bytes = queued_bytes;
+    Ok((float(messages) / end.duration_since(start).as_secs_f64(), cost))
+}

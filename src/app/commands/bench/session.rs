@@ -1,0 +1,208 @@
+//! One run of `bench`: its test bed on a Redis, fresh queues there, and waiting that can be interrupted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use redis::{ConnectionAddr, ConnectionInfo};
+
+use super::socket::Socket;
+use crate::app::args::Invocation;
+use crate::app::args::sources::{Resolved, Store};
+use crate::app::exit::Failure;
+use crate::app::lab::server::Fsync;
+use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
+use crate::app::run::{on_signals, runtime};
+use crate::engine::redis::keys::Keys;
+use crate::engine::redis::{RedisEngine, Server as RedisAt};
+use crate::engine::{Engine, Status};
+use crate::settings::Settings;
+
+/// Nothing that is waited for here takes longer.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+pub(super) struct Session {
+    bed: TestBed,
+    pub(super) info: ConnectionInfo,
+    pub(super) runtime: tokio::runtime::Runtime,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Session {
+    pub(super) fn prepare(asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
+        refuse_queue("bench", asked, "queues of its own, which it removes")?;
+        let named = is_named_anywhere(asked).then_some(resolved);
+        let bed = TestBed::prepare(
+            "bench",
+            named,
+            Directory::temporary("bench")?,
+            Own::Server(Fsync::Never),
+        )?;
+        let session = Self::on(bed, listen_to_signals()?)?;
+        session.answers()?;
+        Ok(session)
+    }
+
+    fn on(bed: TestBed, interrupted: Arc<AtomicBool>) -> Result<Self, Failure> {
+        let Store::Redis(info) = &bed.store else {
+            return Err(Failure::usage(
+                "bench compares with plain Redis; give the address of one, or none for one of its own",
+            ));
+        };
+        if !matches!(info.addr(), ConnectionAddr::Tcp(..)) {
+            return Err(Failure::usage(
+                "bench compares with plain sockets; give an address without TLS, host and port",
+            ));
+        }
+        Ok(Self {
+            info: (**info).clone(),
+            bed,
+            runtime: runtime()?,
+            interrupted,
+        })
+    }
+
+    /// Asked through the engine, which has the words for a server that is away, or refuses.
+    fn answers(&self) -> Result<(), Failure> {
+        match self.runtime.block_on(self.queue()?.engine.status()) {
+            Ok(_) | Err(crate::Error::NoQueue { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Another session like this one, with a server of its own that writes to disk.
+    pub(super) fn durable(&self, fsync: Fsync) -> Result<Self, Failure> {
+        let bed = TestBed::prepare("bench", None, Directory::temporary("bench")?, Own::Server(fsync))?;
+        Self::on(bed, self.interrupted.clone())
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.bed.directory.path
+    }
+
+    /// What the figures were measured on.
+    pub(super) fn about(&self) -> String {
+        let version = self
+            .socket()
+            .and_then(|mut socket| socket.info("server"))
+            .ok()
+            .and_then(|info| info.text("redis_version"))
+            .unwrap_or_default();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        format!(
+            "{cores} cores, Redis {version} at {}, queenright {}",
+            self.bed.address,
+            env!("CARGO_PKG_VERSION")
+        )
+    }
+
+    pub(super) fn url(&self) -> String {
+        self.bed.url(None)
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn socket(&self) -> Result<Socket, Failure> {
+        Socket::connect(&self.info)
+            .map_err(|error| Failure::no_redis(format!("no Redis at {}: {error}", self.bed.address)))
+    }
+
+    /// A fresh queue, removed when dropped.
+    pub(super) fn queue(&self) -> Result<Queue<'_>, Failure> {
+        let settings = Settings {
+            queue: self.bed.fresh_queue(),
+            ..Settings::default()
+        };
+        let mut server = RedisAt::new(self.info.clone(), self.bed.address.clone(), &settings);
+        server.answer_timeout = Duration::from_secs(10);
+        let keys = Keys::new(&settings.queue, &settings.names);
+        let engine = RedisEngine::new(&server, keys)?;
+        Ok(Queue {
+            session: self,
+            engine,
+            name: settings.queue,
+        })
+    }
+
+    /// Waits until `look` finds something, looking every so often.
+    pub(super) fn until<T>(
+        &self,
+        what: &str,
+        every: Duration,
+        mut look: impl FnMut() -> Result<Option<T>, Failure>,
+    ) -> Result<T, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if self.is_interrupted() || Instant::now() >= deadline {
+                let why = if self.is_interrupted() {
+                    "interrupted"
+                } else {
+                    "not reached"
+                };
+                return Err(Failure::failed(format!("{what}: {why}")));
+            }
+            std::thread::sleep(every);
+        }
+    }
+
+    /// Sleeps, unless interrupted.
+    pub(super) fn pause(&self, time: Duration) -> Result<(), Failure> {
+        let end = Instant::now() + time;
+        self.until("pause", Duration::from_millis(10).min(time), || {
+            Ok((Instant::now() >= end).then_some(()))
+        })
+    }
+}
+
+/// A queue of ours.
+pub(super) struct Queue<'a> {
+    pub(super) session: &'a Session,
+    engine: RedisEngine,
+    pub(super) name: String,
+}
+
+impl Queue<'_> {
+    /// None: nobody has joined yet.
+    pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
+        match self.session.runtime.block_on(self.engine.status()) {
+            Ok(status) => Ok(Some(status)),
+            Err(crate::Error::NoQueue { .. }) => Ok(None),
+            Err(error) if error.is_away() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn until<T>(
+        &self,
+        what: &str,
+        every: Duration,
+        mut look: impl FnMut(&Status) -> Option<T>,
+    ) -> Result<T, Failure> {
+        self.session
+            .until(what, every, || Ok(self.status()?.as_ref().and_then(&mut look)))
+    }
+
+    pub(super) fn keys(&self) -> &Keys {
+        self.engine.keys()
+    }
+}
+
+impl Drop for Queue<'_> {
+    fn drop(&mut self) {
+        let _ = self.session.runtime.block_on(self.engine.purge(true));
+    }
+}
+
+/// Set by ^C and SIGTERM: whoever waits ends, copies and queues are removed on the way out.
+fn listen_to_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let told = interrupted.clone();
+    on_signals(move || told.store(true, Ordering::Relaxed), || {})?;
+    Ok(interrupted)
+}

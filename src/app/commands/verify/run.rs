@@ -1,0 +1,297 @@
+//! One run: the copies work and are harmed, everything drains, and what they wrote is judged.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use super::chaos::Chaos;
+use super::fleet::Fleet;
+use super::plan::Plan;
+use super::progress::Progress;
+use super::report::{self, Report};
+use super::sampler::{Sampler, Snapshot};
+use super::{PATIENCE, effects};
+use crate::app::exit::Failure;
+use crate::app::lab::ledger::Remains;
+use crate::app::lab::ledger::checks::{self, Observed};
+use crate::app::lab::test_bed::TestBed;
+use crate::engine::{Engine, Status};
+
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(10);
+/// Between two readers of errors, while things are broken.
+const READ_EVERY: Duration = Duration::from_secs(3);
+
+/// What is to be done.
+pub(super) struct Load {
+    /// The options of the copies.
+    pub(super) arguments: Vec<OsString>,
+    pub(super) queue: String,
+    pub(super) nodes: u32,
+    /// None: as many as the time is enough for.
+    pub(super) messages: Option<u64>,
+    /// None: until all messages are through.
+    pub(super) length: Option<Duration>,
+    pub(super) lease: Duration,
+    pub(super) stalled_after: Duration,
+    /// None: nothing is harmed.
+    pub(super) plan: Option<Plan>,
+}
+
+/// Everything that takes part.
+pub(super) struct Run<'a, E> {
+    engine: Arc<E>,
+    bed: &'a mut TestBed,
+    queue: String,
+    fleet: Fleet,
+    chaos: Chaos,
+    sampler: Sampler,
+    progress: Progress,
+    messages: Option<u64>,
+    length: Option<Duration>,
+    /// Given where there is chaos.
+    seed: Option<u64>,
+    incidents: Vec<String>,
+    interrupted: [Signal; 2],
+    begun: Instant,
+    read_next: Instant,
+    stalled_after: Duration,
+    stalled: bool,
+}
+
+impl<'a, E: Engine> Run<'a, E> {
+    /// From the first copy to the verdict.
+    pub(super) async fn all(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> Result<Report, Failure> {
+        engine.check().await?;
+        let mut run = Self::new(engine, bed, load).map_err(|error| Failure::cannot("verify", error))?;
+        run.work().await?;
+        let seconds = run.drain().await?;
+        run.judge(seconds).await
+    }
+
+    fn new(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> std::io::Result<Self> {
+        let seed = load.plan.as_ref().map(|plan| plan.seed);
+        if let Some(plan) = &load.plan {
+            std::fs::write(bed.directory.path.join("plan.txt"), plan.text())?;
+        }
+        let fleet = Fleet::new(bed, &load.queue, load.nodes, load.arguments, seed.is_some())?;
+        let every = if seed.is_some() { 10 * TICK } else { 2 * TICK };
+        Ok(Self {
+            sampler: Sampler::start(engine.clone(), every),
+            engine,
+            chaos: Chaos::new(load.plan, load.lease, &bed.directory.path)?,
+            bed,
+            queue: load.queue,
+            fleet,
+            progress: Progress::new(load.messages, load.length),
+            messages: load.messages,
+            length: load.length,
+            seed,
+            incidents: Vec::new(),
+            interrupted: [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?],
+            begun: Instant::now(),
+            read_next: Instant::now() + READ_EVERY,
+            stalled_after: load.stalled_after,
+            stalled: false,
+        })
+    }
+
+    /// Until all messages are through, or the time is over, or someone interrupts.
+    async fn work(&mut self) -> Result<(), Failure> {
+        self.start_all()?;
+        let mut moved = Moved::new(self.stalled_after);
+        loop {
+            if self.tick().await? {
+                return Ok(());
+            }
+            let seen = self.sampler.last();
+            let through = |seen: &Snapshot| self.messages.is_some_and(|messages| settled(seen) >= messages);
+            let is_over = self.length.is_some_and(|length| self.begun.elapsed() >= length);
+            if is_over || seen.as_ref().is_some_and(through) {
+                return Ok(());
+            }
+            if self.length.is_none() && moved.stalled(seen.as_ref()) {
+                self.stalled = true;
+                return Ok(());
+            }
+            self.chaos
+                .turn(self.begun.elapsed(), &mut self.fleet, self.bed, seen.as_ref())?;
+            if self.length.is_some() && Instant::now() >= self.read_next && self.fleet.readers() < 2 {
+                self.read_next = Instant::now() + READ_EVERY;
+                self.read_errors()?;
+            }
+        }
+    }
+
+    /// True: someone wants it to end.
+    async fn tick(&mut self) -> Result<bool, Failure> {
+        let [term, int] = &mut self.interrupted;
+        let over = tokio::select! {
+            biased;
+            _ = term.recv() => true,
+            _ = int.recv() => true,
+            () = tokio::time::sleep(TICK) => false,
+        };
+        if over {
+            self.incidents.push("interrupted before the end".into());
+        }
+        let ended = self.fleet.ended();
+        for (seat, line) in ended.map_err(|error| Failure::cannot("watch the copies", error))? {
+            self.incidents.push(line);
+            self.fleet.start(seat).map_err(not_started)?;
+        }
+        self.progress.show(self.sampler.last().as_ref(), self.chaos.count());
+        Ok(over)
+    }
+
+    fn start_all(&mut self) -> Result<(), Failure> {
+        self.fleet.start_all().map_err(not_started)
+    }
+
+    fn read_errors(&mut self) -> Result<(), Failure> {
+        let started = self.fleet.read_errors();
+        started.map_err(|error| Failure::cannot("start get-errors", error))
+    }
+
+    /// Nothing is broken any more, and no more is generated: everything must get its outcome now. Returns how many
+    /// seconds it all took.
+    async fn drain(&mut self) -> Result<f64, Failure> {
+        self.chaos.calm(&mut self.fleet, self.bed)?;
+        let mut published = None;
+        if self.messages.is_none() {
+            self.stop().await?;
+            let status = self.answer().await?;
+            published = Some(status.published);
+            self.fleet.limit(status.published);
+            self.start_all()?;
+        }
+        let mut moved = Moved::new(self.stalled_after);
+        loop {
+            let over = self.tick().await?;
+            let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
+            let wanted = published.or(self.messages);
+            if seen.as_ref().is_some_and(|seen| Some(settled(seen)) >= wanted) {
+                break;
+            }
+            if over || self.stalled || moved.stalled(seen.as_ref()) {
+                let line = "the work stood still before all was settled";
+                self.incidents.push(line.into());
+                break;
+            }
+        }
+        let seconds = self.begun.elapsed().as_secs_f64();
+        self.stop().await?;
+        Ok(seconds)
+    }
+
+    /// Tells all copies to stop, and waits for them.
+    async fn stop(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        self.fleet.stop();
+        loop {
+            let gone = self.fleet.is_gone();
+            if gone.map_err(|error| Failure::cannot("stop the copies", error))? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                self.incidents.push("a copy did not stop when it was told to".into());
+                for seat in 0..self.fleet.seats.len() {
+                    self.fleet.kill(seat);
+                }
+                return Ok(());
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// A store that was just started again may need a moment.
+    async fn answer(&self) -> Result<Status, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.engine.status().await {
+                Err(error) if error.is_away() && Instant::now() < deadline => tokio::time::sleep(TICK).await,
+                answer => return Ok(answer?),
+            }
+        }
+    }
+
+    async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
+        self.progress.end("reading the errors and the books");
+        self.read_errors()?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.fleet.readers() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(TICK).await;
+        }
+        if self.fleet.kill_readers() > 0 {
+            self.incidents.push("a reader of errors did not come to an end".into());
+        }
+        let failing = |error: std::io::Error| Failure::cannot("read what the copies wrote", error);
+        let status = self.answer().await?;
+        let (store, queue) = (&self.bed.store, &self.queue);
+        let mut history = std::mem::take(&mut self.fleet.history);
+        history.read().map_err(failing)?;
+        let effects = match self.seed {
+            Some(_) => Some(effects::read(store, queue, status.published).await?),
+            None => None,
+        };
+        let observed = Observed {
+            remains: Remains::of(&*self.engine, status.published).await?,
+            done: status.done,
+            failed: status.failed,
+            samples: self.sampler.end(),
+            prints: self.fleet.prints().map_err(failing)?,
+            effects,
+            incidents: self.incidents,
+        };
+        let verdict = checks::judge(&mut history, &observed);
+        if self.bed.is_shared {
+            // The queue, with whoever was killed in it, and the effects.
+            self.engine.purge(true).await?;
+            effects::remove(store, queue, status.published).await?;
+        }
+        let (address, faults) = (&self.bed.address, self.chaos.done());
+        let report = Report::new(&history, &verdict, seconds, self.seed, address, faults);
+        report::write_samples(&self.bed.directory.path, &observed.samples).map_err(failing)?;
+        Ok(report)
+    }
+}
+
+fn not_started(error: std::io::Error) -> Failure {
+    Failure::cannot("start a copy", error)
+}
+
+fn settled(seen: &Snapshot) -> u64 {
+    seen.sample.done + seen.sample.failed
+}
+
+/// Whether the work goes on.
+struct Moved {
+    /// Longer than this it does not stand still.
+    most: Duration,
+    /// Published and settled.
+    seen: (u64, u64),
+    at: Instant,
+}
+
+impl Moved {
+    fn new(most: Duration) -> Self {
+        Self {
+            most,
+            seen: (0, 0),
+            at: Instant::now(),
+        }
+    }
+
+    fn stalled(&mut self, seen: Option<&Snapshot>) -> bool {
+        let sample = seen.map(|seen| seen.sample).unwrap_or_default();
+        let seen = (sample.published, sample.done + sample.failed);
+        if seen != self.seen {
+            self.seen = seen;
+            self.at = Instant::now();
+        }
+        self.at.elapsed() >= self.most
+    }
+}

@@ -1,0 +1,61 @@
+//! The paths of the API, and which methods each serves.
+
+use super::request::NUMBER_MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    Document,
+    Session,
+    Status,
+    History,
+    Store,
+    Held,
+    Events,
+    Errors,
+    Export,
+    Error(u64),
+    Requeue,
+    Delete,
+    Messages,
+    Pause,
+    Handover,
+}
+
+impl Route {
+    pub(super) fn of(path: &str) -> Option<Self> {
+        Some(match path {
+            "openapi.json" => Self::Document,
+            "session" => Self::Session,
+            "status" => Self::Status,
+            "history" => Self::History,
+            "store" => Self::Store,
+            "held" => Self::Held,
+            "events" => Self::Events,
+            "errors" => Self::Errors,
+            "errors/export" => Self::Export,
+            "errors/requeue" => Self::Requeue,
+            "errors/delete" => Self::Delete,
+            "messages" => Self::Messages,
+            "pause" => Self::Pause,
+            "handover" => Self::Handover,
+            _ => {
+                let number = path.strip_prefix("errors/")?;
+                let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+                Self::Error(number.parse().ok().filter(|number| digits && *number <= NUMBER_MAX)?)
+            }
+        })
+    }
+
+    pub(super) fn methods(self) -> &'static str {
+        match self {
+            Self::Session => "GET, POST, DELETE",
+            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Handover => "POST",
+            _ => "GET",
+        }
+    }
+
+    /// Without a token one may read how to ask, and log in.
+    pub(super) fn is_open(self) -> bool {
+        matches!(self, Self::Document | Self::Session)
+    }
+}

@@ -1,0 +1,151 @@
+//! What the page and the API are told of the queue: `output::view`, and rates beside it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::reply::Problem;
+use crate::app::output::view::{NodeView, QueueView, StoreView};
+use crate::engine::{NodeStatus, Status};
+
+/// Rates are told over so long.
+const RATE_OVER: Duration = Duration::from_secs(3);
+
+/// What those who look are told, again and again.
+#[derive(Serialize)]
+pub(super) struct Sample {
+    /// The store's time of day, or that of this process if there is none.
+    pub now_ms: u64,
+    /// Until the next sample.
+    pub every_ms: u64,
+    pub status: Option<StatusView>,
+    /// Why there is no status.
+    pub problem: Option<Problem>,
+    /// As they were a few seconds ago.
+    pub facts: Option<StoreView>,
+}
+
+/// The queue, as `GET /api/v1/status` and the page's events tell it.
+#[derive(Serialize)]
+pub(super) struct StatusView {
+    #[serde(rename = "queue")]
+    name: String,
+    /// Where it is, without user or password.
+    store: String,
+    #[serde(flatten)]
+    queue: QueueView,
+    /// Messages per second, over the last seconds; none in the first sample.
+    rates: Option<Rates>,
+    nodes: Vec<Member>,
+}
+
+#[derive(Serialize)]
+struct Rates {
+    published: f64,
+    done: f64,
+    failed: f64,
+}
+
+#[derive(Serialize)]
+struct Member {
+    node: String,
+    generates: bool,
+    #[serde(flatten)]
+    about: NodeView,
+    /// Messages settled per second.
+    rate: Option<f64>,
+    /// How long ago it last beat, as its lease tells.
+    beat_ms: Option<u64>,
+}
+
+impl StatusView {
+    pub fn new(queue: &str, store: &str, status: &Status, rater: Option<&Rater>) -> Self {
+        let member = |node: &NodeStatus| Member {
+            node: node.node.clone(),
+            generates: status.generator.as_ref() == Some(&node.node),
+            about: node.into(),
+            rate: rater.and_then(|rater| rater.rate(node)),
+            beat_ms: rater.map(|rater| rater.lease_ms.saturating_sub(node.lease_in_ms)),
+        };
+        Self {
+            name: queue.to_string(),
+            store: store.to_string(),
+            queue: status.into(),
+            rates: rater.and_then(|rater| rater.rates(status)),
+            nodes: status.nodes.iter().map(member).collect(),
+        }
+    }
+}
+
+/// The counts of the last seconds, to tell rates from.
+#[derive(Default)]
+pub(super) struct Rater {
+    looks: VecDeque<Counts>,
+    /// The longest that was left of any lease: as long as one is right after a beat, or nearly.
+    lease_ms: u64,
+}
+
+struct Counts {
+    at: Instant,
+    birth: String,
+    published: u64,
+    done: u64,
+    failed: u64,
+    settled: BTreeMap<String, u64>,
+}
+
+impl Rater {
+    /// Remembers a look, once it has been told.
+    pub fn note(&mut self, status: &Status) {
+        let at = Instant::now();
+        let leases = status.nodes.iter().map(|node| node.lease_in_ms);
+        self.lease_ms = leases.max().unwrap_or(0).max(self.lease_ms);
+        // The first that is older stays: rates are told over at least the whole time.
+        while self.looks.get(1).is_some_and(|second| at - second.at > RATE_OVER) {
+            self.looks.pop_front();
+        }
+        // After a pause a rate over it would tell nothing; a purged queue begins anew.
+        if self
+            .looks
+            .back()
+            .is_some_and(|last| at - last.at > 2 * RATE_OVER || last.birth != status.birth)
+        {
+            self.looks.clear();
+        }
+        let settled = |node: &NodeStatus| (node.node.clone(), node.done + node.failed);
+        self.looks.push_back(Counts {
+            at,
+            birth: status.birth.clone(),
+            published: status.published,
+            done: status.done,
+            failed: status.failed,
+            settled: status.nodes.iter().map(settled).collect(),
+        });
+    }
+
+    fn rates(&self, now: &Status) -> Option<Rates> {
+        let then = self.looks.front()?;
+        let rate = |now: u64, before: u64| per_second(now.saturating_sub(before), then.at);
+        Some(Rates {
+            published: rate(now.published, then.published)?,
+            done: rate(now.done, then.done)?,
+            failed: rate(now.failed, then.failed)?,
+        })
+    }
+
+    fn rate(&self, node: &NodeStatus) -> Option<f64> {
+        let (then, before) = self
+            .looks
+            .iter()
+            .find_map(|then| Some((then, then.settled.get(&node.node)?)))?;
+        per_second((node.done + node.failed).saturating_sub(*before), then.at)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+fn per_second(count: u64, since: Instant) -> Option<f64> {
+    let seconds = since.elapsed().as_secs_f64();
+    (seconds > 0.05).then(|| (count as f64 / seconds * 1000.0).round() / 1000.0)
+}

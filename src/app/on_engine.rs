@@ -1,0 +1,52 @@
+//! Opens the engine that keeps a queue, and runs a command's work on it: the same work, whichever engine that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::app::args::sources::Store;
+use crate::app::exit::Failure;
+use crate::app::run::runtime;
+use crate::engine::Engine;
+use crate::engine::redis::keys::Keys;
+use crate::engine::redis::{RedisEngine, Server};
+use crate::engine::sqlite::SqliteEngine;
+use crate::settings::Settings;
+
+/// Work on a queue.
+pub(in crate::app) trait OnEngine {
+    type Output;
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Self::Output, Failure>;
+}
+
+/// Where a queue is kept.
+pub(in crate::app) struct QueueAt<'a> {
+    pub(in crate::app) store: &'a Store,
+    /// For people: never with user or password.
+    pub(in crate::app) address: &'a str,
+    pub(in crate::app) settings: &'a Settings,
+    /// How long an answer may take at least; nodes give up sooner, since their leases depend on it.
+    pub(in crate::app) answer_min: Duration,
+}
+
+impl QueueAt<'_> {
+    pub(in crate::app) fn run<W: OnEngine>(&self, work: W) -> Result<W::Output, Failure> {
+        let (queue, names) = (&self.settings.queue, &self.settings.names);
+        let runtime = runtime()?;
+        let ended = match self.store {
+            Store::Redis(info) => {
+                let mut server = Server::new((**info).clone(), self.address.to_string(), self.settings);
+                server.answer_timeout = server.answer_timeout.max(self.answer_min);
+                let engine = RedisEngine::new(&server, Keys::new(queue, names))?;
+                runtime.block_on(work.run(Arc::new(engine)))
+            }
+            Store::Sqlite(database) => {
+                let engine = SqliteEngine::open(database.clone(), queue, names)?;
+                runtime.block_on(work.run(Arc::new(engine)))
+            }
+        };
+        // A write to a pipe that nobody reads may still hang in a thread: leave without it.
+        runtime.shutdown_timeout(Duration::ZERO);
+        ended
+    }
+}

@@ -1,0 +1,172 @@
+//! A failed message as `get-errors` and `errors` print it, and as the API tells it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::json;
+use super::time::utc;
+use crate::app::base64;
+use crate::engine::Failed;
+use crate::node::event::escape;
+
+/// How much of a payload and of an error a list has.
+const START_BYTES: usize = 160;
+
+/// The message first; everything on one line, whatever it contains.
+pub fn text_line(out: &mut String, failed: &Failed) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{} number={} attempt={} error=\"{}\" node={} time={}",
+        escape(&failed.payload),
+        failed.number,
+        failed.attempt,
+        escape(&failed.error).replace('"', "\\\""),
+        escape(failed.node.as_bytes()),
+        utc(failed.time_ms),
+    );
+}
+
+pub fn json_line(out: &mut String, failed: &Failed) {
+    let mut line = String::from("{");
+    json::number(&mut line, "number", failed.number);
+    json::bytes(&mut line, "payload", &failed.payload);
+    json::text(&mut line, "error", &String::from_utf8_lossy(&failed.error));
+    json::number(&mut line, "attempt", failed.attempt.into());
+    json::number(&mut line, "failures", failed.failures.into());
+    json::text(&mut line, "node", &failed.node);
+    json::text(&mut line, "time", &utc(failed.time_ms));
+    line.push_str("}\n");
+    out.push_str(&line);
+}
+
+/// Many, as JSON or as text.
+pub fn lines<'a>(all: impl IntoIterator<Item = &'a Failed>, json: bool) -> String {
+    let write = if json { json_line } else { text_line };
+    let mut out = String::new();
+    for failed in all {
+        write(&mut out, failed);
+    }
+    out
+}
+
+/// One in full, for people.
+pub(in crate::app) fn describe(failed: &Failed) -> String {
+    format!(
+        "number     {}\nerror      {}\nfailed     {}  on {}\npublished  {}  epoch {}\nattempt    {}  failures before {}\npayload    {}\n",
+        failed.number,
+        escape(&failed.error),
+        utc(failed.time_ms),
+        escape(failed.node.as_bytes()),
+        utc(failed.published_ms),
+        failed.epoch,
+        failed.attempt,
+        failed.failures,
+        escape(&failed.payload),
+    )
+}
+
+/// What a list and the full view of the API have in common.
+#[derive(Serialize)]
+struct About {
+    failed_ms: u64,
+    published_ms: u64,
+    node: String,
+    epoch: u64,
+    attempt: u16,
+    failures: u16,
+}
+
+impl From<&Failed> for About {
+    fn from(failed: &Failed) -> Self {
+        Self {
+            failed_ms: failed.time_ms,
+            published_ms: failed.published_ms,
+            node: failed.node.clone(),
+            epoch: failed.epoch,
+            attempt: failed.attempt,
+            failures: failed.failures,
+        }
+    }
+}
+
+/// A failed message in a list of the API.
+#[derive(Serialize)]
+pub(in crate::app) struct FailedRow {
+    number: u64,
+    error: String,
+    #[serde(flatten)]
+    about: About,
+    /// How the payload begins, as text.
+    start: String,
+    payload_bytes: usize,
+}
+
+impl From<&Failed> for FailedRow {
+    fn from(failed: &Failed) -> Self {
+        let start = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(START_BYTES)]).into_owned();
+        Self {
+            number: failed.number,
+            error: start(&failed.error),
+            about: failed.into(),
+            start: start(&failed.payload),
+            payload_bytes: failed.payload.len(),
+        }
+    }
+}
+
+/// All that the API knows of one.
+#[derive(Serialize)]
+pub(in crate::app) struct FailedInFull {
+    number: u64,
+    error: String,
+    #[serde(flatten)]
+    about: About,
+    /// Present if the payload is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+    payload_base64: String,
+}
+
+impl From<&Failed> for FailedInFull {
+    fn from(failed: &Failed) -> Self {
+        Self {
+            number: failed.number,
+            error: String::from_utf8_lossy(&failed.error).into_owned(),
+            about: failed.into(),
+            payload: std::str::from_utf8(&failed.payload).ok().map(str::to_string),
+            payload_base64: base64::encode(&failed.payload),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_with_escapes_stays_on_one_harmless_line() {
+        let failed = Failed {
+            number: 7,
+            attempt: 2,
+            failures: 0,
+            epoch: 1,
+            published_ms: 0,
+            time_ms: 1_763_197_200_123,
+            node: "n".into(),
+            error: b"bad \"thing\"\x1b[2J\n".to_vec(),
+            payload: b"\x1b]0;x\x07\xff".to_vec(),
+        };
+        let mut text = String::new();
+        text_line(&mut text, &failed);
+        assert_eq!(text.matches('\n').count(), 1);
+        assert!(!text.trim_end().chars().any(char::is_control), "{text}");
+        assert!(text.ends_with("node=n time=2025-11-15T09:00:00.123Z\n"), "{text}");
+        let mut line = String::new();
+        json_line(&mut line, &failed);
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["error"], "bad \"thing\"\u{1b}[2J\n");
+        assert!(read.get("payload").is_none() && read["payload_base64"].is_string());
+    }
+}

@@ -1,0 +1,90 @@
+//! The queue as text: what `status` and `nodes` print.
+
+use std::fmt::Write as _;
+
+use super::time::age;
+use crate::engine::{NodeStatus, Paused, Status};
+use crate::node::event::escape;
+
+/// Messages that have their outcome.
+pub(in crate::app) fn settled(status: &Status) -> u64 {
+    status.done + status.failed
+}
+
+pub(in crate::app) fn role(status: &Status, node: &NodeStatus) -> &'static str {
+    if status.generator.as_ref() == Some(&node.node) {
+        "generator"
+    } else {
+        "handler"
+    }
+}
+
+/// Which parts are paused; empty if none is.
+pub(in crate::app) fn paused(paused: Paused) -> &'static str {
+    match (paused.generator, paused.handlers) {
+        (true, true) => "generator and handlers",
+        (true, false) => "generator",
+        (false, true) => "handlers",
+        (false, false) => "",
+    }
+}
+
+/// All that `status` prints. `rate`: settled messages per second.
+pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
+    let mut out = String::new();
+    let generator = escape(status.generator.as_deref().unwrap_or("none").as_bytes());
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "queue      {}", escape(queue.as_bytes()));
+    let _ = writeln!(out, "generator  {generator}  epoch {}", status.epoch);
+    let _ = writeln!(
+        out,
+        "published  {}  queued {}  in hand {}  later {}",
+        status.published, status.queued, status.in_hand, status.later
+    );
+    let _ = writeln!(
+        out,
+        "done       {}  failed {}  errors waiting {}  rate {rate}/s",
+        status.done, status.failed, status.errors
+    );
+    for (name, count, meaning) in [
+        ("requeued", status.requeued, "errors that were given another life"),
+        ("trimmed", status.trimmed, "errors beyond --max-errors, removed"),
+        ("rewinds", status.rewinds, "the store lost acknowledged writes"),
+    ] {
+        if count > 0 {
+            let _ = writeln!(out, "{name:<10} {count}  ({meaning})");
+        }
+    }
+    let paused = paused(status.paused);
+    if !paused.is_empty() {
+        let _ = writeln!(out, "paused     {paused}  (queenright resume)");
+    }
+    out.push('\n');
+    out + &nodes(status)
+}
+
+/// The table of nodes.
+pub(in crate::app) fn nodes(status: &Status) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    let _ = writeln!(
+        out,
+        "{:<12} {:<10} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+        "NODE", "ROLE", "HOST", "PID", "AGE", "IN HAND", "DONE", "FAILED"
+    );
+    for node in &status.nodes {
+        let host: String = escape(node.host.as_bytes()).chars().take(20).collect();
+        let _ = writeln!(
+            out,
+            "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+            escape(node.node.as_bytes()),
+            role(status, node),
+            node.pid,
+            age(node.age_ms),
+            node.in_hand,
+            node.done,
+            node.failed
+        );
+    }
+    out
+}

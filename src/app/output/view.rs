@@ -1,0 +1,132 @@
+//! The queue as JSON, for all who show it: `status --json`, `nodes --json`, the API and the dashboard. A field of the
+//! queue is one line here.
+
+use serde::Serialize;
+
+use crate::engine::history::Reign;
+use crate::engine::{NodeStatus, Paused, Status, StoreInfo};
+
+/// A struct that is written out, and how it is copied from the engine's: the same fields in both.
+macro_rules! view {
+    ($(#[$about:meta])* $name:ident of $source:ident { $($field:ident: $kind:ty,)+ }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Serialize)]
+        pub(in crate::app) struct $name {
+            $(pub(in crate::app) $field: $kind,)+
+        }
+
+        impl From<&$source> for $name {
+            fn from(source: &$source) -> Self {
+                Self { $($field: source.$field.clone().into(),)+ }
+            }
+        }
+    };
+}
+
+view! {
+    /// The queue as a whole.
+    QueueView of Status {
+        generator: Option<String>,
+        epoch: u64,
+        published: u64,
+        queued: u64,
+        in_hand: u64,
+        later: u64,
+        done: u64,
+        failed: u64,
+        errors: u64,
+        requeued: u64,
+        trimmed: u64,
+        rewinds: u64,
+        paused: PausedView,
+    }
+}
+
+view! {
+    /// A node, but for its id and its role.
+    NodeView of NodeStatus {
+        host: String,
+        pid: u32,
+        version: String,
+        concurrency: u32,
+        age_ms: u64,
+        in_hand: u64,
+        done: u64,
+        failed: u64,
+    }
+}
+
+view! {
+    PausedView of Paused {
+        generator: bool,
+        handlers: bool,
+    }
+}
+
+impl From<Paused> for PausedView {
+    fn from(paused: Paused) -> Self {
+        Self::from(&paused)
+    }
+}
+
+view! {
+    /// What the queue is kept in.
+    StoreView of StoreInfo {
+        kind: String,
+        version: String,
+        memory_bytes: Option<u64>,
+        memory_max_bytes: Option<u64>,
+        policy: Option<String>,
+        persistence: String,
+        replicas: Option<u64>,
+        uptime_ms: Option<u64>,
+        round_trip_us: Option<u64>,
+    }
+}
+
+view! {
+    /// One generator, from its election to its last message.
+    ReignView of Reign {
+        epoch: u64,
+        node: String,
+        began_ms: u64,
+        last_ms: u64,
+        gap_ms: Option<u64>,
+    }
+}
+
+/// `status --json`.
+#[derive(Serialize)]
+pub(in crate::app) struct StatusView {
+    #[serde(flatten)]
+    queue: QueueView,
+    nodes: Vec<Member>,
+}
+
+impl From<&Status> for StatusView {
+    fn from(status: &Status) -> Self {
+        Self {
+            queue: status.into(),
+            nodes: members(status),
+        }
+    }
+}
+
+/// A node in `status --json` and `nodes --json`.
+#[derive(Serialize)]
+pub(in crate::app) struct Member {
+    node: String,
+    role: &'static str,
+    #[serde(flatten)]
+    about: NodeView,
+}
+
+/// `nodes --json`.
+pub(in crate::app) fn members(status: &Status) -> Vec<Member> {
+    let member = |node: &NodeStatus| Member {
+        node: node.node.clone(),
+        role: super::status::role(status, node),
+        about: node.into(),
+    };
+    status.nodes.iter().map(member).collect()
+}
