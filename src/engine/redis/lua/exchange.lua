@@ -48,7 +48,7 @@ if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limi
 -- A pack that has the place of a lane, which may be another one.
 local function placed(id)
   for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
-    local pack = string.sub(field, 1, 4) == 'pack:' and redis.call('HGET', KEYS[3], field)
+    local pack = string.sub(field, 1, 5) == 'pack:' and redis.call('HGET', KEYS[3], field)
     if pack and num((select(6, head(pack)))) == id then return field, pack end
   end
 end

@@ -7,7 +7,7 @@
 local firsts, fields = {}, {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[1])) do
   local first = tonumber(field)
-  if string.sub(field, 1, 4) == 'pack:' then first = select(6, head(redis.call('HGET', KEYS[1], field))) end
+  if string.sub(field, 1, 5) == 'pack:' then first = select(6, head(redis.call('HGET', KEYS[1], field))) end
   if first then firsts[#firsts + 1], fields[first] = first, field end
 end
 table.sort(firsts)

@@ -14,7 +14,7 @@ local function depose(meta, nodes, dead, taken, node)
   local done, failed, held, lanes, places = m[3], m[4], 0, {'redelivered', 'told', 'told-at', 'report'}, {}
   for _, field in ipairs(redis.call('HKEYS', taken)) do
     if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
-    if string.sub(field, 1, 4) == 'pack:' then places[#places + 1] = field end
+    if string.sub(field, 1, 5) == 'pack:' then places[#places + 1] = field end
   end
   for i = 5, #lanes do
     local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
