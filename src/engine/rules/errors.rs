@@ -104,7 +104,9 @@ pub(super) fn requeue<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Resu
             store.remove_failed(*number)?;
         }
         builder.push(&failed.payload);
-        let pack = builder.build(*number, failed.epoch, failed.published_ms).stray();
+        let pack = builder
+            .build(*number, failed.epoch, failed.published_ms)
+            .marked_unordered();
         bytes += pack.bytes().len();
         store.push_back(Line::Again, &pack)?;
         requeued.numbers.push(*number);

@@ -113,7 +113,7 @@ impl Plan {
             self.close();
             self.builder.push(payload);
             let pack = self.builder.build(self.seq, self.epoch, self.time_ms);
-            self.later.push((self.time_ms + delay_ms, pack.stray()));
+            self.later.push((self.time_ms + delay_ms, pack.marked_unordered()));
             self.seq += 1;
             self.first = self.seq;
             return;
