@@ -19,3 +19,4 @@ mod mutants;
 mod oracle;
 mod server;
 mod simulate;
+mod sources;

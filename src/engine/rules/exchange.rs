@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::failure;
 use crate::engine::store::{About, Kind, Lane, Line, Meta, Store};
 use crate::engine::{
-    DELAY_MS_MAX, Exchange, Exchanged, Failed, GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Wake,
-    take_cut, take_is_enough,
+    DELAY_MS_MAX, Exchange, Exchanged, Failed, GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX,
+    TAKE_POP_START, TAKE_SHARES, Wake, take_cut, take_is_enough,
 };
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
@@ -287,7 +287,7 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
     if want > 0 && meta.again {
         take_again(store, meta, about, want, &mut take)?;
     }
-    let mut pop = 8;
+    let mut pop = TAKE_POP_START;
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
         // To cut a pack copies it. Whoever has nearly all that it wants needs no more. Whoever has much leaves a pack that does
         // not fit, or would not if it is like the others.
@@ -317,7 +317,12 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
                 take.add(about, pack.piece(0, cut));
                 // A pack far larger than its taker is broken into eight, so that the next takers copy less.
                 let rest = count - cut;
-                let share = if rest > 8 * cut { rest.div_ceil(8) } else { rest };
+                let shares = usize::try_from(TAKE_SHARES).expect("a few");
+                let share = if rest > shares * cut {
+                    rest.div_ceil(shares)
+                } else {
+                    rest
+                };
                 for from in (cut..count).step_by(share) {
                     left.push(pack.piece(from, share.min(count - from)));
                 }
@@ -329,14 +334,14 @@ fn take<S: Store + ?Sized>(store: &mut S, meta: &mut Meta, about: &mut About, wa
         if !left.is_empty() {
             break;
         }
-        pop *= 2;
+        pop = pop.saturating_mul(2);
     }
     if want > 0 {
         let want = want.min(GRAIN_START);
         meta.grain = if want < meta.grain {
-            meta.grain - (meta.grain - want).div_ceil(8)
+            meta.grain - (meta.grain - want).div_ceil(TAKE_SHARES)
         } else {
-            meta.grain + (want - meta.grain).div_ceil(8)
+            meta.grain + (want - meta.grain).div_ceil(TAKE_SHARES)
         };
     }
     Ok(take.packs)

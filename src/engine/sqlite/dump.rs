@@ -53,7 +53,7 @@ impl Tables<'_> {
                 |row| Ok((small(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
             )?;
             for (lane, bytes) in lanes {
-                taken.lanes.insert(lane, record::decode_lane(&bytes)?);
+                taken.lanes.insert(lane, record::decode(&bytes)?);
             }
             let pieces = self.all(
                 "SELECT pack FROM pieces WHERE queue = ? AND node = ?",

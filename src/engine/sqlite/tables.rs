@@ -424,13 +424,13 @@ impl Store for Tables<'_> {
             params![self.queue, node, lane],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        bytes.map(|bytes| record::decode_lane(&bytes)).transpose()
+        bytes.map(|bytes| record::decode(&bytes)).transpose()
     }
 
     fn set_lane(&mut self, node: &str, lane: u32, lane_record: &Lane) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO lanes (queue, node, lane, record) VALUES (?, ?, ?, ?)",
-            params![self.queue, node, lane, record::encode_lane(lane_record)],
+            params![self.queue, node, lane, record::encode(lane_record)],
         )?;
         Ok(())
     }
@@ -441,7 +441,7 @@ impl Store for Tables<'_> {
             params![self.queue, node],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        records.iter().map(|bytes| record::decode_lane(bytes)).collect()
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
     fn close_lanes(&mut self, node: &str) -> Result<()> {
@@ -560,14 +560,14 @@ impl Store for Tables<'_> {
             params![self.queue, name],
             |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
         )?;
-        let decode = |(until_ms, bytes): (u64, Vec<u8>)| Ok((until_ms, record::decode_receipts(&bytes)?));
+        let decode = |(until_ms, bytes): (u64, Vec<u8>)| Ok((until_ms, record::decode(&bytes)?));
         found.map(decode).transpose()
     }
 
     fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO once (queue, name, until, receipts) VALUES (?, ?, ?, ?)",
-            params![self.queue, name, int(until_ms), record::encode_receipts(receipts)],
+            params![self.queue, name, int(until_ms), record::encode(&receipts.to_vec())],
         )?;
         Ok(())
     }
@@ -605,7 +605,7 @@ impl Store for Tables<'_> {
             params![self.queue, int(from), int(below), limit],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        records.iter().map(|bytes| record::decode_failed(bytes)).collect()
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
     fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
@@ -614,7 +614,7 @@ impl Store for Tables<'_> {
             params![self.queue, int(below), i64::try_from(limit).unwrap_or(i64::MAX)],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        records.iter().map(|bytes| record::decode_failed(bytes)).collect()
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
     fn failed_count(&mut self) -> Result<u64> {
@@ -636,7 +636,7 @@ impl Store for Tables<'_> {
         )?;
         let batch = records
             .iter()
-            .map(|bytes| record::decode_failed(bytes))
+            .map(|bytes| record::decode(bytes))
             .collect::<Result<_>>()?;
         Ok(Some((call, batch)))
     }
@@ -689,14 +689,14 @@ impl Store for Tables<'_> {
             |row| Ok((uint(row, 0)?, uint(row, 1)?, row.get::<_, Vec<u8>>(2)?)),
         )?;
         let kept = |(number, time_ms, live): (u64, u64, Vec<u8>)| {
-            let live = record::decode_live(&live)?;
+            let live = record::decode(&live)?;
             Ok(LastReport { number, time_ms, live })
         };
         found.map(kept).transpose()
     }
 
     fn set_report(&mut self, node: &str, report: &LastReport) -> Result<()> {
-        let live = record::live(&report.live);
+        let live = record::encode(&report.live);
         self.write(
             "INSERT OR REPLACE INTO reports (queue, node, number, time, live) VALUES (?, ?, ?, ?, ?)",
             params![self.queue, node, int(report.number), int(report.time_ms), live],
@@ -716,11 +716,11 @@ impl Store for Tables<'_> {
             params![self.queue, int(range.ring()), int(slot)],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        found.map(|bytes| record::decode_bucket(&bytes)).transpose()
+        found.map(|bytes| record::decode(&bytes)).transpose()
     }
 
     fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()> {
-        let bytes = record::encode_bucket(bucket);
+        let bytes = record::encode(bucket);
         self.write(
             "INSERT OR REPLACE INTO history (queue, ring, slot, bucket) VALUES (?, ?, ?, ?)",
             params![self.queue, int(range.ring()), int(slot), bytes],

@@ -4,7 +4,7 @@
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
--- Returns  ok refused packs | deposed | stale | unheld
+-- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Functions and tables cost time where they are made: so those for what is rare are made only there.
@@ -16,12 +16,12 @@ if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1
   local stored = run('HMGET', KEYS[3], lane, place)
   local record, pack = stored[1], stored[2]
   if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' then
-    local call, like = tonumber(ARGV[3]), true
+    local call, fits = tonumber(ARGV[3]), true
     local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
     local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
-    like = call == last + 1 -- guard: shortcut-call
-    like = like and first == tonumber(ARGV[7]) -- guard: shortcut-piece
-    local want, next = tonumber(ARGV[5]), like and count == n and run('LPOP', KEYS[2])
+    fits = call == last + 1 -- guard: shortcut-call
+    fits = fits and first == tonumber(ARGV[7]) -- guard: shortcut-piece
+    local want, next = tonumber(ARGV[5]), fits and count == n and run('LPOP', KEYS[2])
     if next and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
       local id = string.format('%d', (struct.unpack('<I8', next, 9)))
       run('HSET', KEYS[3], place, next, lane, cmsgpack.pack({call, done + n, failed, held - n + want, {id}, {}}))
@@ -70,7 +70,7 @@ if call > last + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused', 'shortcut')
 if not m[1] then return {'deposed'} end
 local paused = false
-paused = (m[3] or '0') > '1' -- guard: paused-handlers
+paused = m[3] > '1' -- guard: paused-handlers
 if paused then want = 0 end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
@@ -131,8 +131,8 @@ if rest ~= none then
     end
     return entry
   end
-  -- 2^53 - 1: above it a sum may be rounded down to what is allowed.
-  local LIMIT = 9007199254740991
+  -- Above 2^53 - 1 a sum may be rounded down to what is allowed.
+  local LIMIT = $COUNTER_MAX
   local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
   local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
   local function refusal(effects)
@@ -252,7 +252,7 @@ if #effects > 0 then
     end
   end
 end
-for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + 1999, #gone))) end
+for i = 1, #gone, $UNPACK_MAX do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + ($UNPACK_MAX - 1), #gone))) end
 if ended ~= none then
   --+ packs
   for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
@@ -264,11 +264,11 @@ for _, effect in ipairs(effects) do
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
   else redis.call('RPUSH', key, effect[3]) end
 end
-for i = 1, #errors, 2000 do
-  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + 1999, #errors)))
-  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + 1999, #records)))
+for i = 1, #errors, $UNPACK_MAX do
+  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
+  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
-for i = 1, #later, 2000 do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + 1999, #later))) end
+for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
 -- Back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
@@ -277,7 +277,7 @@ local again = m[2] == '1' or #back_again > 0
 -- Then the take: what waits to be taken again first.
 local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
 -- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
-while again and total < want and bytes < 1048576 and #packs < 256 do
+while again and total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   --+ packs
   local pack = redis.call('LPOP', KEYS[6])
   if not pack then again = false; break end
@@ -299,11 +299,11 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
   if attempt > 2 then suspects = suspects + n end
   if attempt > 1 then break end
 end
-local pop = 8
-while total < want and bytes < 1048576 and #packs < 256 do
+local pop = $TAKE_POP_START
+while total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   -- Whoever has nearly all that it wants looks for no more, nor does whoever has much and expects a pack that does not fit.
-  if want >= 64 and 8 * (want - total) < want then break end
-  if bytes >= 32768 and (want - total) * #packs < total then break end
+  if want >= $TAKE_EXACT and $TAKE_SHARES * (want - total) < want then break end
+  if bytes >= $TAKE_CUT_BYTES and (want - total) * #packs < total then break end
   local expected = 1
   if want - total > grain then expected = math.min(pop, math.ceil((want - total) / grain)) end
   local popped = redis.call('LPOP', KEYS[2], expected)
@@ -315,9 +315,9 @@ while total < want and bytes < 1048576 and #packs < 256 do
     -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
     -- to fill up more would leave a rest, and the next take out of step with the packs.
     local cut = room
-    if want >= 64 and total > 0 then cut = math.ceil(want / 2) - total end
-    local leaves = count > room and (cut <= 0 or bytes >= 32768)
-    if room <= 0 or bytes >= 1048576 or leaves or left ~= none then
+    if want >= $TAKE_EXACT and total > 0 then cut = math.ceil(want / 2) - total end
+    local leaves = count > room and (cut <= 0 or bytes >= $TAKE_CUT_BYTES)
+    if room <= 0 or bytes >= $TAKE_BYTES_MAX or leaves or left ~= none then
       if left == none then left = {} end
       left[#left + 1] = pack
     else
@@ -327,7 +327,7 @@ while total < want and bytes < 1048576 and #packs < 256 do
         if full then
           -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
           local over = count - cut
-          local share = over > 8 * cut and math.ceil(over / 8) or over
+          local share = over > $TAKE_SHARES * cut and math.ceil(over / $TAKE_SHARES) or over
           left = {}
           for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
           pack, count = piece(full, 0, cut), cut
@@ -353,14 +353,14 @@ for i = 1, #packs do
 end
 
 if want > 0 then
-  local aim = math.min(want, 1000)
-  if aim < grain then grain = grain - math.ceil((grain - aim) / 8)
-  elseif aim > grain then grain = grain + math.ceil((aim - grain) / 8) end
+  local aim = math.min(want, $GRAIN_START)
+  if aim < grain then grain = grain - math.ceil((grain - aim) / $TAKE_SHARES)
+  elseif aim > grain then grain = grain + math.ceil((aim - grain) / $TAKE_SHARES) end
 end
 local flag = again and '1' or '0'
-local like = again and '' or paused and '' or num(grain)
-if grain ~= tonumber(m[1]) or flag ~= m[2] or like ~= m[4] then
-  redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', like)
+local shortcut = again and '' or paused and '' or num(grain)
+if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
+  redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
 end
 if redelivered ~= redelivered_before or suspects ~= suspects_before then
   set[#set + 1] = 'redelivered'; set[#set + 1] = num(redelivered) .. ' ' .. num(suspects)
@@ -368,7 +368,7 @@ end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
   was_held - done - failed - returned - #later / 2 + total, ids, refused})
-for i = 1, #set, 2000 do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + 1999, #set))) end
+for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
 local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
 if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end

@@ -38,9 +38,9 @@ local function depose(meta, nodes, dead, taken, node)
 end
 
 -- Writes what a new queue knows of itself. Small hashes are searched from their start: there stands what every call reads.
-local function found_queue(meta, birth, layout, names, step, grain, wall)
-  redis.call('HSET', meta, 'shortcut', '', 'grain', grain, 'again', '0', 'paused', '0', 'birth', birth, 'layout', layout,
+local function found_queue(meta, birth, names, step, wall)
+  redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'birth', birth, 'layout', $LAYOUT,
     'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
     'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
-    'skipped', '0')
+    'skipped', '0', 'trimmed', '0', 'chosen', '', 'rank', '0', 'ruled', '0')
 end

@@ -6,10 +6,10 @@ local function offset(pack, count, index)
   return 41 + 4 * count - base + struct.unpack('<I4', pack, 37 + 4 * index)
 end
 
--- Lua reads every byte of every string that it is handed. So a large pack stands apart in `bodies`, written and read by plain
--- commands, and what moves in its place is a stub: its head with flags 1, then the first number, the count and the length of the
--- pack that it stands for. In a hand, and in `again`, it may be a part of that pack. Beside each body is the number of messages
--- that still refer to it. The same in Rust: redis/apart.rs.
+-- Lua reads every byte of every string that it is handed. So the body of a large pack is stored separately in `bodies`, written and
+-- read by plain commands, and what moves in its place is a stub: its head with flags 1, then the first number, the count and the
+-- length of the pack that it stands for. In a hand, and in `again`, it may stand for a part of that pack. Beside each body is the
+-- number of messages that still refer to it. The same in Rust: redis/bodies.rs.
 local STUB = '<I8I4I4'
 
 local function is_stub(pack) return string.byte(pack, 2) == 1 end
