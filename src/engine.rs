@@ -16,6 +16,7 @@
 //! - [`redis`]: the same verbs as Lua scripts
 //! - [`any`]: an engine by its URL
 
+pub mod any;
 pub mod history;
 mod layout;
 mod limits;
@@ -23,12 +24,12 @@ pub mod memory;
 mod protocol;
 mod record;
 pub mod redis;
-mod rules;
+pub mod rules;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
-#[doc(hidden)]
 pub mod store;
 mod store_info;
+mod url;
 
 use std::future::Future;
 use std::time::Duration;

@@ -53,6 +53,9 @@ pub enum Error {
     /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.
     #[error("unexpected answer from the store: {detail}")]
     Protocol { detail: String },
+    /// A part of this process panicked or could not start. What it held goes to others when its lease has run out.
+    #[error("{what} crashed: restart this process, and report what it printed before")]
+    Crashed { what: String },
 }
 
 impl Error {

@@ -8,7 +8,7 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use queenright::engine::{Engine, state::Local};
+//! use queenright::engine::{Engine, memory::Local};
 //! use queenright::generate::Next;
 //! use queenright::{Effect, Message, Node, Settings, shutdown};
 //!

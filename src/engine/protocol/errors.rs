@@ -1,6 +1,7 @@
 //! Failed messages (the dead letters of the queue), and who reads them.
 
 use super::NodeId;
+use crate::message::Pack;
 
 /// A failed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,24 @@ pub struct Failed {
     pub node: NodeId,
     pub error: Vec<u8>,
     pub payload: Vec<u8>,
+}
+
+impl Failed {
+    /// What is kept of a message of a pack that failed in the hand of this node.
+    pub(crate) fn of(pack: &Pack, index: usize, time_ms: u64, node: &str, error: &str) -> Self {
+        let message = pack.message(index);
+        Self {
+            number: message.number,
+            attempt: message.attempt,
+            failures: message.failures,
+            epoch: message.epoch,
+            published_ms: message.published_ms,
+            time_ms,
+            node: node.to_string(),
+            error: error.as_bytes().to_vec(),
+            payload: message.payload.to_vec(),
+        }
+    }
 }
 
 /// One call of a reader of errors: confirms the batch of the call before, and takes the next.
@@ -36,7 +55,7 @@ pub struct Collect {
 /// The answer to a collect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Collected {
-    /// The reader's next errors; none are left if there are none.
+    /// The reader's next errors; if there are none, no errors are left.
     Batch {
         failed: Vec<Failed>,
         /// Other readers who hold errors.

@@ -3,7 +3,7 @@
 use super::NodeId;
 use crate::message::{Outcome, Pack};
 
-/// What is finished goes in, what comes next comes out.
+/// Settles what is finished, and takes what comes next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exchange {
     pub node: NodeId,
@@ -13,22 +13,22 @@ pub struct Exchange {
     pub settles: Vec<Settle>,
     /// How many messages to take at most.
     pub want: u32,
-    /// The bell led here: ring for the next one if work is left.
+    /// The bell woke the caller: if work is left, the store rings again for the next handler.
     pub woken: bool,
 }
 
-/// Runs of one held piece, ascending; what is not named is kept.
+/// What became of a pack in hand: runs of its messages, ascending. Messages that no run names stay in hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settle {
-    /// The first number of the held piece.
+    /// The first number of the pack in hand.
     pub piece: u64,
     pub runs: Vec<Run>,
 }
 
-/// A part of a held pack, with what became of it.
+/// Consecutive messages of a pack in hand that ended alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Index within the piece.
+    /// Index of the first of them within the pack.
     pub from: u32,
     pub count: u32,
     pub outcome: Outcome,

@@ -1,20 +1,16 @@
 //! What an operator asks for: pause, handover, purge.
 
-/// What stands still for the time being. What is in hand is finished all the same.
+/// What is paused. Messages in hand are finished all the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Paused {
-    /// Nothing is published but what is pushed.
+    /// Generators publish nothing; pushes go on.
     pub generator: bool,
-    /// Nothing is taken.
+    /// Handlers take nothing.
     pub handlers: bool,
 }
 
 impl Paused {
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn bits(self) -> u64 {
-        u64::from(self.generator) + 2 * u64::from(self.handlers)
-    }
-
+    /// As the scripts store it.
     pub(crate) fn of_bits(bits: u64) -> Self {
         Self {
             generator: bits % 2 == 1,
@@ -26,7 +22,7 @@ impl Paused {
 /// What became of a request to move the crown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handover {
-    /// The next beat of whoever was asked for takes it.
+    /// The member that was asked for takes it with its next beat.
     Asked,
     /// This node has it already.
     Reigns,
@@ -39,6 +35,6 @@ pub enum Handover {
 pub enum Purged {
     /// The queue was removed.
     Gone,
-    /// So many nodes are alive. Nothing was removed.
+    /// This many nodes are alive. Nothing was removed.
     Alive(u64),
 }

@@ -15,7 +15,7 @@ pub struct Seen {
     pub epoch: u64,
 }
 
-/// "I want to be a member."
+/// Asks to become a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Join {
     pub node: NodeId,
@@ -37,19 +37,19 @@ pub struct Join {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     pub birth: String,
-    /// The store was behind what this node had seen, and was raised.
+    /// The store had gone back in time behind what this node has seen, and was raised to that.
     pub rewound: bool,
 }
 
-/// "I am alive."
+/// Says that a member is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beat {
     pub node: NodeId,
     pub lease_ms: u64,
     pub crown_ms: u64,
-    /// Whether this node may be crowned. A generator that is not resigns.
+    /// Whether this node may be the generator. A generator that may not be one any more resigns with this.
     pub eligible: bool,
-    /// How much it would like to be: one that ranks higher takes the crown from one that ranks lower.
+    /// How much it would like to be the generator: a node of a higher rank takes the crown from one of a lower rank.
     pub rank: u8,
     pub seen: Seen,
 }
@@ -63,7 +63,7 @@ pub enum Renewed {
     Deposed,
 }
 
-/// What a member is told with each beat.
+/// What a beat tells a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -86,20 +86,22 @@ pub struct Member {
     pub heir: bool,
     /// The store's wall clock, for time stamps only.
     pub wall_ms: u64,
-    /// Whoever keeps house is to reap this one: the generator, or any member while there is none.
+    /// A node that this member is to reap. Only the generator is told one, or any member while there is no generator.
     pub victim: Option<NodeId>,
-    /// What the last message left for the next generator; told only to a generator that has not seen this reign yet.
+    /// The cursor that the last generator left. Only a generator that has not seen this reign yet is told.
     pub cursor: Option<Bytes>,
     pub paused: Paused,
     /// More messages are due than one beat moves: beat again at once.
     pub more_due: bool,
+    /// The store had gone back in time behind what this node has seen, and was raised to that.
     pub rewound: bool,
 }
 
-/// A node to be given up if its lease has run out.
+/// Names a node that is to be given up if its lease has run out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reap {
     pub victim: NodeId,
+    /// A message that was delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
 }
 

@@ -17,9 +17,9 @@ pub struct Publish {
     /// Numbers stay below this.
     pub messages: Option<u64>,
     pub backlog_max: u64,
-    /// The distance of ticks; 0 leaves the grid alone.
+    /// Time between two ticks; 0 leaves the grid of ticks as it is.
     pub interval_ms: u64,
-    /// Kept for the next generator, in the same step; `None` leaves what is there.
+    /// The generator's cursor, stored in the same step for the next generator; `None` leaves what is stored.
     pub cursor: Option<Bytes>,
     pub packs: Vec<Pack>,
 }
@@ -38,12 +38,12 @@ pub enum Published {
     Fenced,
     /// The store knows of fewer messages than this call builds on: it went back in time.
     Gap,
-    /// Others took the numbers: number anew from here.
+    /// Pushes took these numbers: number the messages anew, from `seq` on.
     Moved { seq: u64 },
     /// The backlog is full.
     Full,
     /// Generating is paused.
     Paused,
-    /// Would pass the last number that is wanted.
+    /// Would pass the last number: [`Publish::messages`].
     Finished,
 }

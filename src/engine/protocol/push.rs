@@ -12,8 +12,9 @@ pub struct Push {
     /// How long keys are remembered.
     pub keep_ms: u64,
     pub backlog_max: u64,
-    /// As in a join, if this creates the queue.
+    /// Used as the birth id if this push creates the queue.
     pub birth: String,
+    /// As in a join, if this push creates the queue.
     pub step_ms: u64,
     pub items: Vec<Item>,
 }
@@ -22,14 +23,14 @@ pub struct Push {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     pub payload: Bytes,
-    /// A message with the same key that is pushed while this one is remembered is not put in again.
+    /// An idempotency key: while it is remembered, a message with the same key is not put in again.
     pub key: Option<String>,
     /// Handled only after this time, by the store's time of day.
     pub delay_ms: u64,
 }
 
 impl Item {
-    /// A message to be handled as soon as may be.
+    /// A message without a key, to be handled at once.
     pub fn new(payload: impl Into<Bytes>) -> Self {
         Self {
             payload: payload.into(),
@@ -38,7 +39,7 @@ impl Item {
         }
     }
 
-    /// With a key that makes a repeat a no-op.
+    /// With an idempotency key, which makes a repeat a no-op.
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());

@@ -21,9 +21,9 @@ pub struct Status {
     pub later: u64,
     pub done: u64,
     pub failed: u64,
-    /// Waiting to be drained.
+    /// Failed messages that are kept: read by nobody yet, or being read.
     pub errors: u64,
-    /// Errors that were withdrawn and got a new life: done + failed + queued + in hand + later = published + requeued.
+    /// Errors that were withdrawn and put in again: done + failed + queued + in hand + later = published + requeued.
     pub requeued: u64,
     pub paused: Paused,
     /// Errors that were removed because there were too many.
@@ -48,11 +48,11 @@ pub struct NodeStatus {
     pub failed: u64,
     /// Until its lease ends, unless it beats.
     pub lease_in_ms: u64,
-    /// What it last told of itself.
+    /// Its last report.
     pub report: Option<LastReport>,
 }
 
-/// A piece in a node's hand.
+/// A pack in a node's hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
     /// The number of its first message.
