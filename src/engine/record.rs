@@ -274,10 +274,10 @@ fn broken(what: impl std::fmt::Debug) -> Error {
 }
 
 fn expect(found: usize, wanted: usize) -> Result<()> {
-    match found == wanted {
-        true => Ok(()),
-        false => Err(broken(format!("{found} fields instead of {wanted}"))),
+    if found == wanted {
+        return Ok(());
     }
+    Err(broken(format!("{found} fields instead of {wanted}")))
 }
 
 /// Writing to a `Vec` cannot fail.

@@ -121,7 +121,7 @@ impl RedisEngine {
         &self.keys
     }
 
-    /// One plain command, for whoever examines the server.
+    /// One plain command: for `doctor`.
     #[cfg(feature = "cli")]
     pub(crate) async fn ask(&self, cmd: &redis::Cmd) -> Result<redis::Value> {
         self.aside.query(cmd).await
@@ -144,7 +144,7 @@ impl RedisEngine {
         self.away("nodes come and go too fast for a consistent look".into())
     }
 
-    /// Why a queue, or what stands in its place, was refused.
+    /// Why a queue was refused, or a key that something else has.
     fn not_ours(&self, answer: &str, mut reply: Reply) -> Error {
         let mut why = || match answer {
             "other" => check_layout(

@@ -168,8 +168,8 @@ impl RedisEngine {
         }
         let report = match hash.get("report") {
             Some(live) => Some(LastReport {
-                number: of(&hash, "told")?,
-                time_ms: of(&hash, "told-at")?,
+                number: of(&hash, "report_number")?,
+                time_ms: of(&hash, "report_ms")?,
                 live: record::decode(live)?,
             }),
             None => None,
@@ -269,8 +269,8 @@ fn meta(hash: &Hash) -> Result<Option<Meta>> {
 }
 
 fn about(hash: &Hash) -> Result<About> {
-    let process: record::Process = record::decode(field(hash, "info")?)?;
-    // A node that is deposed has no lanes that could take, and counts no longer what it may.
+    let process: record::Process = record::decode(field(hash, "process")?)?;
+    // A deposed node takes nothing more, and so this is not kept of it.
     let (redelivered, suspects) = hash.get("redelivered").map_or(Ok((0, 0)), |text| two_numbers(text))?;
     Ok(About {
         host: process.host,

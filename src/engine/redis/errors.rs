@@ -52,17 +52,17 @@ pub(super) async fn release(engine: &RedisEngine, reader: &str, expired: bool) -
 }
 
 pub(super) async fn failed(engine: &RedisEngine, from: u64, limit: u32) -> Result<Vec<Failed>> {
-    let keys = &engine.keys;
-    let run = engine.aside.run(&engine.scripts.failed, |cmd| {
-        cmd.keys([&keys.errors, &keys.records]).arg(from).arg(limit);
-    });
-    Vec::decode(run.await?)
+    list(engine, from, "up", limit).await
 }
 
 pub(super) async fn latest(engine: &RedisEngine, below: u64, limit: u32) -> Result<Vec<Failed>> {
+    list(engine, below, "down", limit).await
+}
+
+async fn list(engine: &RedisEngine, from: u64, order: &str, limit: u32) -> Result<Vec<Failed>> {
     let keys = &engine.keys;
-    let run = engine.aside.run(&engine.scripts.latest, |cmd| {
-        cmd.keys([&keys.errors, &keys.records]).arg(below).arg(limit);
+    let run = engine.aside.run(&engine.scripts.failed, |cmd| {
+        cmd.keys([&keys.errors, &keys.records]).arg(from).arg(order).arg(limit);
     });
     Vec::decode(run.await?)
 }

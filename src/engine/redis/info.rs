@@ -33,7 +33,7 @@ impl Info {
     /// Older than 6.2, which is the first to pop several elements of a list at once. Valkey says 7.2 here, and its own
     /// version elsewhere.
     pub(crate) fn is_too_old(&self) -> bool {
-        let mut parts = self.get("redis_version").split('.').map(|part| part.parse::<u32>());
+        let mut parts = self.get("redis_version").split('.').map(str::parse::<u32>);
         let mut part = || parts.next().and_then(Result::ok).unwrap_or(0);
         (part(), part()) < (6, 2)
     }

@@ -113,14 +113,10 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
-impl<A: Decode, B: Decode> Decode for BTreeMap<A, B>
-where
-    A: Ord,
-{
-    /// From a flat list, as `HGETALL` gives it.
+/// From a flat list, as `HGETALL` gives it.
+impl<K: Decode + Ord, V: Decode> Decode for BTreeMap<K, V> {
     fn decode(value: Value) -> Result<Self> {
-        let pairs: Vec<(A, B)> = Reply::decode(value)?.pairs()?;
-        Ok(pairs.into_iter().collect())
+        Ok(Reply::decode(value)?.pairs()?.into_iter().collect())
     }
 }
 

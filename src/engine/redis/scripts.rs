@@ -123,8 +123,8 @@ macro_rules! scripts {
 }
 
 scripts!(
-    join, beat, reap, leave, publish, push, exchange, collect, hold, release, failed, latest, requeue, discard, trim,
-    pause, handover, purge, report, history, status, held,
+    join, beat, reap, leave, publish, push, exchange, collect, hold, release, failed, requeue, discard, trim, pause,
+    handover, purge, report, history, status, held,
 );
 
 impl Scripts {

@@ -102,10 +102,10 @@ struct LookAtNode {
     done: u64,
     failed: u64,
     lease_in_ms: u64,
-    /// The last report: its number, when it came, what it says.
-    told: Option<u64>,
-    told_ms: Option<u64>,
+    /// The last report.
     report: Option<Vec<u8>>,
+    report_number: Option<u64>,
+    report_ms: Option<u64>,
 }
 
 /// None: a node or a reader came or went meanwhile.
@@ -166,11 +166,11 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
 
 fn node(reply: Reply) -> Result<NodeStatus> {
     let look = named!(reply => LookAtNode {
-        node, process, age_ms, in_hand, done, failed, lease_in_ms, told, told_ms, report,
+        node, process, age_ms, in_hand, done, failed, lease_in_ms, report, report_number, report_ms,
     });
     let process: record::Process = record::decode(&look.process)?;
-    let report = match (look.told, look.told_ms, look.report) {
-        (Some(number), Some(time_ms), Some(live)) => Some(LastReport {
+    let report = match (look.report, look.report_number, look.report_ms) {
+        (Some(live), Some(number), Some(time_ms)) => Some(LastReport {
             number,
             time_ms,
             live: record::decode(&live)?,

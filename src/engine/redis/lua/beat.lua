@@ -3,8 +3,8 @@
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
 --          and cursor | deposed
--- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
--- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+-- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
+-- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
 --+ members
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
@@ -32,7 +32,7 @@ called = chosen == node or chosen == '*' -- guard: chosen
 may = may or called
 may = may or rank > reigning -- guard: rank
 if not mine and rank > 0 and may then
-  -- Who was chosen takes the place of the one before, also against those who would rather reign.
+  -- A node that was chosen takes the crown also from a generator of a higher rank.
   if not called then reigning = rank end
   mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
   redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17])}))
@@ -54,11 +54,12 @@ end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
   'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17])
 
--- While there is no generator, whoever beats keeps house.
+-- The generator keeps house: it moves what is due, rings for work that waits and names a node to reap. While there is no
+-- generator, every member that beats does so.
 local keeps, victim, more = mine, nil, 0
 keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
-  -- What is due goes back to be taken, a bounded part of it a beat.
+  -- Messages that are due go back to be taken, a bounded number a beat.
   local now, moved, bytes, chunk = '+inf', 0, 0, 1
   now = num(wall) -- guard: due
   more = 1
@@ -90,6 +91,6 @@ local function tell(name, value)
   answer[#answer + 1] = value
 end
 if victim then tell('victim', victim) end
--- Told once a reign, and again until the node has heard of it.
+-- A generator is given the cursor until its beats show that it has seen this reign.
 if mine and tonumber(ARGV[6]) < epoch then tell('cursor', redis.call('HGET', KEYS[1], 'cursor') or '') end
 return answer

@@ -2,9 +2,10 @@
 -- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
 -- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 numbers shown, with commas
 -- Returns  ok and by name: others, failed (the records), maybe victim (a reader whose lease has run out) | deposed
--- The list of a reader begins with the number of the call that filled it, so a repeated call gets the same batch
--- and a late one confirms nothing. A late first call may take a batch for a reader that has left: what confirms it
--- must name all of it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
+-- The list of a reader begins with the number of the call that filled it: a repeated call gets the same batch, and a late copy
+-- of an older call confirms nothing. A late copy of a first call may take a batch for a reader that has left; since a call must
+-- name all that it confirms, no late copy of a second call confirms that batch. Readers move the hive clock themselves: there
+-- may be no node to do it.
 --+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-collect
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])

@@ -1,4 +1,4 @@
--- history: what was. Writes nothing.
+-- history: sums over time, and the last reigns. Writes nothing.
 -- KEYS  1 meta 2 history 3 reigns
 -- ARGV  1 ring 2 number of its steps
 -- Returns  ok and by name: now_ms, ruled_ms (last beat of a generator), reigns, slots | none

@@ -3,7 +3,7 @@
 -- ARGV  1 node 2 lanes 3 lease 4 step 5 key names 6 birth id for a new queue 7 seen seq 8 seen epoch 9 its process (msgpack)
 --       10.. the types that the keys must have
 -- Returns  ok and by name: birth rewound | other layout names (not ours) | type key found
--- Types are checked once, here: a wrong one found in the middle of a later script could not be rolled back.
+-- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
 --+ members
 for i, key in ipairs(KEYS) do
@@ -32,11 +32,11 @@ if rewound then
     'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), 'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join
 end
 
--- A late copy of the join of a node that was given up meanwhile does not bring it back.
+-- A late copy of a join does not bring back a node that was deposed meanwhile.
 local known = redis.call('ZSCORE', KEYS[2], node)
 known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
 if not known then
-  local fields = {'info', ARGV[9], 'joined', num(clock), 'redelivered', '0 0'}
+  local fields = {'process', ARGV[9], 'joined', num(clock), 'redelivered', '0 0'}
   for lane = 0, tonumber(ARGV[2]) - 1 do
     fields[#fields + 1] = 'lane:' .. num(lane)
     fields[#fields + 1] = cmsgpack.pack({0, 0, 0, 0, {}, {}})

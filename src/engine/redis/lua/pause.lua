@@ -1,4 +1,4 @@
--- pause: sets and clears what stands still: 1 the generator, 2 the handlers.
+-- pause: pauses or resumes generating and handling. Stored as one number: 1 for the generator, plus 2 for the handlers.
 -- KEYS  1 meta 2 bell
 -- ARGV  1 generator (1 pause, 0 resume, or nothing) 2 handlers, the same
 -- Returns  ok what-is-paused-now | none

@@ -2,9 +2,9 @@
 -- KEYS  1 meta 2 queue 3 bell 4 bodies
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
 -- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished
--- The first write is RPUSH: with memory full it is refused, and so nothing is written.
--- The bodies of large packs were written just before this, in the same transaction: what is not published is removed again. One
--- that is published has its count beside it.
+-- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
+-- The bodies of large packs were written just before this, in the same transaction: those that are not published are removed
+-- again. A body that is published has a count beside it.
 --+ common
 --+ packs
 local function large_ones()
@@ -48,7 +48,8 @@ if tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard:
 if first ~= seq then return without_bodies({'moved', seq}) end -- guard: moved
 if last >= 0 and seq + n > last then return without_bodies({'finished'}) end
 
--- How many wait is not counted but told from the number at the head, and that is looked up only when it matters.
+-- The backlog is not counted but told from the number at the head of the queue, which is looked up only when the limit seems
+-- reached.
 local waiting_from = tonumber(m[11])
 if seq + n - waiting_from > limit then
   local pack = redis.call('LINDEX', KEYS[2], 0)

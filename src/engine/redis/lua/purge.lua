@@ -1,4 +1,4 @@
--- purge: removes a queue. The server frees the memory aside: UNLINK takes the same time however much there is.
+-- purge: removes a queue. UNLINK takes the same time however large it is: the server frees the memory in the background.
 -- KEYS  1 meta 2 nodes 3 dead 4 readers 5.. all other keys of the queue
 -- ARGV  1 forced 2 how many members 3 how many dead 4 how many readers were seen, then their names
 -- Returns  gone | alive how-many | moved (someone came or went meanwhile: look again) | none

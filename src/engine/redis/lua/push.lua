@@ -3,8 +3,8 @@
 -- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step, then of each
 --       message: key (or nothing) delay payload
 -- Returns  ok {number, repeated, ...} | full | other layout names (not ours) | type key found
--- `once` has keys and calls by the time until which they are remembered, `once:values` what was answered to them.
--- The first write is one that is refused with memory full, and so nothing is written.
+-- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
+-- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
 --+ packs
 --+ members
@@ -14,7 +14,7 @@ if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
-  -- Where nobody has joined yet, nobody has checked.
+  -- The types of keys are checked by join, and nobody has joined yet.
   for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash'}) do
     local found = redis.call('TYPE', KEYS[i]).ok
     if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found} end -- guard: push-types
@@ -92,7 +92,7 @@ for i = 1, #values, $UNPACK_MAX do
   redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
   redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
--- More is forgotten than was remembered, so this never grows beyond what was pushed within the time.
+-- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then
   redis.call('ZREM', KEYS[5], unpack(old))

@@ -1,8 +1,8 @@
--- reap: gives up a member whose lease has run out, and hands on what it held, a bounded part of it a call.
+-- reap: deposes a member whose lease has run out, and hands on what it held, a bounded number of packs a call.
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies
 -- ARGV  1 victim 2 most deliveries
 -- Returns  by name: redelivered failed more deposed
--- Deposes before it moves anything: from then on the victim's calls are refused.
+-- Deposes before it moves anything: from then on the calls of the victim are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
 --+ common
 --+ packs

@@ -2,10 +2,10 @@
 -- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell
 -- ARGV  the numbers
 -- Returns  by name: looked (how many of the given numbers), numbers (of those that are in the queue again)
--- Its first write is a ZREM, which full memory does not refuse.
+-- Its first write is a ZREM, which Redis does not refuse when memory is full.
 --+ common
 if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {'looked', #ARGV, 'numbers', {}} end
--- First everything is read: a record that cannot be is an error before anything is written.
+-- All records are read before anything is written: one that cannot be read is an error then.
 local looked, bytes, numbers, packs, named = 0, 0, {}, {}, {}
 for i = 1, #ARGV do
   if bytes >= $COLLECT_BYTES_MAX then break end

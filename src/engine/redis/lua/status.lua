@@ -4,7 +4,7 @@
 -- ARGV  1 how many members 2 how many dead 3 how many readers, then their names in the order of the keys
 -- Returns  ok and by name: birth layout names time_ms epoch published skipped orphaned (in the hands of the dead) later done failed
 --          errors requeued paused trimmed rewinds grain nodes, maybe generator; of each node, by name: node process age_ms
---          in_hand done failed lease_in_ms, maybe told told_ms report | moved (someone came or went meanwhile: look again) | none
+--          in_hand done failed lease_in_ms, maybe report report_number report_ms | moved (someone came or went meanwhile: look again) | none
 --+ common
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
@@ -24,11 +24,11 @@ for i = 1, members do
       done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
     end
   end
-  local about = redis.call('HMGET', taken, 'info', 'joined', 'told', 'told-at', 'report')
+  local about = redis.call('HMGET', taken, 'process', 'joined', 'report', 'report_number', 'report_ms')
   nodes[i] = {'node', ARGV[3 + i], 'process', about[1], 'age_ms', math.max(clock - about[2], 0), 'in_hand', math.max(held, 0),
     'done', done, 'failed', failed, 'lease_in_ms', math.max(lease - clock, 0)}
-  local told = about[5] and {'told', about[3], 'told_ms', about[4], 'report', about[5]} or {}
-  for _, value in ipairs(told) do table.insert(nodes[i], value) end
+  local report = about[3] and {'report', about[3], 'report_number', about[4], 'report_ms', about[5]} or {}
+  for _, value in ipairs(report) do table.insert(nodes[i], value) end
 end
 local orphaned = 0
 for i = 1, dead do
