@@ -27,9 +27,17 @@ pub const TAKE_CUT_BYTES: usize = 32 * 1024;
 /// A take of fewer messages than this is always filled to the last one.
 pub const TAKE_EXACT: u64 = 64;
 
+/// A take that expects many packs pops this many at first, then twice as many, and so on.
+pub const TAKE_POP_START: u64 = 8;
+
+/// Takes reckon in eighths: a take that misses less than one share of what it wants looks for nothing more, the grain moves by
+/// one share of the difference towards what is wanted, and the rest of a pack that is far larger than its taker is broken into
+/// this many pieces.
+pub const TAKE_SHARES: u64 = 8;
+
 /// Whether a take misses less than an eighth of what it wants: then it looks for nothing more.
 pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
-    want >= TAKE_EXACT && 8 * want.saturating_sub(total) < want
+    want >= TAKE_EXACT && TAKE_SHARES * want.saturating_sub(total) < want
 }
 
 /// How many messages a take cuts off a pack that does not fit. A take that has half of what it wants leaves the pack whole,

@@ -39,3 +39,4 @@ mod mutants;
 mod oracle;
 mod server;
 mod simulate;
+mod sources;

@@ -34,14 +34,6 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
 }
 
-impl Status {
-    /// A message that is neither settled nor in hand nor put off is queued.
-    pub(crate) fn count_queued(&mut self, skipped: u64) {
-        let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
-        self.queued = (self.published + self.requeued).saturating_sub(elsewhere);
-    }
-}
-
 /// A member at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {

@@ -49,7 +49,7 @@ impl Tables<'_> {
             )?;
             let lanes = lanes
                 .into_iter()
-                .map(|(lane, bytes)| Ok((lane, record::decode_lane(&bytes)?)));
+                .map(|(lane, bytes)| Ok((lane, record::decode(&bytes)?)));
             let pieces = self.pieces(&node, usize::MAX)?.into_iter();
             let taken = Taken {
                 about: self.about(&node)?.unwrap_or_default(),

@@ -1,6 +1,8 @@
 //! What an exchange takes.
 
-use crate::engine::limits::{GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, take_cut, take_is_enough};
+use crate::engine::limits::{
+    GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, take_cut, take_is_enough,
+};
 use crate::engine::store::{About, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
@@ -11,7 +13,7 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
     if want > 0 && meta.again {
         take_again(store, meta, about, want, &mut take)?;
     }
-    let mut pop = 8_u64;
+    let mut pop = TAKE_POP_START;
     while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
         // To cut a pack copies it. A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack
         // as large as those before would not fit.
@@ -41,7 +43,12 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
                 take.add(about, pack.piece(0, cut));
                 // A pack far larger than its taker is broken into eight, so that the next takers copy less.
                 let rest = count - cut;
-                let share = if rest > 8 * cut { rest.div_ceil(8) } else { rest };
+                let shares = usize::try_from(TAKE_SHARES).expect("a few");
+                let share = if rest > shares * cut {
+                    rest.div_ceil(shares)
+                } else {
+                    rest
+                };
                 for from in (cut..count).step_by(share) {
                     left.push(pack.piece(from, share.min(count - from)));
                 }
@@ -58,9 +65,9 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
     if want > 0 {
         let want = want.min(GRAIN_START);
         meta.grain = if want < meta.grain {
-            meta.grain - (meta.grain - want).div_ceil(8)
+            meta.grain - (meta.grain - want).div_ceil(TAKE_SHARES)
         } else {
-            meta.grain + (want - meta.grain).div_ceil(8)
+            meta.grain + (want - meta.grain).div_ceil(TAKE_SHARES)
         };
     }
     Ok(take.packs)

@@ -10,7 +10,7 @@ use crate::error::Result;
 impl Tables<'_> {
     fn records(&self, sql: &str, params: impl Params) -> Result<Vec<Failed>> {
         let records = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        records.iter().map(|bytes| record::decode_failed(bytes)).collect()
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 }
 

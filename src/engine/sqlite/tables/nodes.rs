@@ -81,13 +81,13 @@ impl Nodes for Tables<'_> {
             params![self.queue, node, lane],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        bytes.map(|bytes| record::decode_lane(&bytes)).transpose()
+        bytes.map(|bytes| record::decode(&bytes)).transpose()
     }
 
     fn set_lane(&mut self, node: &str, lane: u32, lane_record: &Lane) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO lanes (queue, node, lane, record) VALUES (?, ?, ?, ?)",
-            params![self.queue, node, lane, record::encode_lane(lane_record)],
+            params![self.queue, node, lane, record::encode(lane_record)],
         )
     }
 
@@ -97,7 +97,7 @@ impl Nodes for Tables<'_> {
             params![self.queue, node],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        records.iter().map(|bytes| record::decode_lane(bytes)).collect()
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
     fn close_lanes(&mut self, node: &str) -> Result<()> {

@@ -14,14 +14,14 @@ impl Pushes for Tables<'_> {
             params![self.queue, name],
             |row| Ok((uint(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
         )?;
-        let decode = |(until_ms, bytes): (u64, Vec<u8>)| Ok((until_ms, record::decode_receipts(&bytes)?));
+        let decode = |(until_ms, bytes): (u64, Vec<u8>)| Ok((until_ms, record::decode(&bytes)?));
         found.map(decode).transpose()
     }
 
     fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO once (queue, name, until, receipts) VALUES (?, ?, ?, ?)",
-            params![self.queue, name, int(until_ms), record::encode_receipts(receipts)],
+            params![self.queue, name, int(until_ms), record::encode(&receipts.to_vec())],
         )
     }
 

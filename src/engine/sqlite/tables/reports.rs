@@ -16,14 +16,14 @@ impl Reports for Tables<'_> {
             |row| Ok((uint(row, 0)?, uint(row, 1)?, row.get::<_, Vec<u8>>(2)?)),
         )?;
         let kept = |(number, time_ms, live): (u64, u64, Vec<u8>)| {
-            let live = record::decode_live(&live)?;
+            let live = record::decode(&live)?;
             Ok(LastReport { number, time_ms, live })
         };
         found.map(kept).transpose()
     }
 
     fn set_report(&mut self, node: &str, report: &LastReport) -> Result<()> {
-        let live = record::live(&report.live);
+        let live = record::encode(&report.live);
         self.write(
             "INSERT OR REPLACE INTO reports (queue, node, number, time, live) VALUES (?, ?, ?, ?, ?)",
             params![self.queue, node, int(report.number), int(report.time_ms), live],
@@ -41,11 +41,11 @@ impl Reports for Tables<'_> {
             params![self.queue, int(range.ring()), int(slot)],
             |row| row.get::<_, Vec<u8>>(0),
         )?;
-        found.map(|bytes| record::decode_bucket(&bytes)).transpose()
+        found.map(|bytes| record::decode(&bytes)).transpose()
     }
 
     fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()> {
-        let bytes = record::encode_bucket(bucket);
+        let bytes = record::encode(bucket);
         self.write(
             "INSERT OR REPLACE INTO history (queue, ring, slot, bucket) VALUES (?, ?, ?, ?)",
             params![self.queue, int(range.ring()), int(slot), bytes],
