@@ -15,6 +15,7 @@ pub mod history;
 mod numbers;
 mod record;
 mod recorder;
+pub mod times;
 
 use std::path::Path;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::group::{Group, ended};
-use super::lines::Item;
+use super::item::{self, Item};
 use super::said::{self, Last};
-use super::{Tell, item, lines};
+use super::{Tell, lines};
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};

@@ -11,7 +11,7 @@ use super::WATCH_EVERY;
 use crate::app::args::sources::Resolved;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
-use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, push};
+use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, numbered, push};
 use crate::app::output::status::{paused, role, settled};
 use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
@@ -165,19 +165,13 @@ impl Watch {
 
     fn view(&self) -> View<'_> {
         let status = &self.status;
-        let told = [
+        let first = numbered(&[
             ("published", status.published),
             ("done", status.done),
             ("failed", status.failed),
             ("in hand", status.in_hand),
             ("later", status.later),
-        ];
-        let first = told.into_iter().flat_map(|(name, number)| {
-            [
-                (format!(" {name} "), Tone::Quiet),
-                (format!("{} ", grouped(number)), Tone::Plain),
-            ]
-        });
+        ]);
         let errors = if status.errors == 0 { Tone::Good } else { Tone::Bad };
         let mut second = vec![(format!(" errors waiting {} ", grouped(status.errors)), errors)];
         if status.generator.is_none() {
@@ -201,7 +195,7 @@ impl Watch {
             queued: status.queued,
             queue: &self.queue,
             events: self.events.iter().collect(),
-            account: ("queue", [first.collect(), second]),
+            account: ("queue", [first, second]),
             keys: &[("q", "quit")],
         }
     }
