@@ -33,3 +33,55 @@ pub mod lab;
 pub mod dashboard;
 
 pub mod commands;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    #[test]
+    fn each_module_uses_only_those_that_are_declared_above_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/app");
+        let text = fs::read_to_string(root.with_extension("rs")).expect("this file");
+        let declared = text.lines().filter_map(|line| {
+            let name = line.strip_prefix("pub ").unwrap_or(line).strip_prefix("mod ")?;
+            name.strip_suffix(';')
+        });
+        let order: Vec<&str> = declared.collect();
+        let place = |name: &str| order.iter().position(|module| *module == name);
+        let mut files = Vec::new();
+        sources(&root, &mut files);
+        assert!(files.len() > 100, "{} files are not all", files.len());
+        for file in files {
+            let inside = file.strip_prefix(&root).expect("below it").with_extension("");
+            let own = inside.iter().next().and_then(|name| name.to_str()).expect("a name");
+            let own_place = place(own).unwrap_or_else(|| panic!("{own} is not declared"));
+            let text = fs::read_to_string(&file).expect("readable");
+            for used in text.split("crate::app::").skip(1) {
+                let name = used.split(|c: char| c != '_' && !c.is_alphanumeric()).next();
+                // `pub(in crate::app)` and doc links to this module have no name behind it.
+                let Some(used_place) = name.and_then(place) else {
+                    continue;
+                };
+                assert!(
+                    used_place <= own_place,
+                    "{} uses {}, which is declared below {own}: what both need belongs into a module above both, so that one \
+                     can read from the top down",
+                    file.display(),
+                    order[used_place]
+                );
+            }
+        }
+    }
+}

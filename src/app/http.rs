@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a socket of ours, for whoever looks inside. Everything that a stranger can make grow is bounded: connections,
+//! A small HTTP/1.1 server for metrics and the dashboard. Everything that a client can make grow is bounded: connections,
 //! the size of a head and of a body, and the time for both.
 
 use std::convert::Infallible;
@@ -26,10 +26,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::node::shutdown::Shutdown;
 
-/// One that fails cuts the connection: nobody takes a part for the whole.
+/// An error in it cuts the connection, so that the client does not take a part for the whole.
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
-/// At most so many connections at once; who comes after them waits to be let in.
+/// Connections at once; further clients wait to be accepted.
 const CONNECTIONS_MAX: usize = 128;
 /// A request's head, with all its headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

@@ -42,7 +42,7 @@ use run::{Load, Run};
 
 const MESSAGES: u64 = 1_000_000;
 const DURATION: Duration = Duration::from_mins(1);
-/// Work that does not move for so many leases, with nothing broken any more, is stuck.
+/// After this many leases without progress, with nothing broken any more, the run is given up.
 const STALLED_LEASES: u32 = 15;
 /// How long copies may take to stop, readers to end, and a store to answer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -114,12 +114,12 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
     TestBed::prepare("verify", named, directory, Own::ServerOrFile(fsync))
 }
 
-/// What the copies are told: the caller's options, and ours where they have none.
+/// The options of the copies: the caller's, and ours where the caller gave none.
 fn arguments(given: &StartFlags, queue: &str, chaos: bool, messages: Option<u64>) -> Vec<OsString> {
     let mut options: BTreeMap<&str, String> = BTreeMap::from([("interval", "0".into()), ("error-rate", "0.05".into())]);
     if chaos {
         options.extend([("work", "0..10ms".into()), ("concurrency", "64".into())]);
-        // Small, so that whoever comes next has something to do, and the end comes soon.
+        // Small, so that the queue drains soon once the faults are over.
         options.insert("max-backlog", "20000".into());
         options.insert("effects", effects::prefix(queue));
     } else {

@@ -34,7 +34,7 @@ struct Inner {
     stamp: Stamp,
     /// Only where a person watches.
     limit: Option<LineLimit>,
-    /// The last node that told something, for the `rate` line.
+    /// The last node that logged something, for the `rate` line.
     node: String,
 }
 

@@ -31,7 +31,7 @@ pub struct Child {
 
 struct Call {
     message: Message,
-    /// Whoever waits for the outcome.
+    /// The node's slot, which waits for the outcome.
     reply: oneshot::Sender<Handled>,
 }
 
@@ -58,7 +58,7 @@ impl Child {
 impl Handle for Child {
     async fn handle(&self, message: Message) -> Handled {
         let (reply, answer) = oneshot::channel();
-        let gone = || Failure::retry("nobody keeps the child of --handle any more");
+        let gone = || Failure::retry("the child of --handle has been stopped");
         self.calls.send(Call { message, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
@@ -153,7 +153,7 @@ impl Keeper {
             } else if place == 0 {
                 let _ = sent.call.reply.send(Err(Failure::Error(text.clone())));
             } else {
-                let behind = format!("was behind a message in hand of a child that failed: {text}");
+                let behind = format!("the child failed at an earlier message: {text}");
                 let _ = sent.call.reply.send(Err(Failure::retry(behind)));
             }
         }

@@ -23,7 +23,7 @@ use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
 use read::{Read, follow, read_stdin};
 
-/// So many lines are read ahead.
+/// How many lines are read ahead.
 const AHEAD: usize = 1024;
 /// The longest wait before another child is started.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
@@ -91,7 +91,7 @@ impl Generate for Lines {
         if matches!(self.source, Source::Program(_)) {
             self.kept.clear();
             self.over = false;
-            // The child is stopped by whoever reads from it.
+            // The reader of the child stops it.
             self.reading = None;
             self.failed = false;
             self.backoff.reset();

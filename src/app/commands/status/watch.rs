@@ -17,7 +17,7 @@ use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::node::event::escape;
 
-/// The rate is told over so many of the last looks.
+/// How many of the last samples the rate is averaged over.
 const RATE_LOOKS: usize = 5;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, first: Status) -> Result<(), Failure> {

@@ -24,7 +24,7 @@ impl Times {
         Self(ms)
     }
 
-    /// The smallest that so many percent do not exceed.
+    /// The smallest value that this percentage of all values does not exceed.
     fn percentile(&self, percent: usize) -> u64 {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(0)

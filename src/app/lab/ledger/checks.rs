@@ -159,7 +159,7 @@ fn always_accounted_for(samples: &[Sample]) -> Vec<String> {
     findings
 }
 
-/// A message is delivered again only if whoever had it before left, was given up, or was killed.
+/// A message is delivered again only if the node that had it before left, was given up, or was killed.
 fn redeliveries_explained(history: &History) -> Vec<String> {
     let recorded = &history.recorded;
     let again = || recorded.takes.iter().filter(|take| take.attempt > 1);
@@ -173,7 +173,7 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
                 .iter()
                 .filter(|earlier| earlier.attempt == take.attempt - 1)
                 .collect();
-            // Whoever is killed before it hears what it was given leaves no trace of it.
+            // A node that is killed before it gets the answer to a take leaves no record of it.
             let explained = if before.is_empty() {
                 somebody_fell
             } else {

@@ -87,7 +87,7 @@ pub fn level(event: &Event) -> Level {
     }
 }
 
-/// What an event carries, in the order in which it is told.
+/// The fields of an event, in the order in which they are logged.
 pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
     match event {
         Event::Joined | Event::Reconnected | Event::Resumed | Event::Left => {}

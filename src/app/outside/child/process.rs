@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::group::{Group, LAST_WORDS};
-use super::super::said::{self, Last};
+use super::super::stderr::{self, Last};
 use super::super::{Tell, answer};
 use super::{Call, End, Keeper};
 use crate::app::args::program::Program;
@@ -59,7 +59,7 @@ impl Process {
         command.stdout(Stdio::piped()).env("QUEENRIGHT_QUEUE", queue);
         let mut group = Group::start(&mut command)?;
         let last = Last::default();
-        let saying = tokio::spawn(said::listen(group.stderr(), last.clone(), tell.clone()));
+        let saying = tokio::spawn(stderr::listen(group.stderr(), last.clone(), tell.clone()));
         Ok(Self {
             stdin: Some(group.stdin()),
             stdout: group.stdout(),

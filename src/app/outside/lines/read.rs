@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::super::group::{Group, LAST_WORDS, ended};
 use super::super::item::{self, Item};
-use super::super::said::{self, Last};
+use super::super::stderr::{self, Last};
 use super::Tell;
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
@@ -30,7 +30,7 @@ pub(super) enum Read {
 /// Reads a child's lines until it ends, or nobody wants them any more.
 pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, program: Program, tell: Tell) {
     let last = Last::default();
-    let saying = tokio::spawn(said::listen(group.stderr(), last.clone(), tell.clone()));
+    let saying = tokio::spawn(stderr::listen(group.stderr(), last.clone(), tell.clone()));
     let mut stdout = BufReader::with_capacity(64 * 1024, group.stdout());
     let mut rest = Vec::new();
     let wrong = tokio::select! {
@@ -46,7 +46,7 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
         group.kill();
         Some(format!("{program} was killed: {wrong}"))
     } else {
-        // Whoever closes its output has said all, and ends.
+        // A generator that closes its output has printed all, and should end.
         let status = tokio::time::timeout(GOODBYE, group.wait()).await.unwrap_or_else(|_| {
             group.kill();
             Err(io::Error::other("it closed its output and ran on"))
