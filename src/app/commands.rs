@@ -37,22 +37,17 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
         Command::Demo(flags) => demo::run(asked, &resolved, flags),
         _ => {
             let log = log(&resolved);
-            let queue = QueueAt {
-                store: &resolved.store,
-                address: &resolved.address,
-                settings: &resolved.settings,
-                answer_min: if asked.command == Command::Start {
-                    Duration::ZERO
-                } else {
-                    LOOK_MAX
-                },
+            let answer_min = if asked.command == Command::Start {
+                Duration::ZERO
+            } else {
+                LOOK_MAX
             };
             let work = OnQueue {
                 asked,
                 resolved: &resolved,
                 log,
             };
-            queue.run(work).map(|()| ExitCode::SUCCESS)
+            QueueAt::of(&resolved, answer_min).run(work).map(|()| ExitCode::SUCCESS)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 on a socket of ours, for whoever looks inside. Everything that a stranger can make grow is bounded: connections,
+//! A small HTTP/1.1 server for metrics and the dashboard. Everything that a client can make grow is bounded: connections,
 //! the size of a head and of a body, and the time for both.
 
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::server::conn::http1;
@@ -26,17 +26,16 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::node::shutdown::Shutdown;
 
-/// One that fails cuts the connection: nobody takes a part for the whole.
+/// An error in it cuts the connection, so that the client does not take a part for the whole.
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
-/// At most so many connections at once; who comes after them waits to be let in.
+/// Connections at once; further clients wait to be accepted.
 const CONNECTIONS_MAX: usize = 128;
 /// A request's head, with all its headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
 /// From the first byte to the end of the head; also how long an idle connection is kept.
 const HEAD_TIME: Duration = Duration::from_secs(10);
-const BODY_TIME: Duration = Duration::from_secs(10);
 /// How long answers that are on their way may take when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(1);
 /// After a connection could not be accepted: out of file descriptors, most likely.
@@ -129,20 +128,6 @@ where
         () = shutdown.stopping() => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
-}
-
-/// The body of a request; what to answer if it is too long, too slow, or cut off.
-#[allow(dead_code, reason = "the next commands take bodies")]
-pub(crate) async fn body(request: Request<Incoming>, bytes_max: usize) -> Result<Bytes, Response<Body>> {
-    let read = Limited::new(request.into_body(), bytes_max).collect();
-    match tokio::time::timeout(BODY_TIME, read).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large\n"))
-        }
-        Ok(Err(_)) => Err(text(StatusCode::BAD_REQUEST, "the body is cut off\n")),
-        Err(_) => Err(text(StatusCode::REQUEST_TIMEOUT, "the body takes too long\n")),
-    }
 }
 
 /// A whole answer of this type.

@@ -24,7 +24,7 @@ pub(in crate::app) use text::CONTENT_TYPE;
 
 /// A status of the queue is good for this time, however often it is asked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// And it may take so long: whoever scrapes waits for ten seconds by default.
+/// How long it may take: Prometheus waits for ten seconds by default.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// The figures of a queue alone.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::args::sources::Store;
+use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
 use crate::engine::Engine;
@@ -29,7 +29,16 @@ pub(in crate::app) struct QueueAt<'a> {
     pub(in crate::app) answer_min: Duration,
 }
 
-impl QueueAt<'_> {
+impl<'a> QueueAt<'a> {
+    pub(in crate::app) fn of(resolved: &'a Resolved, answer_min: Duration) -> Self {
+        Self {
+            store: &resolved.store,
+            address: &resolved.address,
+            settings: &resolved.settings,
+            answer_min,
+        }
+    }
+
     pub(in crate::app) fn run<W: OnEngine>(&self, work: W) -> Result<W::Output, Failure> {
         let (queue, names) = (&self.settings.queue, &self.settings.names);
         let runtime = runtime()?;

@@ -3,7 +3,7 @@
 //! | file | role |
 //! | --- | --- |
 //! | `group` | processes that end as a whole |
-//! | `said` | what a child says on stderr |
+//! | `stderr` | what a child says on stderr |
 //! | `answer` | what a child answers to a message |
 //! | `child` | `--handle COMMAND`: one child, a line a message |
 //! | `each` | `--handle-each COMMAND`: a process a message |
@@ -20,7 +20,7 @@ mod group;
 mod http;
 mod item;
 mod lines;
-mod said;
+mod stderr;
 
 use std::pin::Pin;
 use std::sync::Arc;

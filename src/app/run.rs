@@ -15,7 +15,7 @@ const SAME_SIGNAL: Duration = Duration::from_millis(250);
 /// One thread does everything: a node waits most of the time.
 pub(in crate::app) fn runtime() -> Result<Runtime, Failure> {
     let built = Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| Failure::cannot("start", error))
+    built.map_err(|error| Failure::cannot("start the runtime", error))
 }
 
 /// Writes to stdout. A reader that has gone away is no failure: it has what it wanted.

@@ -120,7 +120,7 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     if flags.json {
         print(&table::json(&rows)).map_err(written)?;
     } else {
-        print(&table::table(&rows, &about)).map_err(written)?;
+        print(&table::table(&rows, &about.now())).map_err(written)?;
     }
     if let Some(path) = &flags.docs {
         docs::write(path, &rows, &curves, &about).map_err(written)?;

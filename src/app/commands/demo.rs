@@ -43,7 +43,7 @@ use summary::Summary;
 const TICK: Duration = Duration::from_millis(100);
 /// How long one look at the books may take.
 const READ_MAX: Duration = Duration::from_millis(50);
-/// What `--seconds` is where nobody can press q.
+/// The default of `--seconds` without a terminal, where nobody can press q.
 const SECONDS_UNWATCHED: u64 = 30;
 /// Copies that have not stopped by then are killed: the whole demo is gone within 3 s.
 const STOP_MAX: Duration = Duration::from_secs(2);
@@ -61,22 +61,16 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Resu
     }
     let resolved = sources::of_this_process(&asked).map_err(|usage| Failure::usage(usage.to_string()))?;
     super::log(&resolved);
-    let queue = QueueAt {
-        store: &resolved.store,
-        address: &resolved.address,
-        settings: &resolved.settings,
-        answer_min: LOOK_MAX,
-    };
     let demo = Prepared {
         directory: &bed.directory.path,
         asked: &asked,
         resolved: &resolved,
         flags,
     };
-    queue.run(demo).map(|()| ExitCode::SUCCESS)
+    QueueAt::of(&resolved, LOOK_MAX).run(demo).map(|()| ExitCode::SUCCESS)
 }
 
-/// What the demo is told.
+/// What the demo needs to know.
 struct Prepared<'a> {
     /// Where the copies keep their books.
     directory: &'a Path,
@@ -108,10 +102,10 @@ impl OnEngine for Prepared<'_> {
             loss_check: LossCheck::new(engine.clone()),
             kill_timer: KillTimer::every(flags.kill_every),
         };
-        let runed = run.until_the_end(&mut keys, &mut display, flags, resolved).await;
+        let ended = run.until_the_end(&mut keys, &mut display, flags, resolved).await;
         run.fleet.end(&mut run.ledger);
         display.close();
-        runed?;
+        ended?;
         account::tell(&*engine, run).await
     }
 }
@@ -248,7 +242,7 @@ impl KillTimer {
 /// Where it is shown.
 enum Display {
     Screen(Box<Screen>),
-    /// Where nobody watches: one line per event.
+    /// Without a terminal: one line per event.
     Lines,
 }
 

@@ -17,7 +17,7 @@ use crate::app::run::print;
 use crate::engine::{Engine, Handover, Purged, Status};
 use crate::node::event::escape;
 
-/// Between two looks.
+/// Between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Pauses, or resumes.
@@ -74,11 +74,12 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
         if Instant::now() >= give_up {
             engine.handover(Some("")).await?;
             let (who, it) = match node {
-                "" => ("no other node has".into(), "is there one"),
-                node => (format!("{node} has not"), "is it one"),
+                "" => ("no other node".to_string(), "is there one"),
+                node => (node.to_string(), "is it one"),
             };
             return Err(Failure::failed(format!(
-                "{who} taken the crown: {it} that may generate (--prefer), and alive?"
+                "{who} did not become the generator within {:?}: {it} that may generate (--prefer), and alive?",
+                flags.timeout
             )));
         }
         tokio::time::sleep(LOOK).await;
@@ -110,7 +111,7 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
             told = true;
         }
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
-            let mut line = String::from("not empty yet:");
+            let mut line = String::from("the queue is not empty yet:");
             for (count, what) in [
                 (status.queued, "queued"),
                 (status.in_hand, "in hand"),
@@ -151,7 +152,9 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
         let mut answer = String::new();
         let _ = io::stdin().lock().read_line(&mut answer);
         if answer.trim() != queue {
-            return Err(Failure::failed("nothing was removed"));
+            return Err(Failure::failed(
+                "nothing was removed: that is not the name of the queue",
+            ));
         }
     }
     match engine.purge(flags.force).await? {

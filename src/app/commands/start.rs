@@ -140,7 +140,7 @@ impl Observer for Both {
 /// How long a copy may take to stop once its parent is gone.
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
-/// Whoever holds the other end of stdin is gone, however it died: stops in good order, and after a second at once.
+/// The end of stdin means that the parent is gone, however it died: stops in good order, and after a second at once.
 fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
     // A copy that is frozen cannot see the end of stdin. Elsewhere the system wakes orphans that are stopped.
     #[cfg(target_os = "linux")]

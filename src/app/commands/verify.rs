@@ -47,7 +47,7 @@ use run::{Load, Run};
 
 const MESSAGES_DEFAULT: u64 = 1_000_000;
 const DURATION: Duration = Duration::from_mins(1);
-/// Work that does not move for so many leases, with nothing broken any more, is stuck.
+/// After this many leases without progress, with nothing broken any more, the run is given up.
 const STALLED_LEASES: u32 = 15;
 /// How long copies may take to stop, readers to end, and a store to answer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -119,7 +119,7 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
     TestBed::prepare("verify", named, directory, Own::ServerOrFile(fsync))
 }
 
-/// What the copies are told: the caller's options, and ours where they have none.
+/// The options of the copies: the caller's, and ours where the caller gave none.
 fn arguments(given: &Flags, queue: &str, chaos: bool, messages: Option<u64>) -> Vec<OsString> {
     let mut options = Flags::default();
     options.set(&INTERVAL, "0");
@@ -128,7 +128,7 @@ fn arguments(given: &Flags, queue: &str, chaos: bool, messages: Option<u64>) -> 
     if chaos {
         options.set(&WORK, "0..10ms");
         options.set(&CONCURRENCY, "64");
-        // Small, so that whoever comes next has something to do, and the end comes soon.
+        // Small, so that the queue drains soon once the faults are over.
         options.set(&MAX_BACKLOG, "20000");
         options.set(&EFFECTS, effects::prefix(queue));
     }

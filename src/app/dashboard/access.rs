@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 use super::reply::Refusal;
 use crate::app::args::token::Token;
 
-/// So many browsers stay logged in; the one that came first is forgotten.
+/// How many browsers stay logged in; beyond that, the oldest session is forgotten.
 const SESSIONS_MAX: usize = 100;
 
 pub(super) struct Access {
@@ -65,7 +65,7 @@ impl Access {
         }
         for origin in headers.get_all(ORIGIN) {
             if !self.is_same(origin, &host) {
-                let line = "a page of another origin asked for this";
+                let line = "the request comes from a page of another origin";
                 return Err(Refusal::new(StatusCode::FORBIDDEN, "origin", line));
             }
         }
@@ -96,7 +96,7 @@ impl Access {
         matches!(scheme, "http" | "https") && (same || self.is_allowed(place))
     }
 
-    /// Lets in whoever has given the token, now or when logging in.
+    /// Admits a request that carries the token, or the cookie of a session.
     pub fn check_person(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         if self.knows(headers) {
             return Ok(());
@@ -124,7 +124,7 @@ impl Access {
         })
     }
 
-    /// A cookie for whoever gives the token.
+    /// A cookie, if the token is right.
     pub fn log_in(&self, given: &str) -> Option<HeaderValue> {
         if !self.token.as_ref().is_some_and(|token| token.is(given)) {
             return None;
@@ -168,7 +168,7 @@ impl Access {
     }
 }
 
-/// 256 bits that nobody can guess.
+/// 256 random bits.
 fn random() -> Option<String> {
     let mut bytes = [0; 32];
     let provider = rustls::crypto::ring::default_provider();

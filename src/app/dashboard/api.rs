@@ -96,7 +96,7 @@ impl<E: Engine> Dashboard<E> {
             return Err(Refusal::method(served));
         }
         if self.access.read_only && !looks && route != Route::Session {
-            let line = "this dashboard only looks (--read-only)";
+            let line = "this dashboard is read-only (--read-only)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", line));
         }
         self.serve(route, request).await

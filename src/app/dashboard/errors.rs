@@ -21,7 +21,7 @@ use walk::Walk;
 
 const LIMIT: u64 = 50;
 const LIMIT_MAX: u64 = 200;
-/// The store is asked for so many in one go, where there is something to search for.
+/// Errors per call to the store, where there is something to search for.
 const STEP: u32 = 500;
 
 #[derive(Serialize)]

@@ -11,7 +11,7 @@ use super::reply::{Answer, ok};
 use crate::engine::Engine;
 use crate::settings::ms;
 
-/// So many pieces in hand are listed.
+/// How many pieces in hand are listed at most.
 const HELD_MAX: u32 = 200;
 
 #[derive(Serialize)]
@@ -41,7 +41,7 @@ pub(super) struct Sightings(Mutex<BTreeMap<Key, (Instant, Instant)>>);
 /// Node, number and attempt.
 type Key = (String, u64, u16);
 
-/// What nobody asked for in this time is not seen any more.
+/// A piece that was in no answer for this long is forgotten.
 const SIGHT_MAX: Duration = Duration::from_secs(10);
 
 impl Sightings {

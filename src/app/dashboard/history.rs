@@ -14,7 +14,7 @@ use crate::app::output::view::ReignView;
 use crate::engine::history::Bucket;
 use crate::engine::{Engine, Figures, History, Range, Status};
 
-/// So old may it be what is told.
+/// How old a history may be when it is sent again.
 const FRESH: Duration = Duration::from_secs(1);
 
 #[derive(Serialize)]
@@ -93,7 +93,7 @@ pub(super) struct HistoryCache(Mutex<[Option<(Instant, Bytes)>; 3]>, Mutex<Reign
 type Reigned = Option<(String, u64, Option<String>)>;
 
 impl HistoryCache {
-    /// A new reign is told at once.
+    /// After an election the cache is emptied, so that the new reign shows at once.
     pub fn notice(&self, status: &Status) {
         let reigned = Some((status.birth.clone(), status.epoch, status.generator.clone()));
         let mut before = self.1.lock().unwrap_or_else(PoisonError::into_inner);

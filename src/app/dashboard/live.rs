@@ -1,4 +1,4 @@
-//! One sampler for all who look, however many they are; while nobody looks it asks nothing.
+//! One sampler for all open pages; while no page is open it does not ask the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::node::shutdown::Shutdown;
 
 /// Between two looks.
 pub(super) const EVERY: Duration = Duration::from_millis(500);
-/// A line now and then, so that both sides notice when the other is gone.
+/// A comment line now and then, so that both sides notice when the other is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// So many look at once.
+/// How many pages may be open at once.
 pub(super) const VIEWERS_MAX: usize = 50;
 
 /// The last sample, for all who look.
@@ -36,7 +36,7 @@ impl Live {
     /// Returns while somebody looks; otherwise once somebody comes.
     pub async fn awaited(&self) {
         if self.sender.receiver_count() == 0 {
-            // What was seen long ago is not shown to who comes next.
+            // An old sample is not shown to the next page that is opened.
             self.sender.send_replace(None);
             self.came.notified().await;
         }
@@ -52,7 +52,7 @@ impl Live {
     /// A stream of events for one who looks: the last sample at once, and each that follows. Who reads slowly skips some.
     pub fn events(&self, mut shutdown: Shutdown) -> Answer {
         if self.sender.receiver_count() >= VIEWERS_MAX {
-            let line = format!("{VIEWERS_MAX} look already; close another page");
+            let line = format!("{VIEWERS_MAX} pages are open already: close one");
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "viewers", line));
         }
         let mut receiver = self.sender.subscribe();

@@ -19,7 +19,7 @@ use crate::error::Error;
 pub(super) type Reply = Response<Body>;
 pub(super) type Answer = Result<Reply, Refusal>;
 
-/// Nothing is loaded from elsewhere, nothing inline is run, nobody may put the page into a frame.
+/// The browser loads nothing from elsewhere, runs no inline script, and shows the page in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -119,10 +119,10 @@ pub(super) fn ok<T: Serialize>(value: &T) -> Reply {
     json(StatusCode::OK, value)
 }
 
-/// What is sent piece by piece. An error cuts the connection, so that nobody takes a part for the whole.
+/// What is sent piece by piece. An error cuts the connection, so that the client does not take a part for the whole.
 pub(super) type Pieces = mpsc::Sender<io::Result<Bytes>>;
 
-/// An answer that whoever holds the other end fills, as fast as it is read.
+/// A streamed answer: the caller sends pieces, as fast as the client reads them.
 pub(super) fn stream(kind: &'static str) -> (Pieces, Reply) {
     let (pieces, receiver) = mpsc::channel(2);
     let mut reply = Response::new(Flow(receiver).boxed());

@@ -1,4 +1,4 @@
-//! What the page and the API are told of the queue: `output::view`, and rates beside it.
+//! The queue as the page and the API show it: `output::view`, with rates.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use super::reply::Problem;
 use crate::app::output::view::{NodeView, QueueView, StoreView};
 use crate::engine::{NodeStatus, Status};
 
-/// Rates are told over so long.
+/// The time that rates are averaged over.
 const RATE_OVER: Duration = Duration::from_secs(3);
 
-/// What those who look are told, again and again.
+/// The state of the queue at one moment, as it is sent to every open page.
 #[derive(Serialize)]
 pub(super) struct Sample {
     /// The store's time of day, or that of this process if there is none.
@@ -97,12 +97,12 @@ struct Counts {
 }
 
 impl Rater {
-    /// Remembers a look, once it has been told.
+    /// Remembers the counts of a sample, once it has been sent.
     pub fn note(&mut self, status: &Status) {
         let at = Instant::now();
         let leases = status.nodes.iter().map(|node| node.lease_in_ms);
         self.lease_ms = leases.max().unwrap_or(0).max(self.lease_ms);
-        // The first that is older stays: rates are told over at least the whole time.
+        // One that is older stays, so that rates are averaged over at least the whole time.
         while self.looks.get(1).is_some_and(|second| at - second.at > RATE_OVER) {
             self.looks.pop_front();
         }

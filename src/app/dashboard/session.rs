@@ -11,14 +11,14 @@ use super::access::Access;
 use super::reply::{Answer, Refusal, ok};
 use super::request::body;
 
-/// Whoever gives a wrong token waits before the answer: guessing takes ages.
+/// A wrong token is answered late, which makes guessing slow.
 const WRONG_TOKEN_WAIT: Duration = Duration::from_millis(500);
 
 #[derive(Serialize)]
 struct Session {
     /// Whether a token is needed.
     token: bool,
-    /// Whether this one may look.
+    /// Whether this client is admitted.
     admitted: bool,
     read_only: bool,
     version: &'static str,

@@ -48,7 +48,7 @@ impl Copy {
         self.child.id()
     }
 
-    /// Must not be called once [`Self::ended`] has told an end: the id may then be another's.
+    /// Must not be called once [`Self::ended`] has returned a status: the id may then be another's.
     pub(in crate::app) fn signal(&self, to: Signal) {
         signal(self.pid(), to);
     }
@@ -121,7 +121,7 @@ pub(in crate::app) fn get_errors(program: &Path) -> Command {
     command
 }
 
-/// On this store and queue: the copy is told all that it needs to know, and gets nothing from our environment.
+/// Points a copy at this store and queue, and at nothing that our environment names.
 pub(in crate::app) fn on(mut command: Command, url: &str, queue: &str) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

@@ -15,6 +15,7 @@ pub mod history;
 mod numbers;
 mod record;
 mod recorder;
+pub mod times;
 
 use std::path::Path;
 
@@ -46,25 +47,25 @@ pub struct Ledger {
     settle_intents: Numbers,
     /// Of each book, what it last asked the store to settle and has no answer to.
     asked: Vec<Numbers>,
-    /// Errors that were seen in the store or drained from it: outcomes, whoever recorded them.
+    /// Errors that were seen in the store or read from it: outcomes, whichever node recorded them.
     errors_seen: Numbers,
     republished: Numbers,
     twice: Numbers,
 }
 
-/// What the store says at the end, when nobody works on it.
+/// What the store holds at the end, when no node works on it.
 #[derive(Debug, Clone, Default)]
 pub struct Remains {
     /// The next number.
     pub published: u64,
     /// Messages without an outcome: first and count.
     pub unsettled: Vec<(u64, u64)>,
-    /// Numbers of the errors that nobody has drained.
+    /// Numbers of the errors that were not read yet.
     pub errors: Vec<u64>,
 }
 
 impl Remains {
-    /// What a store holds in which so many numbers were given out.
+    /// Reads what a store holds that has given out `published` numbers.
     pub async fn of<E: Engine>(engine: &E, published: u64) -> Result<Self> {
         let mut errors = Vec::new();
         let mut from = 0;
@@ -141,7 +142,7 @@ impl Ledger {
         Ok(more)
     }
 
-    /// A node is gone: what it held is in nobody's hand.
+    /// A node is gone: it holds nothing any more.
     pub fn close(&mut self, index: usize) {
         self.books[index].close();
     }
@@ -184,7 +185,7 @@ impl Ledger {
         settled.insert(first, count);
     }
 
-    /// An error that was drained: the outcome of this message, whoever recorded it.
+    /// An error that was read: the outcome of this message, whichever node recorded it.
     pub fn saw_error(&mut self, number: u64) {
         self.errors_seen.insert(number, 1);
     }

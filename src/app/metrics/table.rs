@@ -50,7 +50,7 @@ pub(super) const NODE: [Metric<Node>; 13] = [
     ),
     counter(
         "queenright_messages_redelivered_total",
-        "Messages that this node took and another had taken before it.",
+        "Messages that this node took and that were delivered before.",
         |node| load(&node.meter.redelivered),
     ),
     counter(
@@ -60,7 +60,7 @@ pub(super) const NODE: [Metric<Node>; 13] = [
     ),
     histogram(
         "queenright_handle_seconds",
-        "What the handler took for a message.",
+        "How long the handler took for a message.",
         |node| Value::Times(&node.totals.handle),
     ),
     histogram(
@@ -120,12 +120,12 @@ pub(super) const QUEUE: [Metric<Status>; 11] = [
     ),
     counter(
         "queenright_queue_requeued_total",
-        "Errors that were given another life.",
+        "Failed messages that were put back into the queue.",
         |status| Value::Count(status.requeued),
     ),
     counter(
         "queenright_queue_trimmed_total",
-        "Errors that were removed because there were too many.",
+        "Failed messages that were removed because there were more than --max-errors.",
         |status| Value::Count(status.trimmed),
     ),
     counter(
@@ -133,7 +133,7 @@ pub(super) const QUEUE: [Metric<Status>; 11] = [
         "How often the store was found to have lost acknowledged writes.",
         |status| Value::Count(status.rewinds),
     ),
-    gauge("queenright_queue_paused", "1 while this part stands still.", |status| {
+    gauge("queenright_queue_paused", "1 while this part is paused.", |status| {
         let Paused { generator, handlers } = status.paused;
         Value::By(
             "part",

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::app::args::sources::LogFormat;
 use crate::app::output::time::now_ms;
 use crate::node::event::{Event, Observer};
-use line::{Field, Level, Look};
+use line::{Field, Level, LineFormat};
 use line_limit::LineLimit;
 use stamp::Stamp;
 
@@ -20,7 +20,7 @@ use stamp::Stamp;
 type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 pub struct Log {
-    look: Look,
+    format: LineFormat,
     quiet: bool,
     starts: bool,
     clock: Clock,
@@ -33,8 +33,8 @@ struct Inner {
     buffer: String,
     stamp: Stamp,
     /// Only where a person watches.
-    pace: Option<LineLimit>,
-    /// The last node that told something, for the `rate` line.
+    limit: Option<LineLimit>,
+    /// The last node that logged something, for the `rate` line.
     node: String,
 }
 
@@ -43,19 +43,19 @@ impl Log {
     #[must_use]
     pub fn to_stderr(format: LogFormat, quiet: bool, no_color: Option<&str>) -> Self {
         let watched = format == LogFormat::Text && std::io::stderr().is_terminal();
-        let look = match format {
-            LogFormat::Json => Look::Json,
-            LogFormat::Text => Look::Text {
+        let format = match format {
+            LogFormat::Json => LineFormat::Json,
+            LogFormat::Text => LineFormat::Text {
                 colour: watched && no_color.is_none_or(str::is_empty),
             },
         };
-        Self::new(Box::new(std::io::stderr()), look, quiet, watched, Box::new(now_ms))
+        Self::new(Box::new(std::io::stderr()), format, quiet, watched, Box::new(now_ms))
     }
 
-    fn new(out: Box<dyn Write + Send>, look: Look, quiet: bool, watched: bool, clock: Clock) -> Self {
-        let pace = watched.then(|| LineLimit::new(clock()));
+    fn new(out: Box<dyn Write + Send>, format: LineFormat, quiet: bool, watched: bool, clock: Clock) -> Self {
+        let limit = watched.then(|| LineLimit::new(clock()));
         Self {
-            look,
+            format,
             quiet,
             starts: false,
             clock,
@@ -63,7 +63,7 @@ impl Log {
                 out,
                 buffer: String::new(),
                 stamp: Stamp::default(),
-                pace,
+                limit,
                 node: String::new(),
             }),
         }
@@ -87,7 +87,7 @@ impl Log {
         let mut inner = self.lock();
         let Inner { buffer, stamp, .. } = &mut *inner;
         let fields: Vec<_> = fields.iter().map(|(name, text)| (*name, Field::Text(text))).collect();
-        self.look
+        self.format
             .line(buffer, stamp.text((self.clock)()), level, event, &fields);
         inner.flush();
     }
@@ -96,7 +96,7 @@ impl Log {
     pub fn tick(&self) {
         let now = (self.clock)();
         let mut inner = self.lock();
-        inner.rate(now, self.look);
+        inner.rate(now, self.format);
         inner.flush();
     }
 
@@ -118,12 +118,12 @@ impl Observer for Log {
     fn observe(&self, node: &str, events: &[Event]) {
         let now = (self.clock)();
         let mut inner = self.lock();
-        inner.rate(now, self.look);
+        inner.rate(now, self.format);
         if inner.node != node {
             inner.node = node.to_string();
         }
         let Inner {
-            buffer, stamp, pace, ..
+            buffer, stamp, limit, ..
         } = &mut *inner;
         let stamp = stamp.text(now);
         let mut fields = Vec::with_capacity(8);
@@ -132,7 +132,7 @@ impl Observer for Log {
                 continue;
             }
             if event.is_per_message() {
-                let shown = pace.as_mut().is_none_or(|pace| pace.admits(event));
+                let shown = limit.as_mut().is_none_or(|limit| limit.admits(event));
                 if self.quiet || !shown {
                     continue;
                 }
@@ -140,15 +140,16 @@ impl Observer for Log {
             fields.clear();
             fields.push(("node", Field::Text(node)));
             line::fields(event, &mut fields);
-            self.look.line(buffer, stamp, line::level(event), event.name(), &fields);
+            self.format
+                .line(buffer, stamp, line::level(event), event.name(), &fields);
         }
         inner.flush();
     }
 }
 
 impl Inner {
-    fn rate(&mut self, now: u64, look: Look) {
-        let Some(rate) = self.pace.as_mut().and_then(|pace| pace.turn(now)) else {
+    fn rate(&mut self, now: u64, format: LineFormat) {
+        let Some(rate) = self.limit.as_mut().and_then(|limit| limit.turn(now)) else {
             return;
         };
         let fields = [
@@ -157,7 +158,7 @@ impl Inner {
             ("done", Field::Number(rate.done)),
             ("errors", Field::Number(rate.errors)),
         ];
-        look.line(&mut self.buffer, self.stamp.text(now), Level::Info, "rate", &fields);
+        format.line(&mut self.buffer, self.stamp.text(now), Level::Info, "rate", &fields);
     }
 
     /// A log that cannot be written must not stop the work.

@@ -241,6 +241,17 @@ fn draw_keys(frame: &mut Frame, area: Rect, colours: Colours, keys: &[(&str, &st
     frame.render_widget(Paragraph::new(Line::from(spans)), area);
 }
 
+/// Names, quiet, each with its number.
+pub(in crate::app) fn numbered(numbers: &[(&str, u64)]) -> Vec<(String, Tone)> {
+    let spans = numbers.iter().flat_map(|(name, number)| {
+        [
+            (format!(" {name} "), Tone::Quiet),
+            (format!("{} ", grouped(*number)), Tone::Plain),
+        ]
+    });
+    spans.collect()
+}
+
 /// One more point of a graph.
 pub(in crate::app) fn push(samples: &mut VecDeque<u64>, sample: u64) {
     if samples.len() >= SAMPLES_MAX {

@@ -47,8 +47,16 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
         status.done, status.failed, status.errors
     );
     for (name, count, meaning) in [
-        ("requeued", status.requeued, "errors that were given another life"),
-        ("trimmed", status.trimmed, "errors beyond --max-errors, removed"),
+        (
+            "requeued",
+            status.requeued,
+            "failed messages that were put back into the queue",
+        ),
+        (
+            "trimmed",
+            status.trimmed,
+            "failed messages beyond --max-errors, removed",
+        ),
         ("rewinds", status.rewinds, "the store lost acknowledged writes"),
     ] {
         if count > 0 {

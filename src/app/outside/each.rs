@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::Tell;
 use super::group::{Group, ended};
-use super::said::{self, Last};
+use super::stderr::{self, Last};
 use crate::app::args::program::Program;
 use crate::message::Message;
 use crate::node::handle::{Failure, Handle, Handled};
@@ -38,14 +38,14 @@ impl Handle for Each {
             Failure::retry(text)
         })?;
         let last = Last::default();
-        let (mut stdin, stderr) = (group.stdin(), group.stderr());
+        let (mut stdin, errors) = (group.stdin(), group.stderr());
         let talking = async {
             let feeding = async {
-                // Whoever does not read the payload does not need it.
+                // A handler need not read its payload.
                 let _ = stdin.write_all(&message.payload).await;
                 drop(stdin);
             };
-            tokio::join!(feeding, said::listen(stderr, last.clone(), self.tell.clone()));
+            tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
         let Some(status) = group.talk(self.timeout, talking).await else {
             let time = self.timeout.unwrap_or_default();

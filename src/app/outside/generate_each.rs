@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 
 use super::group::{Group, ended};
-use super::lines::Item;
-use super::said::{self, Last};
-use super::{Tell, item, lines};
+use super::item::{self, Item};
+use super::stderr::{self, Last};
+use super::{Tell, lines};
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
@@ -84,11 +84,11 @@ impl GenerateEach {
         let mut group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
             .map_err(|error| format!("cannot start {}: {error}", self.program))?;
         let last = Last::default();
-        let saying = said::listen(group.stderr(), last.clone(), self.tell.clone());
+        let saying = stderr::listen(group.stderr(), last.clone(), self.tell.clone());
         let mut stdout = group.stdout().take(OUTPUT_BYTES_MAX + 1);
         let mut output = Vec::new();
         let talking = async {
-            // Whoever prints more than can be read finds the pipe closed. What cannot be read was not printed.
+            // A generator that prints more than the limit finds the pipe closed.
             let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
         };
         let status = group.talk(self.timeout, talking).await.ok_or_else(|| {

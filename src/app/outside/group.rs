@@ -65,7 +65,7 @@ impl Group {
         self.child.stderr.take().expect("piped, and asked for once")
     }
 
-    /// A group that is gone cannot be told anything, and needs not.
+    /// A group that is gone gets no signal, which is fine.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.id, signal);
     }
@@ -135,6 +135,6 @@ pub(super) fn ended(status: &io::Result<ExitStatus>) -> String {
             (None, Some(signal)) => format!("was killed by signal {signal}"),
             (None, None) => "ended".into(),
         },
-        Err(error) => format!("is lost ({error})"),
+        Err(error) => format!("cannot be waited for ({error})"),
     }
 }

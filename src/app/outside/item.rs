@@ -3,10 +3,33 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::lines::Item;
 use crate::app::base64;
 use crate::engine::CURSOR_BYTES_MAX;
 use crate::message::PAYLOAD_BYTES_MAX;
+use crate::node::generate::Draft;
+
+/// A message that a generator printed, and the cursor behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Item {
+    pub payload: Vec<u8>,
+    pub cursor: Option<Vec<u8>>,
+}
+
+impl Item {
+    /// A line as it is. The next generator is told the last message that fits into a variable.
+    pub(super) fn plain(payload: Vec<u8>) -> Self {
+        let fits = payload.len() <= CURSOR_BYTES && !payload.contains(&0);
+        let cursor = fits.then(|| payload.clone());
+        Self { payload, cursor }
+    }
+
+    pub(super) fn fill(&self, draft: &mut Draft) {
+        draft.payload.extend_from_slice(&self.payload);
+        if let Some(cursor) = &self.cursor {
+            draft.cursor.clone_from(cursor);
+        }
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -17,7 +40,7 @@ struct Object {
 }
 
 /// The largest cursor of a command: `--cron` puts its own mark before it.
-pub(super) const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
+const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
 
 const FORM: &str = r#"with --generate-json a message is {"payload":…} or {"payload":…,"cursor":…}"#;
 

@@ -3,66 +3,30 @@
 //! A command is started with the first message of a reign, told where the last reign ended, and stopped with the reign.
 //! A line is kept until the store has confirmed its message, since a message may be asked for again.
 
+mod read;
+
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::group::{Group, LAST_WORDS, ended};
-use super::item::CURSOR_BYTES;
-use super::said::{self, Last};
-use super::{Tell, item};
-use crate::app::args::program::{Program, Source};
+use super::Tell;
+use super::group::Group;
+use super::item::Item;
+use crate::app::args::program::Source;
 use crate::app::output::time::utc_short;
-use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
+use read::{Read, follow, read_stdin};
 
-/// So many lines are read ahead.
+/// How many lines are read ahead.
 const AHEAD: usize = 1024;
-/// JSON may need several bytes for one.
-const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
 /// The longest wait before another child is started.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
-const GOODBYE: Duration = Duration::from_secs(1);
-
-/// A line as a message, and the cursor behind it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Item {
-    pub payload: Vec<u8>,
-    pub cursor: Option<Vec<u8>>,
-}
-
-impl Item {
-    /// A line as it is. The next generator is told the last message that fits into a variable.
-    pub(super) fn plain(payload: Vec<u8>) -> Self {
-        let fits = payload.len() <= CURSOR_BYTES && !payload.contains(&0);
-        let cursor = fits.then(|| payload.clone());
-        Self { payload, cursor }
-    }
-
-    pub(super) fn fill(&self, draft: &mut Draft) {
-        draft.payload.extend_from_slice(&self.payload);
-        if let Some(cursor) = &self.cursor {
-            draft.cursor.clone_from(cursor);
-        }
-    }
-}
-
-/// What a reader has to say.
-enum Read {
-    Item(Item),
-    /// There will be no more lines: all is said, or something went wrong.
-    End {
-        failed: bool,
-    },
-}
 
 /// Makes messages of lines.
 pub struct Lines {
@@ -127,7 +91,7 @@ impl Generate for Lines {
         if matches!(self.source, Source::Program(_)) {
             self.kept.clear();
             self.over = false;
-            // The child is stopped by whoever reads from it.
+            // The reader of the child stops it.
             self.reading = None;
             self.failed = false;
             self.backoff.reset();
@@ -199,122 +163,12 @@ pub(super) fn about(command: &mut Command, queue: &str, next: &Next, cursor: &[u
     command.env("QUEENRIGHT_CURSOR", OsStr::from_bytes(cursor));
 }
 
-/// Reads a child's lines until it ends, or nobody wants them any more.
-async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, program: Program, tell: Tell) {
-    let last = Last::default();
-    let saying = tokio::spawn(said::listen(group.stderr(), last.clone(), tell.clone()));
-    let mut stdout = BufReader::with_capacity(64 * 1024, group.stdout());
-    let mut rest = Vec::new();
-    let wrong = tokio::select! {
-        biased;
-        () = sender.closed() => return group.stop(Duration::ZERO, GOODBYE).await,
-        read = read_lines(&mut stdout, &sender, json, &mut rest) => match read {
-            Ok(false) => return group.stop(Duration::ZERO, GOODBYE).await,
-            Ok(true) => None,
-            Err(wrong) => Some(wrong),
-        },
-    };
-    let mut text = if let Some(wrong) = wrong {
-        group.kill();
-        Some(format!("{program} was killed: {wrong}"))
-    } else {
-        // Whoever closes its output has said all, and ends.
-        let status = tokio::time::timeout(GOODBYE, group.wait()).await.unwrap_or_else(|_| {
-            group.kill();
-            Err(io::Error::other("it closed its output and ran on"))
-        });
-        let failed = !status.as_ref().is_ok_and(std::process::ExitStatus::success);
-        failed.then(|| format!("{program} {}", ended(&status)))
-    };
-    drop(group);
-    // A last line without an end is one if its command ended well; otherwise it may be half of one.
-    if text.is_none() && !rest.is_empty() {
-        match item::read(rest, json) {
-            Ok(item) => _ = sender.send(Read::Item(item)).await,
-            Err(wrong) => text = Some(format!("the last line of {program} is dropped: {wrong}")),
-        }
-    }
-    let _ = tokio::time::timeout(LAST_WORDS, saying).await;
-    if let Some(text) = &text {
-        let said = last.text();
-        let more = if said.is_empty() {
-            String::new()
-        } else {
-            format!("; it said: {said}")
-        };
-        tell("child", &format!("{text}{more}"));
-    }
-    let _ = sender.send(Read::End { failed: text.is_some() }).await;
-}
-
-/// True: that was all but for `line`, which has no end. False: nobody wants more.
-async fn read_lines(
-    from: &mut (impl AsyncBufReadExt + AsyncRead + Unpin),
-    sender: &mpsc::Sender<Read>,
-    json: bool,
-    line: &mut Vec<u8>,
-) -> Result<bool, String> {
-    loop {
-        let chunk = from.fill_buf().await.map_err(|error| error.to_string())?;
-        let (found, used) = match chunk.iter().position(|byte| *byte == b'\n') {
-            Some(end) => (true, end + 1),
-            None => (false, chunk.len()),
-        };
-        let is_end = chunk.is_empty();
-        line.extend_from_slice(&chunk[..used]);
-        from.consume(used);
-        if line.len() > LINE_BYTES_MAX {
-            return Err(too_long());
-        }
-        if found {
-            let item = item::read(std::mem::take(line), json)?;
-            if sender.send(Read::Item(item)).await.is_err() {
-                return Ok(false);
-            }
-        } else if is_end {
-            return Ok(true);
-        }
-    }
-}
-
-fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
-    use io::{BufRead, Read as _};
-    let mut stdin = io::stdin().lock();
-    let mut line = Vec::new();
-    loop {
-        let read = (&mut stdin)
-            .take(LINE_BYTES_MAX as u64 + 1)
-            .read_until(b'\n', &mut line);
-        let item = match read {
-            Ok(0) => break,
-            Ok(_) if line.len() > LINE_BYTES_MAX => Err(too_long()),
-            Ok(_) => item::read(std::mem::take(&mut line), json),
-            Err(error) => Err(error.to_string()),
-        };
-        match item {
-            Ok(item) => {
-                if sender.blocking_send(Read::Item(item)).is_err() {
-                    return;
-                }
-            }
-            Err(wrong) => {
-                tell("child", &format!("stdin is read no further: {wrong}"));
-                break;
-            }
-        }
-    }
-    let _ = sender.blocking_send(Read::End { failed: false });
-}
-
-fn too_long() -> String {
-    format!("a line has more than {LINE_BYTES_MAX} bytes")
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::app::args::program::Program;
 
     #[tokio::test]
     async fn a_line_that_is_not_confirmed_comes_again_and_none_comes_twice_after() {

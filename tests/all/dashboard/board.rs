@@ -11,7 +11,7 @@ use queenright::engine::redis::RedisEngine;
 use queenright::{Message, Node, Settings, push, shutdown};
 use serde_json::Value;
 
-use super::client::{Ask, Told};
+use super::client::{Ask, Reply};
 use crate::fleet::program;
 use crate::server::RedisServer;
 
@@ -70,7 +70,7 @@ impl Board {
         }
     }
 
-    pub fn ask(&self, ask: &Ask) -> Told {
+    pub fn ask(&self, ask: &Ask) -> Reply {
         ask.send(&self.address)
     }
 }

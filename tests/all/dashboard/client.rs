@@ -16,7 +16,7 @@ pub struct Ask {
 }
 
 #[derive(Debug)]
-pub struct Told {
+pub struct Reply {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -52,12 +52,12 @@ impl Ask {
     }
 
     /// Sends it to this address; unless it has a Host of its own, under that name.
-    pub fn send(&self, address: &str) -> Told {
+    pub fn send(&self, address: &str) -> Reply {
         self.try_send(address).expect("an answer")
     }
 
     /// None: the other side hung up without an answer.
-    pub fn try_send(&self, address: &str) -> Option<Told> {
+    pub fn try_send(&self, address: &str) -> Option<Reply> {
         let mut text = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         if !has("host") {
@@ -75,7 +75,7 @@ impl Ask {
         let bytes = [text.as_bytes(), b"\r\n", &self.body].concat();
         let _ = stream.write_all(&bytes);
         let bytes = receive(&mut stream);
-        (!bytes.is_empty()).then(|| Told::read(&bytes))
+        (!bytes.is_empty()).then(|| Reply::read(&bytes))
     }
 }
 
@@ -100,7 +100,7 @@ fn receive(stream: &mut TcpStream) -> Vec<u8> {
     }
 }
 
-impl Told {
+impl Reply {
     fn read(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(bytes)));

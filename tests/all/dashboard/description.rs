@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use serde_json::{Value, json};
 
 use super::board::{Board, fail_all, new_queue};
-use super::client::{Ask, Told, get};
+use super::client::{Ask, Reply, get};
 use super::schema::{misfit, resolve};
 use crate::fleet::{Fleet, PATIENCE};
 use crate::server::RedisServer;
@@ -55,7 +55,7 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
     }
 }
 
-fn check(document: &Value, operation: &Value, told: &Told, what: &str) {
+fn check(document: &Value, operation: &Value, told: &Reply, what: &str) {
     let wanted = &operation["responses"][told.status.to_string()];
     assert!(
         wanted.is_object(),

@@ -7,16 +7,13 @@ use std::path::Path;
 use super::figures::{count, figure};
 use super::growth::Curve;
 use super::row::Row;
+use super::session::About;
 use crate::app::output::time::{now_ms, utc_short};
 
-pub(super) fn write(path: &Path, rows: &[Row], curves: &[Curve], about: &str) -> io::Result<()> {
+pub(super) fn write(path: &Path, rows: &[Row], curves: &[Curve], about: &About) -> io::Result<()> {
     let mut text = std::fs::read_to_string(path)?;
     let today = utc_short(now_ms());
-    let day = today.split('T').next().unwrap_or_default();
-    // The port of a server of our own says nothing.
-    let place = about.split(" (redis://").next().unwrap_or(about);
-    let release = about.rsplit(", ").next().unwrap_or_default();
-    let dated = format!("{day}: {place}, {release}\n\n");
+    let dated = about.on_the_day(today.split('T').next().unwrap_or_default());
     if !rows.is_empty() {
         text = between(&text, "figures", &(dated.clone() + &figures(rows)))?;
     }

@@ -97,13 +97,13 @@ impl Glance {
 
     fn published(&mut self) -> Result<u64, Failure> {
         let seq = self.socket.text(&[b"HGET", self.meta.as_bytes(), b"seq"]);
-        let seq = seq.map_err(|error| Failure::cannot("look", error))?;
+        let seq = seq.map_err(|error| Failure::cannot("read the length of the queue", error))?;
         Ok(seq.and_then(|seq| seq.parse().ok()).unwrap_or(0))
     }
 
     fn waiting(&mut self) -> Result<i64, Failure> {
         let length = self.socket.call(&[b"LLEN", self.queue.as_bytes()]);
-        match length.map_err(|error| Failure::cannot("look", error))? {
+        match length.map_err(|error| Failure::cannot("read the length of the queue", error))? {
             Answer::Number(length) => Ok(length),
             _ => Ok(0),
         }

@@ -116,7 +116,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
             nodes.spawn(node.run(shutdown.clone()));
         }
         while let Some(ended) = nodes.join_next().await {
-            ended.map_err(|error| Failure::cannot("go on", error))??;
+            ended.map_err(|error| Failure::cannot("run a node", error))??;
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -29,6 +29,32 @@ pub(super) struct Session {
     interrupted: Arc<AtomicBool>,
 }
 
+/// What the figures were measured on.
+pub(super) struct About {
+    machine: String,
+    address: String,
+    is_own: bool,
+}
+
+const RELEASE: &str = concat!("queenright ", env!("CARGO_PKG_VERSION"));
+
+impl About {
+    /// For the head of a table.
+    pub(super) fn now(&self) -> String {
+        format!("{} at {}, {RELEASE}", self.machine, self.address)
+    }
+
+    /// For a file that stays: the port of a server of our own says nothing.
+    pub(super) fn on_the_day(&self, day: &str) -> String {
+        let address = if self.is_own {
+            "a redis-server of its own"
+        } else {
+            &self.address
+        };
+        format!("{day}: {} at {address}, {RELEASE}\n\n", self.machine)
+    }
+}
+
 impl Session {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
         refuse_queue("bench", asked, "queues of its own, which it removes")?;
@@ -82,7 +108,7 @@ impl Session {
     }
 
     /// What the figures were measured on.
-    pub(super) fn about(&self) -> String {
+    pub(super) fn about(&self) -> About {
         let version = self
             .socket()
             .and_then(|mut socket| socket.info("server"))
@@ -90,11 +116,11 @@ impl Session {
             .and_then(|info| info.text("redis_version"))
             .unwrap_or_default();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        format!(
-            "{cores} cores, Redis {version} at {}, queenright {}",
-            self.bed.address,
-            env!("CARGO_PKG_VERSION")
-        )
+        About {
+            machine: format!("{cores} cores, Redis {version}"),
+            address: self.bed.address.clone(),
+            is_own: self.bed.server.is_some(),
+        }
     }
 
     pub(super) fn url(&self) -> String {

@@ -92,7 +92,7 @@ pub(super) fn idle(session: &Session, load: Load) -> Rows {
     session.pause(time)?;
     let share = meter.redis_seconds(session)? / start.elapsed().as_secs_f64() * 100.0;
     if copies.len() < nodes {
-        return Err(Failure::failed("copies ended"));
+        return Err(Failure::failed("idle copies ended by themselves"));
     }
     let row = Row::new(format!("idle {nodes}"), "% of a core", vec![share]);
     Ok(vec![row.target(at_most(10.0)).note("of Redis; a message every 500 ms")])

@@ -72,12 +72,12 @@ pub(super) fn fleet(session: &Session, load: Load) -> Rows {
 
 /// Ten handlers, every hundredth message takes a second: nothing waits behind a slow one.
 pub(super) fn mixed(session: &Session, load: Load) -> Rows {
-    let (messages, slow) = load.of((10_000, 1.0), (1_000, 0.1));
-    let handler = format!("bench-node --prefer never --work 0 --error-rate 0 --slow-every 100 --slow {slow}s");
-    let ideal = float(messages) / 100.0 * slow / 10.0;
+    let (messages, slow_ms) = load.of((10_000, 1000), (1_000, 100));
+    let handler = format!("bench-node --prefer never --work 0 --error-rate 0 --slow-every 100 --slow {slow_ms}ms");
+    let ideal = float(messages / 100 * slow_ms) / 1000.0 / 10.0;
     let mut seconds = Vec::new();
     for _ in 0..load.rounds.min(3) {
-        let (rate, _) = through(session, messages, GENERATOR, (10, &handler.replace("0.1s", "100ms")))?;
+        let (rate, _) = through(session, messages, GENERATOR, (10, &handler))?;
         seconds.push(float(messages) / rate);
     }
     let baselines = vec![ideal; seconds.len()];

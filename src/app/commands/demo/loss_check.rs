@@ -1,6 +1,6 @@
 //! Whether any message is missing *now*: compares the books with the store while the copies work.
 //!
-//! What is open in the books and not in the store was settled a moment ago: whoever did it is about to write it down,
+//! What is open in the books and not in the store was settled a moment ago: the copy that did it is about to write it down,
 //! or was killed and left an intent. What is still unexplained seconds later is lost.
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::fleet::Fleet;
 use super::member::{Member, State};
 use super::summary::Summary;
 use crate::app::lab::ledger::{Book, Ledger};
-use crate::app::output::screen::{Node, Screen, Tone, View, grouped};
+use crate::app::output::screen::{Node, Screen, Tone, View, grouped, numbered};
 
 const KEYS: [(&str, &str); 6] = [
     ("k", "kill generator"),
@@ -85,21 +85,13 @@ fn doing(member: &Member, book: &Book, summary: &Summary) -> String {
 
 fn numbers(summary: &Summary) -> Vec<(String, Tone)> {
     let totals = &summary.totals;
-    let numbers = [
+    numbered(&[
         ("generated", totals.generated),
         ("done", totals.done),
         ("errors", totals.errors),
         ("in hand", totals.in_hand),
         ("queued", summary.queued()),
-    ];
-    let spans = numbers.into_iter();
-    let spans = spans.flat_map(|(name, number)| {
-        [
-            (format!(" {name} "), Tone::Quiet),
-            (format!("{} ", grouped(number)), Tone::Plain),
-        ]
-    });
-    spans.collect()
+    ])
 }
 
 fn proof(summary: &Summary) -> Vec<(String, Tone)> {

@@ -12,11 +12,11 @@ use crate::app::lab::ledger::{Ledger, Record, Totals};
 use crate::app::output::screen::{EVENTS_MAX, Event as Line, push};
 use crate::node::event::{Entry, What};
 
-/// More of one kind than this between two looks are told as a number.
+/// More events of one kind than this in a tick are summed up in one line.
 const SINGLE_MAX: usize = 3;
 /// Between two points of a graph.
 const SAMPLE: Duration = Duration::from_millis(500);
-/// The rate is that of so many samples: a message every half second is otherwise too uneven to read.
+/// How many samples the rate is averaged over: a message every half second is otherwise too uneven to read.
 const RATE_SAMPLES: usize = 6;
 
 pub(super) struct Summary {
@@ -111,7 +111,7 @@ impl Summary {
             Record::Deposed { epoch: None } => {
                 self.say(
                     "deposed",
-                    &format!("{} was given up, and joins again under a new id", name()),
+                    &format!("{}: its lease ran out, and it joins again under a new id", name()),
                 );
             }
             Record::Reaped {
@@ -120,7 +120,7 @@ impl Summary {
                 failed,
             } => {
                 if redelivered + failed > 0 {
-                    let text = format!("{redelivered} that {} held, by {}", short(victim), name());
+                    let text = format!("{redelivered} messages that {} held, by {}", short(victim), name());
                     self.say("handed on", &text);
                 }
             }
@@ -210,7 +210,7 @@ impl Summary {
         }
     }
 
-    /// Published, without an outcome, and in nobody's hand, as far as is written.
+    /// Published, without an outcome, and held by no copy, as far as the books tell.
     pub(super) fn queued(&self) -> u64 {
         let Totals {
             generated,

@@ -84,7 +84,7 @@ fn find(flag: &str, program: &Program) -> Result<(), Failure> {
         .map_err(|reason| Failure::usage(format!("{flag}: {reason}")))
 }
 
-/// What children say is told by the log.
+/// Writes what children print on stderr, and how they end, to the log.
 fn tell(log: &Arc<Log>) -> Tell {
     let log = log.clone();
     Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))

@@ -11,13 +11,13 @@ use super::WATCH_EVERY;
 use crate::app::args::sources::Resolved;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
-use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, push};
+use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, numbered, push};
 use crate::app::output::status::{paused, role, settled};
 use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::node::event::escape;
 
-/// The rate is told over so many of the last looks.
+/// How many of the last samples the rate is averaged over.
 const RATE_LOOKS: usize = 5;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, first: Status) -> Result<(), Failure> {
@@ -165,19 +165,13 @@ impl Watch {
 
     fn view(&self) -> View<'_> {
         let status = &self.status;
-        let told = [
+        let first = numbered(&[
             ("published", status.published),
             ("done", status.done),
             ("failed", status.failed),
             ("in hand", status.in_hand),
             ("later", status.later),
-        ];
-        let first = told.into_iter().flat_map(|(name, number)| {
-            [
-                (format!(" {name} "), Tone::Quiet),
-                (format!("{} ", grouped(number)), Tone::Plain),
-            ]
-        });
+        ]);
         let errors = if status.errors == 0 { Tone::Good } else { Tone::Bad };
         let mut second = vec![(format!(" errors waiting {} ", grouped(status.errors)), errors)];
         if status.generator.is_none() {
@@ -201,7 +195,7 @@ impl Watch {
             queued: status.queued,
             queue: &self.queue,
             events: self.events.iter().collect(),
-            account: ("queue", [first.collect(), second]),
+            account: ("queue", [first, second]),
             keys: &[("q", "quit")],
         }
     }

@@ -14,7 +14,7 @@ use crate::app::lab::proxy::Proxy;
 use crate::app::lab::test_bed::TestBed;
 use crate::app::output::time::now_ms;
 
-/// A fault that finds nobody to meet waits so long, and is then left out.
+/// How long a fault waits for a process that it can hit, before it is left out.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What was seen of the store longer ago is not believed.
 const FRESH: Duration = Duration::from_millis(500);

@@ -89,9 +89,9 @@ async fn connect(info: &ConnectionInfo) -> Result<redis::aio::MultiplexedConnect
 
 #[allow(clippy::needless_pass_by_value)] // It is what map_err hands over.
 fn away(error: redis::RedisError) -> Failure {
-    Failure::no_redis(format!("cannot look at the store: {error}"))
+    Failure::no_redis(format!("cannot read the effects in the store: {error}"))
 }
 
 fn unreadable(error: rusqlite::Error) -> Failure {
-    Failure::cannot("look at the file", error)
+    Failure::cannot("read the effects in the file", error)
 }

@@ -25,7 +25,7 @@ pub(super) struct Fleet {
     pub(super) history: History,
 }
 
-/// Room for one copy. Whoever is killed is replaced, behind the same proxy.
+/// Room for one copy. A copy that is killed is replaced, behind the same proxy.
 pub(super) struct Seat {
     pub(super) proxy: Option<Proxy>,
     url: String,
@@ -78,7 +78,7 @@ impl Fleet {
         })
     }
 
-    /// Whoever is started from now on generates no more than this.
+    /// Copies that are started from now on generate no more than this.
     pub(super) fn limit(&mut self, messages: u64) {
         self.starter.arguments.push(format!("--messages={messages}").into());
     }
@@ -136,7 +136,7 @@ impl Fleet {
         seat.is_frozen = false;
     }
 
-    /// Copies that ended though nobody told them to: what each said last.
+    /// Copies that ended by themselves: their seats, and the last line of each log.
     pub(super) fn ended(&mut self) -> io::Result<Vec<(usize, String)>> {
         let mut ended = Vec::new();
         for index in 0..self.seats.len() {
@@ -161,7 +161,7 @@ impl Fleet {
         }
     }
 
-    /// Whether all have ended that were told to.
+    /// Whether all copies have ended.
     pub(super) fn is_gone(&mut self) -> io::Result<bool> {
         for seat in &mut self.seats {
             if let Some(copy) = &mut seat.copy {

@@ -12,17 +12,17 @@ pub(super) enum Fault {
     KillGenerator,
     KillHandler,
     KillReader,
-    /// SIGSTOP, for so many tenths of a lease.
+    /// SIGSTOP, for this many tenths of a lease.
     StopGenerator(u64),
     StopHandler(u64),
     /// All connections of one copy, or of all.
     Cut,
     CutAll,
-    /// Of one copy, so many milliseconds, for so many.
+    /// Of one copy: by how many milliseconds, and for how many.
     Delay(u64, u64),
     HalfOpen(u64),
     BlackHole(u64),
-    /// kill -9, and started again after so many milliseconds.
+    /// kill -9, and started again after this many milliseconds.
     KillRedis(u64),
     FlushScripts,
     KillClients,

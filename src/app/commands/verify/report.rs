@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
-use crate::app::lab::ledger::checks::{self, Sample, Verdict};
+use crate::app::lab::ledger::checks::{Sample, Verdict};
 use crate::app::lab::ledger::history::History;
+use crate::app::lab::ledger::times;
 use crate::app::lab::test_bed::Directory;
 use crate::app::output::json;
 use crate::node::event::escape;
@@ -23,7 +24,7 @@ impl Times {
         Self(ms)
     }
 
-    /// The smallest that so many percent do not exceed.
+    /// The smallest value that this percentage of all values does not exceed.
     fn percentile(&self, percent: usize) -> u64 {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(0)
@@ -70,12 +71,12 @@ impl Report {
                 ("settled_twice", account.twice),
                 ("handled_more_than_once", verdict.handled_more_than_once),
                 ("effects_twice", verdict.effects_twice),
-                ("generators", history.told.reigns.len() as u64),
+                ("generators", history.recorded.reigns.len() as u64),
             ],
             seconds,
             rate,
-            failovers: Times::new(checks::failover_gaps_ms(history)),
-            redeliveries: Times::new(checks::redelivery_delays_ms(history)),
+            failovers: Times::new(times::failover_gaps_ms(history)),
+            redeliveries: Times::new(times::redelivery_delays_ms(history)),
             faults: faults.clone(),
             findings: verdict.findings.clone(),
         }

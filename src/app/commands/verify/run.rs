@@ -177,7 +177,7 @@ impl<'a, E: Engine> Run<'a, E> {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
-                let line = "the work stood still before all was settled";
+                let line = "nothing moved for too long: not all messages are settled";
                 self.incidents.push(line.into());
                 break;
             }
@@ -248,7 +248,7 @@ impl<'a, E: Engine> Run<'a, E> {
         };
         let verdict = checks::judge(&mut history, &observed);
         if self.bed.is_shared {
-            // The queue, with whoever was killed in it, and the effects.
+            // The queue, with the nodes that were killed in it, and the effects.
             self.engine.purge(true).await?;
             effects::remove(store, queue, status.published).await?;
         }

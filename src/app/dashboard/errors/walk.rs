@@ -9,7 +9,7 @@ use super::super::request::NUMBER_MAX;
 use crate::api::failed::Filter;
 use crate::engine::{Engine, Failed};
 
-/// One call looks at most at so many errors, for at most so long.
+/// How many errors one call looks at, and for how long, at most.
 const LOOK_MAX: u64 = 10_000;
 const LOOK_TIME: Duration = Duration::from_millis(300);
 

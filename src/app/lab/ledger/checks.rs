@@ -82,7 +82,7 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
 
 /// Epochs never go down along the numbers, and one node alone publishes in an epoch.
 fn one_voice(history: &History) -> Vec<String> {
-    let reigns = &history.told.reigns;
+    let reigns = &history.recorded.reigns;
     let mut findings = Vec::new();
     for ((epoch, before), (next, after)) in reigns.iter().zip(reigns.iter().skip(1)) {
         if after.lowest <= before.highest {
@@ -159,13 +159,13 @@ fn always_accounted_for(samples: &[Sample]) -> Vec<String> {
     findings
 }
 
-/// A message is delivered again only if whoever had it before left, was given up, or was killed.
+/// A message is delivered again only if the node that had it before left, was given up, or was killed.
 fn redeliveries_explained(history: &History) -> Vec<String> {
-    let told = &history.told;
-    let again = || told.takes.iter().filter(|take| take.attempt > 1);
+    let recorded = &history.recorded;
+    let again = || recorded.takes.iter().filter(|take| take.attempt > 1);
     let numbers: BTreeSet<u64> = again().flat_map(|take| take.first..take.first + take.count).collect();
-    let takes = told.takes_of(&numbers);
-    let somebody_fell = (0..told.members.len()).any(|member| told.is_over(member));
+    let takes = recorded.takes_of(&numbers);
+    let somebody_fell = (0..recorded.members.len()).any(|member| recorded.is_over(member));
     let mut unexplained = Numbers::default();
     for take in again() {
         for number in take.first..take.first + take.count {
@@ -173,11 +173,11 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
                 .iter()
                 .filter(|earlier| earlier.attempt == take.attempt - 1)
                 .collect();
-            // Whoever is killed before it hears what it was given leaves no trace of it.
+            // A node that is killed before it gets the answer to a take leaves no record of it.
             let explained = if before.is_empty() {
                 somebody_fell
             } else {
-                before.iter().any(|earlier| told.is_over(earlier.member))
+                before.iter().any(|earlier| recorded.is_over(earlier.member))
             };
             if !explained {
                 unexplained.insert(number, 1);
@@ -192,22 +192,22 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.
 fn starts(history: &History) -> (u64, Vec<String>) {
-    let told = &history.told;
+    let recorded = &history.recorded;
     let mut attempts: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
-    for start in &told.started_again {
+    for start in &recorded.started_again {
         attempts.entry(start.number).or_default().push(start.attempt);
     }
-    let mut twice = told.started_twice.clone();
+    let mut twice = recorded.started_twice.clone();
     let mut unexplained = Numbers::default();
     let mut count = twice.len();
-    let takes = told.takes_of(&attempts.keys().copied().collect());
+    let takes = recorded.takes_of(&attempts.keys().copied().collect());
     for (number, attempts) in &mut attempts {
         attempts.sort_unstable();
         if attempts.windows(2).any(|pair| pair[0] == pair[1]) {
             twice.insert(*number, 1);
         }
-        if attempts.len() > 1 || told.started.contains(*number) {
-            count += u64::from(!told.started_twice.contains(*number));
+        if attempts.len() > 1 || recorded.started.contains(*number) {
+            count += u64::from(!recorded.started_twice.contains(*number));
         }
         let last = attempts.last().copied().unwrap_or_default();
         let earlier = takes
@@ -218,7 +218,7 @@ fn starts(history: &History) -> (u64, Vec<String>) {
         // Several may have had it in one delivery: all but one gave it back unstarted.
         let mut by_attempt: BTreeMap<u16, bool> = BTreeMap::new();
         for take in earlier {
-            *by_attempt.entry(take.attempt).or_default() |= told.is_over(take.member);
+            *by_attempt.entry(take.attempt).or_default() |= recorded.is_over(take.member);
         }
         if by_attempt.values().any(|over| !over) {
             unexplained.insert(*number, 1);
@@ -273,7 +273,7 @@ fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
 
 /// A store that keeps what it acknowledged never goes back.
 fn no_rewind(history: &History) -> Vec<String> {
-    let rewinds = history.told.rewinds;
+    let rewinds = history.recorded.rewinds;
     let line = || format!("the store went back in time: {rewinds} nodes found it behind what they had seen");
     (rewinds > 0).then(line).into_iter().collect()
 }
@@ -283,40 +283,6 @@ fn one(numbers: &Numbers, what: &str) -> Vec<String> {
         return Vec::new();
     }
     vec![format!("{what}: {}", named(numbers))]
-}
-
-/// From the last message of an epoch to the first of the next, in milliseconds.
-#[must_use]
-pub fn failover_gaps_ms(history: &History) -> Vec<u64> {
-    let published: Vec<(u64, u64)> = history
-        .told
-        .reigns
-        .values()
-        .filter_map(|reign| reign.published_ms)
-        .collect();
-    let pairs = published.iter().zip(published.iter().skip(1));
-    pairs
-        .map(|((_, last), (first, _))| first.saturating_sub(*last))
-        .collect()
-}
-
-/// From the moment at which a holder was killed or stopped to the one at which another had its messages, in
-/// milliseconds, take by take.
-#[must_use]
-pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
-    let told = &history.told;
-    let again: Vec<&Take> = told.takes.iter().filter(|take| take.attempt > 1).collect();
-    let takes = told.takes_of(&again.iter().map(|take| take.first).collect());
-    let delays = again.iter().filter_map(|take| {
-        let before = takes[&take.first]
-            .iter()
-            .filter(|earlier| earlier.attempt == take.attempt - 1);
-        let struck = before
-            .filter_map(|earlier| told.struck_ms(earlier.member, take.ms))
-            .max()?;
-        Some(take.ms - struck)
-    });
-    delays.collect()
 }
 
 #[cfg(test)]

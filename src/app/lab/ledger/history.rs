@@ -9,12 +9,12 @@ use crate::node::event::{Entry, What};
 #[derive(Default)]
 pub struct History {
     pub ledger: Ledger,
-    pub told: Told,
+    pub recorded: Recorded,
 }
 
 /// What the books tell beyond the outcomes.
 #[derive(Default)]
-pub struct Told {
+pub struct Recorded {
     pub members: Vec<Member>,
     pub takes: Vec<Take>,
     pub reigns: BTreeMap<u64, Reign>,
@@ -78,31 +78,31 @@ pub struct Reign {
 impl History {
     /// Adds the book of one more process. Returns its index.
     pub fn add(&mut self, path: &Path) -> usize {
-        self.told.fates.push(Fate::default());
-        self.told.now.push(None);
+        self.recorded.fates.push(Fate::default());
+        self.recorded.now.push(None);
         self.ledger.add(path)
     }
 
     /// What happened to the process with this book.
     pub fn fate(&mut self, book: usize) -> &mut Fate {
-        &mut self.told.fates[book]
+        &mut self.recorded.fates[book]
     }
 
     /// Reads everything that has been written and was not read yet.
     pub fn read(&mut self) -> std::io::Result<()> {
-        let Self { ledger, told } = self;
-        while ledger.read(|book, record| told.note(book, record))? {}
+        let Self { ledger, recorded } = self;
+        while ledger.read(|book, record| recorded.note(book, record))? {}
         Ok(())
     }
 
     #[cfg(test)]
     pub(super) fn enter(&mut self, book: usize, record: &Record) {
         self.ledger.enter(book, record);
-        self.told.note(book, record);
+        self.recorded.note(book, record);
     }
 }
 
-impl Told {
+impl Recorded {
     /// Whether a membership is over, or may be: then what it held is rightly handed on.
     #[must_use]
     pub fn is_over(&self, member: usize) -> bool {

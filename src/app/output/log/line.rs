@@ -1,4 +1,4 @@
-//! One event as one line. Both looks have the same names for events and fields.
+//! One event as one line. Both formats have the same names for events and fields.
 
 use std::fmt::Write;
 
@@ -20,14 +20,14 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// What lines look like.
+/// What lines format like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
+pub enum LineFormat {
     Text { colour: bool },
     Json,
 }
 
-impl Look {
+impl LineFormat {
     /// Appends a line.
     pub fn line(self, out: &mut String, stamp: &str, level: Level, event: &str, fields: &[(&'static str, Field<'_>)]) {
         match self {
@@ -87,7 +87,7 @@ pub fn level(event: &Event) -> Level {
     }
 }
 
-/// What an event carries, in the order in which it is told.
+/// The fields of an event, in the order in which they are logged.
 pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
     match event {
         Event::Joined | Event::Reconnected | Event::Resumed | Event::Left => {}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::{Log, Look};
+use super::{LineFormat, Log};
 use crate::node::event::{Event, Observer};
 
 const START_MS: u64 = 1_794_734_048_123;
@@ -32,14 +32,14 @@ struct Desk {
     now: Arc<AtomicU64>,
 }
 
-const PLAIN: Look = Look::Text { colour: false };
+const PLAIN: LineFormat = LineFormat::Text { colour: false };
 
-fn desk(look: Look, quiet: bool, watched: bool) -> Desk {
+fn desk(format: LineFormat, quiet: bool, watched: bool) -> Desk {
     let (paper, now) = (Paper::default(), Arc::new(AtomicU64::new(START_MS)));
     let clock = Arc::clone(&now);
     let log = Log::new(
         Box::new(paper.clone()),
-        look,
+        format,
         quiet,
         watched,
         Box::new(move || clock.load(Ordering::Relaxed)),
@@ -143,7 +143,7 @@ left node=k3f9";
 
 #[test]
 fn json_has_the_same_names_as_text() {
-    let (text, json) = (desk(PLAIN, false, false), desk(Look::Json, false, false));
+    let (text, json) = (desk(PLAIN, false, false), desk(LineFormat::Json, false, false));
     text.log.observe("k3f9", &every_event());
     json.log.observe("k3f9", &every_event());
     for (text, json) in text.lines().iter().zip(json.lines()) {
@@ -166,7 +166,7 @@ fn json_has_the_same_names_as_text() {
 
 #[test]
 fn payloads_that_are_no_text_are_base64_in_json_and_escaped_in_text() {
-    let json = desk(Look::Json, false, false);
+    let json = desk(LineFormat::Json, false, false);
     json.log.observe("n", &[error(b"\xff\x00", "\x1b[2Jboom\n")]);
     let line = json.lines().remove(0);
     assert!(!line.chars().any(char::is_control), "{line}");
@@ -274,7 +274,7 @@ fn notes_are_warnings() {
     let text = desk(PLAIN, true, false);
     text.log.note("mind the gap");
     assert_eq!(text.lines(), ["2026-11-15T09:14:08.123Z note message=\"mind the gap\""]);
-    let json = desk(Look::Json, true, false);
+    let json = desk(LineFormat::Json, true, false);
     json.log.note("mind the gap");
     let read: serde_json::Value = serde_json::from_str(&json.lines()[0]).unwrap();
     assert_eq!((&read["level"], &read["event"]), (&"warn".into(), &"note".into()));
@@ -282,7 +282,7 @@ fn notes_are_warnings() {
 
 #[test]
 fn colour_is_only_around_the_name() {
-    let desk = desk(Look::Text { colour: true }, false, false);
+    let desk = desk(LineFormat::Text { colour: true }, false, false);
     desk.log.observe("n", &[error(b"x", "e"), done(1)]);
     let lines = desk.lines();
     assert!(lines[0].contains(" \x1b[31merror\x1b[0m node=n"), "{lines:?}");

@@ -1,7 +1,7 @@
 //! What strangers put into payloads and errors, on its way to a terminal.
 
 use queenright::app::output::failed::{json_line, text_line};
-use queenright::app::output::log::line::{Field, Level, Look};
+use queenright::app::output::log::line::{Field, Level, LineFormat};
 use queenright::engine::Failed;
 use queenright::event::escape;
 use serde_json::Value;
@@ -62,9 +62,9 @@ fn no_control_character_comes_out_of_the_escaper_the_log_or_get_errors() {
         }
 
         let fields = [("payload", Field::Bytes(input)), ("error", Field::Text(&lossy))];
-        for look in [Look::Text { colour: false }, Look::Json] {
+        for format in [LineFormat::Text { colour: false }, LineFormat::Json] {
             line.clear();
-            look.line(&mut line, "now", Level::Error, "error", &fields);
+            format.line(&mut line, "now", Level::Error, "error", &fields);
             one_harmless_line(&line);
         }
         (

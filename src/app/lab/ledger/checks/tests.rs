@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::app::lab::ledger::Record;
+use crate::app::lab::ledger::times::{failover_gaps_ms, redelivery_delays_ms};
 use crate::node::event::{Entry, What};
 
 /// A run in which all is well: ten messages, two epochs, four of a killed handler delivered again, two errors.
@@ -265,7 +266,7 @@ fn a_redelivery_from_a_holder_that_is_alive() {
     let mut run = Run::new();
     // In another life of the run, nobody was killed and nobody reaped.
     run.history.fate(DEAD).killed_ms = None;
-    run.history.told.reaped.clear();
+    run.history.recorded.reaped.clear();
     run.finds(&[
         "delivered again, though its holder was alive and a member: 4, 5, 6, 7",
         "started again, though its holder was alive and a member: 4, 5, 6, 7",
@@ -277,7 +278,7 @@ fn a_redelivery_after_a_leave_or_a_deposition_is_fine() {
     for end in [Record::Left, Record::Deposed { epoch: None }] {
         let mut run = Run::new();
         run.history.fate(DEAD).killed_ms = None;
-        run.history.told.reaped.clear();
+        run.history.recorded.reaped.clear();
         run.write(DEAD, &end);
         run.finds(&[]);
     }

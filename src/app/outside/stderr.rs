@@ -1,4 +1,4 @@
-//! What a child says on stderr: told line by line, and the last of it kept for the text of an error.
+//! A child's stderr: logged line by line, and the last of it kept for the text of an error.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::Tell;
 use crate::node::event::escape;
 
-/// Longer lines are told in pieces.
+/// Longer lines are logged in pieces.
 const LINE_BYTES_MAX: usize = 4 * 1024;
 /// So much of the end is kept.
 const KEPT_BYTES: usize = 1024;
