@@ -5,13 +5,20 @@ use std::time::Duration;
 use super::redis::RedisEngine;
 #[cfg(feature = "sqlite")]
 use super::sqlite::{Database, SqliteEngine};
-use super::*;
+use super::{
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, History, Join, Joined, NodeId,
+    Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
+    StoreInfo, Wake,
+};
+#[cfg(not(feature = "sqlite"))]
+use crate::error::Error;
+use crate::error::Result;
 use crate::settings::Settings;
 
 /// A queue in Redis, or in a file.
 pub enum AnyEngine {
     /// `redis://`, `rediss://`, `unix:`.
-    Redis(RedisEngine),
+    Redis(Box<RedisEngine>),
     /// `sqlite:PATH`.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteEngine),
@@ -34,7 +41,7 @@ impl AnyEngine {
                 setting: "url",
                 reason: "this program was built without the feature sqlite".into(),
             }),
-            None => RedisEngine::open(url, settings).map(Self::Redis),
+            None => RedisEngine::open(url, settings).map(Box::new).map(Self::Redis),
         }
     }
 }
