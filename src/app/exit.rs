@@ -48,7 +48,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Away { .. } => NO_REDIS,
-            Error::Setting { .. } => WRONG_USAGE,
+            Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
             _ => FAILED,
         };
         let hint = match &error {

@@ -100,16 +100,24 @@ fn every_guard_of_the_scripts_is_missed_when_it_is_taken_out() {
 /// The guards of the verbs, from their marks.
 #[cfg(feature = "mutants")]
 pub fn guards_of_the_verbs() -> Vec<&'static str> {
-    let guards = marks(&[
-        include_str!("../../src/engine/rules.rs"),
-        include_str!("../../src/engine/rules/errors.rs"),
-        include_str!("../../src/engine/rules/exchange.rs"),
-        include_str!("../../src/engine/rules/manage.rs"),
-        include_str!("../../src/engine/rules/push.rs"),
-        include_str!("../../src/engine/rules/report.rs"),
-    ]);
+    let guards = marks(&sources("engine/rules"));
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards
+}
+
+/// The sources of a module: `src/MODULE.rs` and all below `src/MODULE/`.
+pub fn sources(module: &str) -> Vec<&'static str> {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut paths, mut sources) = (vec![root.join(module), root.join(format!("{module}.rs"))], Vec::new());
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("a folder");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") && path.exists() {
+            sources.push(&*std::fs::read_to_string(&path).expect("a source").leak());
+        }
+    }
+    sources
 }
 
 /// The guards that are marked in sources.

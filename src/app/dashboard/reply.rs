@@ -69,7 +69,7 @@ impl From<Error> for Refusal {
             Error::Away { .. } => (StatusCode::SERVICE_UNAVAILABLE, "away"),
             Error::NoQueue { .. } => (StatusCode::NOT_FOUND, "no_queue"),
             Error::Full { .. } => (StatusCode::CONFLICT, "full"),
-            Error::Setting { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+            Error::Setting { .. } | Error::TooLarge { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             _ => (StatusCode::BAD_GATEWAY, "store"),
         };
         Self::new(status, code, explain(&error))

@@ -41,7 +41,7 @@ pub trait Bench: Sized {
     async fn hush(&self);
 }
 
-/// The state machine behind a lock.
+/// The queue in memory.
 pub struct LocalBench {
     engine: Local,
     wall_ms: Arc<AtomicU64>,
@@ -134,8 +134,14 @@ fn open(path: &Path, names: &Names, wall_ms: &Arc<AtomicU64>, without: Option<St
         path: path.into(),
         full: false,
     };
-    let clock = Arc::new(move || clock.load(Ordering::Relaxed));
-    SqliteEngine::for_tests(database, QUEUE, names, clock, without)
+    let now_ms = move || clock.load(Ordering::Relaxed);
+    #[cfg(feature = "mutants")]
+    return SqliteEngine::mutant(database, QUEUE, names, now_ms, without);
+    #[cfg(not(feature = "mutants"))]
+    {
+        assert!(without.is_none(), "needs the feature mutants");
+        SqliteEngine::with_clock(database, QUEUE, names, now_ms)
+    }
 }
 
 impl Bench for SqliteBench {

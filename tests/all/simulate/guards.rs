@@ -4,6 +4,7 @@
 //! those in `QUEENRIGHT_GUARD`, and prints the table.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Mutex;
 
 use super::plan::{Fault, Plan};
@@ -145,21 +146,27 @@ fn is_missed(guard: &'static str, seed: u64) -> Option<String> {
 
 /// The guards of the engine and of the node, from their marks.
 fn guards() -> Vec<&'static str> {
-    let mut guards = crate::mutants::marks(&[
-        include_str!("../../../src/node/membership.rs"),
-        include_str!("../../../src/api/failed.rs"),
-        include_str!("../../../src/node/generate.rs"),
-        include_str!("../../../src/node/generate/batch.rs"),
-        include_str!("../../../src/node/handle.rs"),
-        include_str!("../../../src/node/handle/held.rs"),
-        include_str!("../../../src/node/handle/pool.rs"),
-        include_str!("../../../src/node/handle/slot.rs"),
-        include_str!("../../../src/node.rs"),
-        include_str!("../../../src/node/backoff.rs"),
-    ]);
+    let mut sources = Vec::new();
+    for room in ["src/node", "src/node.rs", "src/api"] {
+        read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(room), &mut sources);
+    }
+    let mut guards = crate::mutants::marks(&sources);
     assert!(guards.len() > 25, "the marks are found: {guards:?}");
     guards.extend(crate::mutants::guards_of_the_verbs());
     guards
+}
+
+/// The source file that is there, or all those below it.
+fn read(path: &Path, sources: &mut Vec<&'static str>) {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).expect("a folder of sources") {
+            read(&entry.expect("an entry").path(), sources);
+        }
+    } else {
+        let text = std::fs::read_to_string(path).expect("a source file");
+        // Names of guards live as long as the program.
+        sources.push(text.leak());
+    }
 }
 
 /// Whether a plan has what it takes to miss a guard.

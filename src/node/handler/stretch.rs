@@ -1,4 +1,4 @@
-//! What a slot works through between two visits to the pool, and how it claims it.
+//! The messages that a slot works through between two visits to the pool, and how it claims them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,19 +10,19 @@ use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack};
 /// The most messages of a stretch.
 const STRETCH_MESSAGES_MAX: u64 = 64;
 
-/// How long a slot goes on without looking up.
+/// How long a slot goes on before it tells the pool, and before it lets other tasks run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
-    /// A stretch is to take about so long.
+    /// How long a stretch is to take, about.
     pub stretch: Duration,
-    /// After so long, whatever else is to be done on this thread has its turn.
+    /// After this time the slot yields, so that other tasks on this thread have their turn.
     pub turn: Duration,
 }
 
 impl Default for Turn {
     fn default() -> Self {
         Self {
-            // Surely less than the first class of times, and nothing to wait for.
+            // Surely less than the first class of times that is measured.
             stretch: Duration::from_nanos(2500),
             turn: Duration::from_micros(100),
         }
@@ -34,13 +34,13 @@ impl Default for Turn {
 pub(super) struct Finished {
     pub first: u64,
     pub count: u32,
-    /// Payload, which a script has to move.
+    /// The size of the payloads, which a script has to move.
     pub bytes: usize,
     pub outcome: Outcome,
 }
 
 impl Finished {
-    /// To the end of these runs, or as one more.
+    /// Lengthens the last of these runs, or becomes one more.
     pub(super) fn add_to(self, runs: &mut Vec<Self>) {
         match runs.last_mut() {
             Some(last)
@@ -83,7 +83,7 @@ impl Open {
         &self.pack
     }
 
-    /// Where the next message is, for whoever asks first.
+    /// The index of the next message, which no other slot gets.
     #[inline]
     pub(super) fn claim(&self) -> Option<usize> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -99,33 +99,35 @@ impl Open {
         }
     }
 
-    /// How many nobody has claimed.
+    /// How many messages no slot has claimed.
     pub(super) fn left(&self) -> usize {
         self.count.saturating_sub(self.next.load(Ordering::Relaxed))
     }
 
-    /// Nobody can claim any more. Tells where those begin that nobody has claimed.
+    /// From now on no slot can claim a message. Returns the index of the first that none has claimed.
     pub(super) fn close(&self) -> usize {
         self.next.swap(self.count, Ordering::Relaxed).min(self.count)
     }
 }
 
-/// Messages that are told to the pool at once: as many as are done in next to no time, else one.
+/// The messages that are told to the pool together: several if they take next to no time, else one.
 #[derive(Debug)]
 pub(super) struct Stretch {
     pub began: Instant,
     pace_ns: u64,
-    /// How many messages a stretch has, as it looks now, and how many may still be started in this one.
+    /// How many messages a stretch has at the speed of now.
     most: u64,
+    /// How many may still be started in this one.
     room: u64,
-    /// Started, and not told yet.
+    /// How many were started, and not told yet.
     pub started: u64,
-    /// Ended, and not told yet; as runs.
+    /// How many ended, and were not told yet.
     pub ended: u32,
+    /// The same as runs.
     pub finished: Vec<Finished>,
-    /// What would go on with the last run.
+    /// The number that would lengthen the last run.
     next_done: u64,
-    /// When its messages were published. None, if they were delivered or had failed before.
+    /// When its messages were published. None if they were delivered or failed before.
     pub published_ms: Option<u64>,
 }
 
@@ -144,7 +146,7 @@ impl Stretch {
         }
     }
 
-    /// Whether there is nothing to tell.
+    /// Whether there is nothing to tell the pool.
     pub(super) fn is_empty(&self) -> bool {
         self.started == 0 && self.ended == 0
     }
@@ -158,7 +160,7 @@ impl Stretch {
         self.room -= 1;
     }
 
-    /// A message is done, and that is all: it goes on with the run before it, if it is the next one.
+    /// A message is done without effects: it lengthens the last run if it has the next number.
     #[inline]
     pub(super) fn done(&mut self, number: u64, bytes: usize) {
         match self.finished.last_mut() {
@@ -184,12 +186,13 @@ impl Stretch {
         self.finished.push(run);
     }
 
-    /// Nothing else is started before what is in work has ended.
+    /// Starts nothing else before the message in work has ended.
     pub(super) fn rest(&mut self) {
         self.room = 0;
     }
 
-    /// Those that have ended are told, and took so long. One may still be in work: nothing else is started before it has ended.
+    /// The messages that have ended are told, and took `took`. One may still be in work: nothing else is started before it
+    /// has ended.
     pub(super) fn close(&mut self, took: Duration) {
         if self.ended > 0 {
             let most = self.pace_ns.saturating_mul(self.ended.into()) / nanos(took).max(1);
@@ -199,7 +202,7 @@ impl Stretch {
         (self.started, self.ended, self.room) = (0, 0, 0);
     }
 
-    /// The next one, in this pack.
+    /// Begins the next stretch, in this pack.
     pub(super) fn open(&mut self, pack: &Pack) {
         let first = pack.attempt() == 1 && pack.failures() == 0;
         self.published_ms = first.then(|| pack.published_ms());

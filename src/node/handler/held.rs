@@ -1,4 +1,4 @@
-//! What a lane holds, as the store knows it: pieces of packs, by their first number.
+//! The messages in a lane's hand, cut as the store has them: pieces of packs, by their first number.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Held {
         Some(piece.pack.message(piece.from + index))
     }
 
-    /// The settles that say so, in the words of the store. Finished runs come sorted; one may cover several pieces.
+    /// What to tell the store about finished runs, piece by piece. Runs come sorted; one may cover several pieces.
     pub(super) fn settles(&self, finished: &[Finished]) -> Vec<Settle> {
         let mut settles: Vec<Settle> = Vec::new();
         for run in finished {
@@ -71,7 +71,7 @@ impl Held {
         settles
     }
 
-    /// The store has confirmed these: what they leave over becomes pieces of its own, as it does there.
+    /// The store has confirmed these settles: the rest of each piece becomes pieces of its own, as it does there.
     pub(super) fn release(&mut self, settles: &[Settle]) {
         for settle in settles {
             let Some(piece) = self.pieces.remove(&settle.piece) else {

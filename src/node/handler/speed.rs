@@ -5,39 +5,40 @@ use std::time::Duration;
 use super::stretch::nanos;
 use crate::message::PACK_MESSAGES_MAX;
 
-/// One call asks for at most so many: a call costs the same whatever it brings.
+/// The most messages that one call asks for. It is high because a call costs about the same however many it brings.
 pub(super) const TAKE_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
-/// Work is fetched ahead for so long: nothing waits longer behind other messages here while someone may be idle.
+/// How much work is fetched ahead: no message waits longer than this behind others here while another handler may be idle.
 const AHEAD: Duration = Duration::from_millis(5);
-/// At most so many messages ahead: half of them in work, half on their way.
+/// The most messages fetched ahead: half of them in work, half on their way.
 const AHEAD_MAX: usize = 2 * TAKE_MESSAGES_MAX;
-/// Where messages line up, nobody is idle: a few may wait here for another part of the time that they have waited there, so
-/// that not each of them costs a call.
+/// While messages line up in the store, no handler is idle. Then up to sixteen may wait here, for at most this part of the
+/// time that they have waited there, so that not each of them costs a call.
 const LATE_PART: u32 = 4;
 const LATE_MAX: Duration = Duration::from_millis(100);
 pub(super) const LATE_MESSAGES_MAX: usize = 16;
-/// If no slot came free for so long, and for so many times as long as a message takes, what was fetched ahead is given back.
+/// If no slot became free for this long, and for this many times as long as a message takes, the messages that wait are
+/// given back.
 const STUCK: Duration = Duration::from_millis(20);
 const STUCK_MESSAGES: u64 = 4;
-/// Whoever takes so many times as long as usual may only have been kept from the processor.
+/// A message that takes this many times as long as usual may only have been kept from the processor.
 const SLOW: u64 = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct Speed {
-    /// What one message takes in nanoseconds, in a moving average; none before the first. A whole number, since every
+    /// How long one message takes in nanoseconds, as a moving average; none before the first. A whole number, since every
     /// stretch divides by it.
     message_ns: Option<u64>,
-    /// So many in a row took far longer than that.
+    /// How many messages in a row took far longer than that.
     slow: u32,
-    /// How long the message had waited that was started last.
+    /// How long the message that was started last had waited in the store.
     waited: Duration,
-    /// Messages line up in the store: the last take left some there.
+    /// The last take left messages in the store.
     behind: bool,
 }
 
 impl Speed {
-    /// So many messages took so long together. Slow ones count for little at first, then for more and more: one must not
-    /// change what is asked for, but a few in a row do.
+    /// `count` messages took `took_ns` together. Slow ones count for little at first, then for more and more: one must not
+    /// change how many messages are asked for, but a few in a row do.
     pub(super) fn took(&mut self, count: u32, took_ns: u64) {
         let each = took_ns / u64::from(count.max(1));
         let mut average = self.message_ns.unwrap_or(each);
@@ -54,17 +55,17 @@ impl Speed {
         self.message_ns = Some(average);
     }
 
-    /// A message was started that had waited for so long.
+    /// A message was started that had waited for `time`.
     pub(super) fn waited(&mut self, time: Duration) {
         self.waited = time;
     }
 
-    /// Whether the last take got all that there was.
+    /// Whether the last take emptied the queue.
     pub(super) fn took_all(&mut self, all: bool) {
         self.behind = !all;
     }
 
-    /// How long a message may wait here behind others, and an outcome for the next call.
+    /// How long a message may wait here behind others, and an outcome may wait for the next call.
     pub(super) fn patience(&self) -> Duration {
         if self.behind {
             (self.waited / LATE_PART).clamp(AHEAD, LATE_MAX)
@@ -73,7 +74,7 @@ impl Speed {
         }
     }
 
-    /// How many messages may wait here for one of so many slots.
+    /// How many messages may wait here for one of `slots` slots.
     pub(super) fn ahead(&self, slots: usize) -> usize {
         let Some(each) = self.message_ns else {
             return 0;
@@ -82,13 +83,13 @@ impl Speed {
             let ahead = nanos(time).saturating_mul(slots as u64) / each.max(1);
             usize::try_from(ahead).unwrap_or(usize::MAX)
         };
-        // What would be given back before it is started is not fetched.
+        // Messages that would be given back before they are started are not fetched.
         let is_quick = each.saturating_mul(STUCK_MESSAGES) <= nanos(LATE_MAX);
         let few = if is_quick { within(self.patience()) } else { 0 };
         within(AHEAD).max(few.min(LATE_MESSAGES_MAX)).min(AHEAD_MAX)
     }
 
-    /// When no slot has come free for so long, none will soon.
+    /// When no slot has become free for this long, none will soon.
     pub(super) fn stuck_after(&self) -> Duration {
         let usual = STUCK_MESSAGES.saturating_mul(self.message_ns.unwrap_or(0));
         Duration::from_nanos(usual).clamp(STUCK, LATE_MAX)

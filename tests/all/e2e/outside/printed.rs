@@ -1,5 +1,5 @@
-//! The handlers of the README, as they are printed: each block whose first comment is a file's name becomes that file, and
-//! each command line beside them is run.
+//! The programs that the README and the book print, run as they stand there: each block whose first line names a file becomes
+//! that file, and the command line beside it is run. `docs.rs` sees to it that every line runs; here is what comes of it.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
@@ -7,28 +7,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::docs::page::{command_line, write_files};
 use crate::fleet::{Fleet, PATIENCE, PROGRAM, bare, json_lines, said, within};
 use crate::server::RedisServer;
 
-const README: &str = include_str!("../../../../README.md");
 const MESSAGES: u64 = 20;
-const FILES: [&str; 4] = ["handler.py", "each.sh", "service.py", "poller.py"];
-
-/// The code blocks of the README.
-fn blocks() -> impl Iterator<Item = &'static str> {
-    let pieces = README.split("\n```").collect::<Vec<_>>();
-    let blocks: Vec<&str> = pieces.iter().skip(1).step_by(2).copied().collect();
-    blocks
-        .into_iter()
-        .filter_map(|block| block.split_once('\n').map(|(_, text)| text))
-}
-
-/// The command line of the README that begins so.
-fn command_line(start: &str) -> Vec<String> {
-    let line = blocks().flat_map(str::lines).find(|line| line.starts_with(start));
-    let line = line.unwrap_or_else(|| panic!("the README has no line {start}"));
-    shell_words::split(line.split(" #").next().unwrap_or(line)).expect("words")
-}
 
 /// A process that ends with the test.
 struct Running(Child);
@@ -49,15 +32,10 @@ struct Stage {
 }
 
 impl Stage {
-    /// All files of the README, in a directory of their own.
+    /// All files of all pages, in a directory of their own.
     fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        for block in blocks() {
-            let name = block.lines().find_map(|line| line.strip_prefix("# "));
-            if let Some(name) = name.filter(|name| FILES.contains(name)) {
-                std::fs::write(directory.path().join(name), block).expect("written");
-            }
-        }
+        write_files(directory.path());
         let server = RedisServer::start();
         Self { directory, server }
     }
@@ -104,7 +82,7 @@ impl Stage {
 const LONG: &str = "QUEENRIGHT_POLLER";
 
 #[test]
-fn the_poller_of_the_readme_reads_every_line_once_and_in_order_while_generators_are_killed() {
+fn the_poller_of_the_recipe_reads_every_line_once_and_in_order_while_generators_are_killed() {
     let stage = Stage::new();
     let words = command_line("queenright --generate 'python3 poller.py'");
     let log = stage.directory.path().join("access.log");
@@ -163,11 +141,6 @@ fn the_poller_of_the_readme_reads_every_line_once_and_in_order_while_generators_
 
 #[test]
 fn the_rust_of_the_readme_works() {
-    let example = include_str!("../../../../examples/feeds.rs");
-    assert!(
-        README.contains(&format!("```rust,no_run\n{example}```\n")),
-        "they differ"
-    );
     let program = std::path::Path::new(PROGRAM).with_file_name("examples").join("feeds");
     assert!(program.exists(), "cargo build --release --examples comes first");
     let stage = Stage::new();
@@ -222,15 +195,15 @@ fn the_python_handler_of_the_readme_works() {
 #[test]
 fn the_shell_handler_of_the_readme_works() {
     let stage = Stage::new();
-    let errors = stage.run(&command_line("queenright --handle-each"));
+    let errors = stage.run(&command_line("queenright --handle-each 'sh each.sh'"));
     only_13(&errors, "unlucky");
 }
 
 #[test]
-fn the_http_handler_of_the_readme_works_and_answers_curl() {
+fn the_http_handler_of_the_recipe_works_and_answers_curl() {
     let stage = Stage::new();
     let serve = command_line("python3 service.py");
-    // The port of the README may be taken here, and whichever is free now may be taken in a moment.
+    // The port on the page may be taken here, and whichever is free now may be taken in a moment.
     let (port, _service) = within(PATIENCE, || {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("bound").port().to_string();
@@ -253,11 +226,104 @@ fn the_http_handler_of_the_readme_works_and_answers_curl() {
     let here = |words: Vec<String>| -> Vec<String> { words.iter().map(|word| word.replace("8000", &port)).collect() };
     let errors = stage.run(&here(command_line("queenright --handle http://")));
     only_13(&errors, "500");
-    let curl = here(command_line("curl "));
+    let curl = here(command_line("curl --silent --data"));
     let output = stage
         .command(&curl[0], &curl[1..])
         .output()
         .expect("curl is there: scripts/test installs it");
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n");
+}
+
+/// The words of a page as a fleet on the stage's Redis, in its directory.
+fn fleet(stage: &Stage, words: &[String], more: &str) -> crate::fleet::Plan {
+    let mut plan = Fleet::on(&stage.server).directory(stage.directory.path());
+    for word in &words[1..] {
+        plan = plan.arg(word);
+    }
+    plan.args(more)
+}
+
+/// Without the queue that the page names: the fleet has one of its own.
+fn without_queue(mut words: Vec<String>) -> Vec<String> {
+    let at = words.iter().position(|word| word == "-q").expect("it names a queue");
+    words.drain(at..at + 2);
+    words
+}
+
+#[test]
+fn the_worker_of_the_recipe_is_done_with_one_puts_off_one_and_fails_at_one() {
+    let stage = Stage::new();
+    let fleet = fleet(
+        &stage,
+        &command_line("queenright --prefer never --handle 'python3 worker.py'"),
+        "--lease 30s",
+    )
+    .start_joined();
+    let push = command_line("queenright push fine busy broken");
+    let push: Vec<&str> = push[1..].iter().map(String::as_str).collect();
+    let output = fleet.command(&push).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    fleet.wait_status("each has gone its way", |status| {
+        (status.done, status.later, status.errors) == (1, 1, 1)
+    });
+    let errors = fleet.errors();
+    assert_eq!(errors[0]["error"], "ValueError('nobody can read this')");
+    assert_eq!(errors[0]["payload"], "broken");
+}
+
+#[test]
+fn the_effects_of_the_recipe_are_there_once_for_each_message() {
+    let stage = Stage::new();
+    let words = without_queue(command_line("queenright -q orders"));
+    assert!(stage.run(&words).is_empty());
+    let get = |args: &[&str]| stage.server.command(args).expect("an answer");
+    let number = |value| redis::from_redis_value::<u64>(value).expect("a number");
+    assert_eq!(number(get(&["GET", "orders:total"])), MESSAGES);
+    assert_eq!(number(get(&["HLEN", "orders:by-number"])), MESSAGES);
+    assert_eq!(number(get(&["LLEN", "orders:log"])), MESSAGES);
+    assert!(number(get(&["GET", "orders:last"])) < MESSAGES);
+}
+
+#[test]
+fn the_idempotency_key_of_the_recipe_keeps_work_from_being_done_twice_while_nodes_are_killed() {
+    const ALL: u32 = 300;
+    let stage = Stage::new();
+    let words = without_queue(command_line("queenright -q charges"));
+    let mut fleet = fleet(&stage, &words, "--interval 2ms --messages 300 --lease 1s --quiet")
+        .copies(3)
+        .start_joined();
+    for settled in [20, 80, 140] {
+        fleet.wait_status("some are done", |status| status.settled() > settled);
+        // A handler: what it had in hand is delivered again.
+        let handler = (0..fleet.len()).rev().find(|copy| *copy != fleet.generator());
+        fleet.kill9(handler.expect("there are three"));
+        fleet.add("");
+    }
+    let status = fleet.wait_through(ALL.into());
+    assert_eq!(status.done, u64::from(ALL), "{status:?}");
+    let ledger = rusqlite::Connection::open(stage.directory.path().join("ledger.db")).expect("the ledger");
+    let rows = ledger.query_row("SELECT count(*), count(DISTINCT what) FROM charged", [], |row| {
+        Ok((row.get::<_, u32>(0)?, row.get::<_, u32>(1)?))
+    });
+    assert_eq!(rows.expect("rows"), (ALL, ALL), "each charged once");
+}
+
+#[test]
+fn the_schedule_of_the_recipe_hands_each_tick_to_the_script() {
+    let stage = Stage::new();
+    let mut words = without_queue(command_line("queenright -q reports --cron"));
+    // Nobody waits for three o'clock.
+    let pattern = words.iter_mut().find(|word| word.contains('*')).expect("a pattern");
+    *pattern = "* * * * * *".into();
+    let fleet = fleet(&stage, &words, "--lease 30s").copies(2).start_joined();
+    fleet.wait_for_more("done", 2);
+    let lines = fleet.lines();
+    let done = lines.iter().filter(|line| line.is("done"));
+    let ticks: Vec<&String> = done.map(|line| &line.payload).collect();
+    assert!(
+        ticks.iter().all(|tick| tick.len() == 20 && tick.ends_with('Z')),
+        "{ticks:?}"
+    );
+    assert_ne!(ticks[0], ticks[1]);
 }

@@ -1,25 +1,26 @@
-//! What one publish carries.
+//! Makes what one publish carries.
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Draft, Generate, Made, Next};
 use crate::engine::{CURSOR_BYTES_MAX, PUBLISH_PACKS_MAX};
 use crate::error::{Error, Result};
 use crate::message::{PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder};
 use crate::mutants::guard;
+use crate::node::generate::{Draft, Generate, Made, Next};
 use crate::node::membership::Reign;
 use crate::settings::Settings;
 
-/// How many messages, and bytes, one publish carries at most. Whole packs: a smaller one at the end would have all takes cut.
+/// The most messages that one publish carries. Whole packs: with a smaller one at the end, every take would have to cut one.
 pub(super) const PUBLISH_MESSAGES_MAX: usize = 8 * PACK_MESSAGES_MAX;
+/// And the most bytes, about.
 const PUBLISH_BYTES_MAX: usize = 256 * 1024;
 
-/// Packs, and the cursor behind them.
+/// Messages to be published, and the cursor that the last of them left.
 pub(super) struct Batch {
     pub packs: Vec<Pack>,
     pub cursor: Bytes,
-    /// Nothing more will come.
+    /// The generator has no more messages in this reign, or no more are wanted.
     pub is_last: bool,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Start {
     pub cursor: Bytes,
 }
 
-/// The next packs: one message a tick, or as many as a publish carries. None, if no more numbers are wanted.
+/// The next packs: one message a tick, or as many as a publish carries. No packs if no more numbers are wanted.
 pub(super) async fn make<G: Generate>(
     settings: &Settings,
     generate: &mut G,
@@ -122,20 +123,22 @@ pub(super) async fn make<G: Generate>(
 
 #[cold]
 fn too_large(number: u64, draft: &Draft) -> Error {
-    let (setting, subject, bytes, most) = if draft.cursor.len() > CURSOR_BYTES_MAX {
-        ("cursor", "that of message", draft.cursor.len(), CURSOR_BYTES_MAX)
+    let (what, bytes, most) = if draft.cursor.len() > CURSOR_BYTES_MAX {
+        ("cursor", draft.cursor.len(), CURSOR_BYTES_MAX)
     } else {
-        ("payload", "message", draft.payload.len(), PAYLOAD_BYTES_MAX)
+        ("payload", draft.payload.len(), PAYLOAD_BYTES_MAX)
     };
-    Error::Setting {
-        setting,
-        reason: format!("{subject} {number} has {bytes} bytes; the largest is {most}"),
+    Error::TooLarge {
+        what,
+        number: Some(number),
+        bytes,
+        most,
     }
 }
 
-/// Makes what one publish carries, flat out and without a store: for measuring what that costs. Returns its packs.
-#[doc(hidden)]
-pub async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuilder) -> Result<Vec<Pack>> {
+/// Makes what one publish carries, flat out and without a store: for measuring what that costs.
+#[cfg(feature = "cli")]
+pub(crate) async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuilder) -> Result<Vec<Pack>> {
     let settings = Settings {
         interval: std::time::Duration::ZERO,
         ..Settings::default()

@@ -1,4 +1,5 @@
-//! Between the lane and the slots: what is ready to be started, what has finished, and how much to ask for.
+//! Between the lane and the slots: messages that wait for a slot, outcomes that wait for a call, and how many messages to
+//! ask for.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::measured::Measured;
+use super::next::PoolSeen;
 use super::speed::{LATE_MESSAGES_MAX, Speed, TAKE_MESSAGES_MAX};
 use super::stretch::{Finished, Open, Stretch, Turn, nanos};
 use crate::engine::SETTLES_PER_CALL_MAX;
@@ -17,11 +19,11 @@ use crate::mutants::guard;
 use crate::node::meter::Meter;
 use crate::settings::Settings;
 
-/// One call settles at most so many messages, each of which may be a pack of its own in the store.
+/// The most messages that one call settles; each may be a pack of its own in the store.
 const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
-/// And about so many bytes: the script has them all in hand.
+/// The most bytes that one call settles, about: the script holds them all in memory.
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
-/// If so many times as much waits as should, and more than a few, it is given back.
+/// If this many times as many messages wait for a slot as should, and more than a few, they are given back.
 const OVERFULL: usize = 4;
 
 #[derive(Debug)]
@@ -36,15 +38,16 @@ pub(super) struct Pool {
 
 #[derive(Debug)]
 struct Inner {
-    /// The pack whose messages are being started, and those behind it.
+    /// The pack whose messages are being started.
     open: Option<Arc<Open>>,
+    /// The packs behind it, and how many messages they have.
     queued: VecDeque<Pack>,
     queued_count: usize,
-    /// Slots at work.
+    /// How many slots are at work.
     busy: usize,
     finished: Vec<Finished>,
     finished_count: usize,
-    /// When the first of `finished` did.
+    /// When the first of `finished` had its outcome.
     finished_at: Option<Instant>,
     last_start: Instant,
     speed: Speed,
@@ -79,7 +82,7 @@ impl Pool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many messages may wait here for a slot.
+    /// How many messages may wait here for a slot; none if the settings say how many to take.
     fn ahead(&self, inner: &Inner) -> usize {
         if self.batch.is_some() {
             return 0;
@@ -87,13 +90,25 @@ impl Pool {
         inner.speed.ahead(self.concurrency)
     }
 
-    /// How many messages to ask for now; few are left to others, or to the next call.
-    pub(super) fn want(&self, now: Instant) -> u32 {
+    /// What the lane decides by, in one look under one lock.
+    pub(super) fn look(&self, now: Instant) -> PoolSeen {
         let inner = self.lock();
-        if inner.stuck(self.concurrency, now) {
-            return 0;
+        let (ahead, ready) = (self.ahead(&inner), inner.ready());
+        let stuck = inner.stuck(self.concurrency, now);
+        let settle_at = inner.finished_at.map(|at| at + inner.speed.patience());
+        let stuck_at = (ready > 0).then(|| inner.stuck_at());
+        let wake = [settle_at, stuck_at].into_iter().flatten().min();
+        PoolSeen {
+            want: if stuck { 0 } else { self.want(&inner, ahead) },
+            settles: self.settles(&inner, now),
+            ready: ready > 0,
+            stuck: stuck || inner.overfull(self.concurrency + ahead),
+            wake: wake.map(|at| at.max(now + Duration::from_millis(1))),
         }
-        let ahead = self.ahead(&inner);
+    }
+
+    /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
+    fn want(&self, inner: &Inner, ahead: usize) -> u32 {
         let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready());
         if room == 0 || room < ahead / 2 {
             return 0;
@@ -102,47 +117,27 @@ impl Pool {
         u32::try_from(room.min(most)).expect("a few packs")
     }
 
-    /// So many outcomes are settled at once, rather than with the next take: as many as that would bring.
+    /// This many outcomes are settled at once, rather than with the next take: as many as that would bring.
     fn enough(&self, inner: &Inner) -> usize {
         PACK_MESSAGES_MAX.max(self.ahead(inner) / 2)
     }
 
     /// Whether outcomes are to be settled now, rather than with the next take.
-    pub(super) fn has_settled(&self, now: Instant) -> bool {
-        let inner = self.lock();
+    fn settles(&self, inner: &Inner, now: Instant) -> bool {
         let idle = inner.busy == 0 && inner.ready() == 0;
         !inner.finished.is_empty()
             && (idle
-                || inner.finished_count >= self.enough(&inner)
+                || inner.finished_count >= self.enough(inner)
                 || inner.finished.len() >= SETTLES_PER_CALL_MAX
                 || inner.finished_at.is_some_and(|at| now >= at + inner.speed.patience()))
-    }
-
-    pub(super) fn has_ready(&self) -> bool {
-        self.lock().ready() > 0
-    }
-
-    /// Every slot has been busy with the same message for long, or they have become slow, and others wait behind them.
-    pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        let inner = self.lock();
-        inner.stuck(self.concurrency, now) || inner.overfull(self.concurrency + self.ahead(&inner))
-    }
-
-    /// When to look again even if nothing changes.
-    pub(super) fn wake_at(&self, now: Instant) -> Option<Instant> {
-        let inner = self.lock();
-        let settle = inner.finished_at.map(|at| at + inner.speed.patience());
-        let stuck = (inner.ready() > 0).then(|| inner.stuck_at());
-        let wake = [settle, stuck].into_iter().flatten().min();
-        wake.map(|at| at.max(now + Duration::from_millis(1)))
     }
 
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// What is to be settled, sorted by number, at most as much as one call carries; with `give_back`, also what was
-    /// not started.
+    /// The outcomes to settle, sorted by number, at most as many as one call carries; with `give_back`, also the messages
+    /// that no slot has started, as returned.
     pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
         let mut inner = self.lock();
         if give_back {
@@ -179,12 +174,12 @@ impl Pool {
         finished
     }
 
-    /// Whether the last take got all that there was.
+    /// Whether the last take emptied the queue.
     pub(super) fn took_all(&self, all: bool) {
         self.lock().speed.took_all(all);
     }
 
-    /// New work. Returns how many slots are to be started for it.
+    /// Adds messages that were taken. Returns how many slots are to be started for them.
     pub(super) fn add(&self, packs: Vec<Pack>, now: Instant) -> usize {
         let mut inner = self.lock();
         for pack in packs {
@@ -226,7 +221,7 @@ impl Pool {
         open
     }
 
-    /// Takes in what a slot has done before it waits for a message. If that is nothing, there is no hurry.
+    /// Takes in what a slot has done before its handler makes it wait. If it has done nothing, the pool is left alone.
     pub(super) fn pause(&self, stretch: &mut Stretch) {
         if stretch.ended == 0 {
             stretch.rest();
@@ -235,7 +230,8 @@ impl Pool {
         }
     }
 
-    /// Whether to wake the lane: who finishes first, or enough, or makes room for more, does. So many slots are free.
+    /// Adds a slot's outcomes. True: the lane is to be woken, because these are the first, or enough for a call, or because
+    /// there is room for more messages; `free` slots have become free.
     fn take_in(&self, inner: &mut Inner, stretch: &mut Stretch, free: usize, now: Instant) -> bool {
         let waited = inner.measured.waited(stretch, &self.meter);
         if stretch.started > 0 {
@@ -253,14 +249,14 @@ impl Pool {
         ended && (was_empty || overfull || room > ahead / 2 || inner.finished_count >= self.enough(inner))
     }
 
-    /// Adds what was measured since the last time.
+    /// Adds what was measured since the last time to `figures`.
     pub(super) fn measured(&self, figures: &mut Figures) {
         self.lock().measured.add_to(figures);
     }
 }
 
 impl Inner {
-    /// How many messages wait for a slot.
+    /// How many messages wait for a slot here.
     fn ready(&self) -> usize {
         self.queued_count + self.open.as_ref().map_or(0, |open| open.left())
     }
@@ -290,11 +286,13 @@ impl Inner {
         self.last_start + self.speed.stuck_after()
     }
 
+    /// Every slot has been busy with the same message for long.
     fn stuck(&self, concurrency: usize, now: Instant) -> bool {
         self.busy >= concurrency && now >= self.stuck_at()
     }
 
-    /// Whether far more waits here than was fetched ahead at the speed of now: it was fetched at another.
+    /// Whether far more messages wait here than would be fetched ahead at the speed of now: they were fetched when messages
+    /// took less time.
     fn overfull(&self, allowed: usize) -> bool {
         self.ready() > LATE_MESSAGES_MAX.max(OVERFULL * allowed)
     }

@@ -1,4 +1,4 @@
-//! One strand of work: takes one message after the other until there is none.
+//! One slot: it handles one message after the other until the pool has none.
 
 use std::future::Future;
 use std::ops::DerefMut;
@@ -12,27 +12,28 @@ use tokio::time::Instant;
 
 use super::pool::Pool;
 use super::stretch::Stretch;
-use super::{Handle, Handled};
 use crate::engine::NodeId;
 use crate::message::{Effect, Message, Outcome};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
+use crate::node::handle::{Handle, Handled};
 use crate::settings::Settings;
 
-/// The most effects of one message, and their size.
+/// The most effects of one message, and the most bytes that they have together.
 const EFFECTS_MAX: usize = 100;
 const EFFECT_BYTES_MAX: usize = 256 * 1024;
 
-/// Who is told of each message that starts, and as whom.
+/// The observer that is told of each message that starts, and the node's name.
 pub(super) type Told = Option<(NodeId, Arc<dyn Observer>)>;
 
-/// Messages are claimed one by one, so that a slow one holds back no other. But what came of them is told to the pool in
-/// stretches, each with one look at the clock: for a message that takes next to no time, both cost more than the rest.
+/// Messages are claimed one by one, so that a slow one holds back no other. But their outcomes are told to the pool in
+/// stretches, with one look at the clock for each stretch: for a message that takes next to no time, the pool's lock and the
+/// clock would cost more than everything else.
 pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
     let mut stretch = Stretch::new(pool.pace, Instant::now());
     let (mut turn, mut waited) = (stretch.began, false);
     while let Some(pack) = pool.advance(&mut stretch) {
-        // Whoever waited has left the thread to others already.
+        // A slot that waited has left the thread to others already.
         if std::mem::take(&mut waited) {
             turn = stretch.began;
         } else if stretch.began >= turn + pool.pace.turn {
@@ -49,7 +50,7 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
                 tell_start(node, &**observer, &message);
             }
             stretch.starts();
-            // Whoever waits for long leaves nothing untold.
+            // Before the slot waits for this handler, it tells the pool the outcomes that it has.
             let waits = || {
                 waited = true;
                 pool.pause(&mut stretch);
@@ -57,7 +58,7 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             // The handler is called when its future is first polled: that may panic, too.
             let handled = match settings.timeout {
                 None => guarded(pin!(async { handle.handle(message).await }), waits).await,
-                // On the heap: with a timer in it, every message would pay for the size, timed or not.
+                // On the heap: a future with a timer in it is large, and every message would pay for the size, timed or not.
                 Some(time) => guarded(Box::pin(timed(time, async { handle.handle(message).await })), waits).await,
             };
             match handled {
@@ -87,11 +88,11 @@ fn tell_start(node: &NodeId, observer: &dyn Observer, message: &Message) {
 }
 
 async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handled {
-    let late = |_| Err(format!("timed out after {time:?} (--timeout)").into());
+    let late = |_| Err(format!("timed out after {time:?}").into());
     tokio::time::timeout(time, handled).await.unwrap_or_else(late)
 }
 
-/// Effects are small; a script that applies them must be short.
+/// Refuses effects that are too many or too large: the script that applies them must be short.
 fn bounded(effects: Vec<Effect>) -> Handled {
     let bytes: usize = effects.iter().map(Effect::bytes).sum();
     if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
@@ -104,8 +105,8 @@ fn bounded(effects: Vec<Effect>) -> Handled {
     Ok(effects)
 }
 
-/// A panic of the handler is an error of its message, and of nothing else. What it handles is pinned where it stands: futures
-/// are large, and to move one for every message was a quarter of a handler's time. Says each time that it has to wait.
+/// A panic of the handler fails its own message, and nothing else. The future is pinned where it stands: futures are large,
+/// and to move one for every message was a quarter of a handler's time. Calls `waits` each time the future is not ready.
 fn guarded<F: Future<Output = Handled>>(
     mut handled: Pin<impl DerefMut<Target = F>>,
     mut waits: impl FnMut(),
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
     use crate::message::PackBuilder;
     use crate::node::handle::Failure;
-    use crate::node::handle::stretch::Finished;
+    use crate::node::handler::stretch::Finished;
 
     const PATIENCE: Duration = Duration::from_mins(1);
 

@@ -8,26 +8,26 @@ use crate::settings::ms;
 
 use super::stretch::Stretch;
 
-/// What was measured since it was last asked for.
+/// What was measured since [`add_to`](Self::add_to) was last called.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
-    /// What handling took. Its sum is kept beside it, in nanoseconds.
+    /// How long handling took. The sum is kept beside it, in nanoseconds.
     handle: Times,
     handle_ns: u64,
     wait: Times,
 }
 
 impl Measured {
-    /// Messages whose handling took so long together. Where there are several, they are of the kind that take next to no time,
-    /// and hardly ever more than the first class together. If they did, one of them was held up.
+    /// `count` messages took `took_ns` together. Several are told at once only if they take next to no time, hardly ever more
+    /// together than the first class of times. If they did take more, one of them was held up: the others count as fast.
     pub(super) fn handled(&mut self, count: u32, took_ns: u64) {
         self.handle.counts[0] += u64::from(count) - 1;
         self.handle.counts[class(took_ns / 1000)] += 1;
         self.handle_ns = self.handle_ns.wrapping_add(took_ns);
     }
 
-    /// Messages that were started, and how long they had waited. What was tried before has waited for something else than a
-    /// slot.
+    /// How long the messages that a stretch started had waited. None for those that were tried before: they waited for
+    /// something else than a slot.
     pub(super) fn waited(&mut self, stretch: &Stretch, meter: &Meter) -> Option<Duration> {
         let (1.., Some(published_ms)) = (stretch.started, stretch.published_ms) else {
             return None;
@@ -40,7 +40,7 @@ impl Measured {
         Some(waited)
     }
 
-    /// Adds it all, and begins anew.
+    /// Adds everything to `figures`, and begins anew.
     pub(super) fn add_to(&mut self, figures: &mut Figures) {
         self.handle.sum_us = self.handle_ns / 1000;
         self.handle_ns %= 1000;
