@@ -4,6 +4,8 @@ pub mod builder;
 #[cfg(feature = "cron")]
 pub mod cron;
 pub mod failed;
+mod generate;
+mod handle;
 pub mod push;
 #[cfg(feature = "serde")]
 pub mod typed;

@@ -4,8 +4,9 @@
 //!
 //! | module | |
 //! | --- | --- |
-//! | `exit`, `run`, `base64` | how a command ends, and what every command needs around it |
+//! | [`base64`] | bytes as text |
 //! | [`args`] | flags, variables and files, read into one set of values |
+//! | `exit`, `run` | how a command ends, and what every command needs around it |
 //! | `on_engine` | opens the engine of a store for a command |
 //! | [`output`] | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
@@ -15,11 +16,12 @@
 //! | [`commands`] | one file per command |
 
 pub mod base64;
-mod exit;
-mod run;
 
 pub mod args;
+
+mod exit;
 mod on_engine;
+mod run;
 
 pub mod output;
 
@@ -33,6 +35,44 @@ pub mod lab;
 pub mod dashboard;
 
 pub mod commands;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use crate::node::event::escape;
+use args::{Stop, sources};
+use exit::Failure;
+
+/// Reads the command line, adds what the environment and files say, and runs the command. What goes wrong is one line on
+/// stderr, and the exit code that belongs to it.
+#[must_use]
+pub fn run() -> ExitCode {
+    let asked = match args::parse(std::env::args_os()) {
+        Ok(asked) => asked,
+        Err(Stop::Show(text)) => return show(&text),
+        Err(Stop::Usage(wrong)) => return fail(&Failure::usage(wrong.to_string())),
+    };
+    let resolved = match sources::of_this_process(&asked) {
+        Ok(resolved) => resolved,
+        Err(wrong) => return fail(&Failure::usage(wrong.to_string())),
+    };
+    match commands::run(&asked, resolved) {
+        Ok(code) => code,
+        Err(failure) => fail(&failure),
+    }
+}
+
+/// Help, or the version.
+fn show(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+fn fail(failure: &Failure) -> ExitCode {
+    // Nobody may be listening; the exit code says the same.
+    let _ = writeln!(std::io::stderr(), "queenright: {}", escape(failure.line.as_bytes()));
+    ExitCode::from(failure.code)
+}
 
 #[cfg(test)]
 mod tests {

@@ -44,15 +44,30 @@ pub enum Error {
     /// There is no such queue.
     #[error("there is no queue {queue:?} yet: it is created when the first node starts or someone pushes")]
     NoQueue { queue: String },
-    /// Nothing of the call was put in.
-    #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise --max-backlog")]
+    /// The queue is full. Nothing of the call was put in.
+    #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise backlog_max")]
     Full { queue: String, most: u64 },
-    /// A setting that cannot be.
+    /// A payload, or a generator's cursor, is larger than a store takes.
+    #[error(
+        "the {what}{} has {bytes} bytes, and at most {most} are allowed: keep the data elsewhere, and send where it is",
+        of(*number)
+    )]
+    TooLarge {
+        what: &'static str,
+        /// The message, if it has a number already.
+        number: Option<u64>,
+        bytes: usize,
+        most: usize,
+    },
+    /// A value that cannot be: of the [setting](crate::Settings) of this name, or of a part of a call.
     #[error("{setting}: {reason}")]
     Setting { setting: &'static str, reason: String },
     /// Two parts of the program disagree about the protocol: a bug, or a key changed by hand.
     #[error("unexpected answer from the store: {detail}")]
     Protocol { detail: String },
+    /// A part of this process panicked or could not start. What it held goes to others when its lease has run out.
+    #[error("{what} crashed: restart this process, and report what it printed before")]
+    Crashed { what: String },
 }
 
 impl Error {
@@ -61,6 +76,22 @@ impl Error {
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Away { .. })
     }
+
+    /// The name of the setting that the message speaks of, if there is one: a field of [`Settings`](crate::Settings), or
+    /// what [`Error::Setting`] names. A command line can add its flag for it.
+    #[must_use]
+    pub fn setting(&self) -> Option<&'static str> {
+        match self {
+            Self::Setting { setting, .. } => Some(setting),
+            Self::Full { .. } => Some("backlog_max"),
+            Self::OtherNames { .. } => Some("names"),
+            _ => None,
+        }
+    }
+}
+
+fn of(number: Option<u64>) -> String {
+    number.map_or(String::new(), |number| format!(" of message {number}"))
 }
 
 /// What can go wrong here is an [`Error`].

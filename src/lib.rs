@@ -1,14 +1,17 @@
 //! One elected generator, many competing handlers, exactly one outcome for every message.
 //!
-//! Start any number of identical processes on one Redis. Exactly one is the **generator** and publishes messages; all
-//! others are **handlers** and compete for them. Kill any of them at any moment: no message is lost, and none gets a
-//! second outcome.
+//! A job queue with leader election: start any number of identical processes on one Redis, or on one SQLite file. Exactly
+//! one is the **generator** and publishes messages; all others are **handlers** and compete for them. Kill any of them at
+//! any moment: no message is lost, and none gets a second outcome.
+//!
+//! In a program, [`on`] is the way in: `queenright::on("redis://localhost").generate(…).handle(…).run_until(…)`. This is
+//! what it does:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use queenright::engine::{Engine, state::Local};
+//! use queenright::engine::{Engine, memory::Local};
 //! use queenright::generate::Next;
 //! use queenright::{Effect, Message, Node, Settings, shutdown};
 //!
@@ -20,7 +23,7 @@
 //!     also_handle: true, // a fleet of one
 //!     ..Settings::default()
 //! };
-//! // In a program: RedisEngine::open("redis://localhost", &settings)?
+//! // In a program: AnyEngine::open("redis://localhost", &settings)?
 //! let engine = Arc::new(Local::new(&settings.queue));
 //!
 //! let generate = |next: Next| format!("feed {}", next.number).into_bytes();
@@ -44,17 +47,23 @@
 //! # }
 //! ```
 //!
-//! In reading order; each module uses only those above it:
+//! # The rooms
 //!
-//! - [`error`], [`settings`]: what can go wrong; how a node behaves
-//! - [`message`]: messages, the packs they travel in, and their outcomes
-//! - [`engine`]: the protocol, one method per verb, and the engines behind it
-//! - [`node`]: one process, which keeps its membership, and generates or handles
-//! - [`on`] and the rest of the API: a node in a few words, reading the failed messages, pushing from outside
-//! - `app`: the command line, behind the feature `cli`; no part of the API
+//! In reading order. Each imports only from those before it.
+//!
+//! | room | what is in it |
+//! | --- | --- |
+//! | [`error`], [`settings`], `mutants` | what can go wrong and what to do about it; how a node behaves, with the reasons for the defaults; guards that tests take out |
+//! | [`message`] | messages, the packs they travel in, their outcomes and effects |
+//! | [`engine`] | the protocol, one method per verb; Redis, SQLite and memory behind it |
+//! | [`node`] | one process: it keeps its membership, and generates or handles |
+//! | `api` | what a program uses: [`on`] and its [`builder`], [`push`], [`failed`], and with features `cron` and `Json` |
+//! | `app` | the command line, behind the feature `cli` |
 
 pub mod error;
-#[doc(hidden)]
+#[cfg(not(feature = "mutants"))]
+mod mutants;
+#[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod settings;
 
@@ -66,6 +75,7 @@ pub mod node;
 
 mod api;
 
+/// The command line. It is public for the binary, the benchmarks and the tests of this package, and may change at any time.
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod app;
@@ -86,3 +96,13 @@ pub use settings::Settings;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+#[cfg(all(doctest, feature = "cli"))]
+mod pages {
+    #[doc = include_str!("../docs/start.md")]
+    struct Start;
+    #[doc = include_str!("../docs/recipes/cron.md")]
+    struct Cron;
+    #[doc = include_str!("../docs/recipes/tests.md")]
+    struct Tests;
+}

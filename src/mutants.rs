@@ -1,11 +1,12 @@
-//! The guards of the node. Under the feature `mutants` a test can take one out, to show that it is missed.
+//! Guards: conditions that hold a promise. Under the feature `mutants` a test takes one out at a time, and removing any of
+//! them must make a test fail. Without the feature, `guard` is a constant.
 
 #[cfg(feature = "mutants")]
 thread_local! {
     static WITHOUT: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
-/// Always true, but for the guard that a test has taken out on this thread.
+/// True, unless a test has taken this guard out on this thread.
 #[cfg(feature = "mutants")]
 pub(crate) fn guard(name: &str) -> bool {
     WITHOUT.get() != Some(name)

@@ -1,32 +1,48 @@
-//! One process: it beats, and generates or handles.
+//! One process: it keeps its membership, and generates or handles.
+//!
+//! | part | does |
+//! | --- | --- |
+//! | [`generate`], [`handle`] | what a program brings along: the traits that make messages and do the work |
+//! | `membership` | joins, beats, lets itself be crowned, hands on what dead nodes held |
+//! | `generator` | while this node reigns: make, publish |
+//! | `handler` | while it does not: take, handle, settle |
+//! | `report`, `meter` | what the node counts of itself, and telling it to the store once a second |
+//! | [`event`] | what the node tells the program around it |
+//! | [`shutdown`] | graceful shutdown, from signal to exit |
+//! | `backoff`, `watch`, `id` | waiting for a store that is away; a value that many wait for; random names |
+//!
+//! They share a `Context`, which [`Node::run`] builds.
 
 pub(crate) mod backoff;
+mod context;
 pub mod event;
 pub mod generate;
+pub(crate) mod generator;
 pub mod handle;
-pub(crate) mod membership;
+pub(crate) mod handler;
+pub(crate) mod id;
+mod membership;
 pub(crate) mod meter;
 mod report;
 pub mod shutdown;
-pub(crate) mod watch;
+mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::message::PackBuilder;
 use crate::mutants::guard;
-use crate::node::backoff::Backoff;
+use crate::node::context::Context;
 use crate::node::event::{Observer, Silent};
-use crate::node::generate::{Generate, Generator};
-use crate::node::handle::{Handle, Handler};
-use crate::node::membership::{Membership, Requests, Standing, watch_crown};
+use crate::node::generate::Generate;
+use crate::node::generator::Generator;
+use crate::node::handle::Handle;
+use crate::node::handler::Handler;
+use crate::node::membership::{Membership, Requests, Standing, show_life, watch_crown};
 use crate::node::meter::Meter;
 use crate::node::report::Reporter;
 use crate::node::shutdown::Shutdown;
@@ -76,8 +92,8 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         self.meter.clone()
     }
 
-    /// Beats on the caller's runtime instead of a thread of its own, so that a simulator has all of the node in its hands.
-    #[doc(hidden)]
+    /// Beats on the caller's runtime instead of a thread of its own: for tests that stop or move tokio's clock. In
+    /// production, a handler that blocks the runtime would then cost the node its lease.
     #[must_use]
     pub fn beats_here(mut self) -> Self {
         self.beats_here = true;
@@ -87,94 +103,62 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
     /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
         self.settings.check()?;
-        let settings = Arc::new(self.settings);
-        let asks = Arc::new(Requests::default());
-        let sender = watch::Sender::new(Standing::default());
-        let standing = sender.subscribe();
-        let heart = Membership {
-            engine: self.engine.clone(),
-            settings: settings.clone(),
-            observer: self.observer.clone(),
-            asks: asks.clone(),
-            meter: self.meter.clone(),
-            standing: sender,
-            host: gethostname::gethostname().to_string_lossy().into_owned(),
-            backoff: Backoff::new(&settings),
-            turned: (0, Instant::now()),
-            returned: None,
+        let standing = watch::Sender::new(Standing::default());
+        let context = Context {
+            engine: self.engine,
+            settings: Arc::new(self.settings),
+            observer: self.observer,
+            requests: Arc::default(),
+            meter: self.meter,
+            standing: standing.subscribe(),
+            shutdown: shutdown.clone(),
         };
-        let mut heart = if self.beats_here {
+        let membership = Membership::new(context.clone(), standing);
+        let mut membership = if self.beats_here {
             let (done, ended) = oneshot::channel();
-            tokio::spawn(async { done.send(heart.run().await) });
+            tokio::spawn(async { done.send(membership.run().await) });
             ended
         } else {
-            start(heart)?
+            start(membership)?
         };
-        let _leaving = LeaveOnDrop(asks.clone());
+        let _leaving = LeaveOnDrop(context.requests.clone());
         let mut tasks = JoinSet::new();
-        tasks.spawn(show_life(asks.clone(), settings.lease / 8));
-        tasks.spawn(watch_crown(
-            self.engine.clone(),
-            settings.clone(),
-            asks.clone(),
-            standing.clone(),
-        ));
-        let reporter = Reporter::new(self.engine.clone(), self.meter.clone(), standing.clone());
-        let reporter = Arc::new(tokio::sync::Mutex::new(reporter));
+        tasks.spawn(show_life(context.clone()));
+        tasks.spawn(watch_crown(context.clone()));
+        let reporter = Arc::new(tokio::sync::Mutex::new(Reporter::new(context.clone())));
         tasks.spawn(Reporter::run(reporter.clone()));
-        let generator = Generator {
-            engine: self.engine.clone(),
-            settings: settings.clone(),
-            observer: self.observer.clone(),
-            asks: asks.clone(),
-            meter: self.meter.clone(),
-            standing: standing.clone(),
-            shutdown: shutdown.clone(),
-            generate: self.generate,
-            builder: PackBuilder::new(),
-            confirmed: Arc::default(),
-        };
-        let mut generating = AbortOnDrop(tokio::spawn(generator.run()));
-        let handler = Handler {
-            engine: self.engine,
-            settings: settings.clone(),
-            observer: self.observer,
-            asks: asks.clone(),
-            meter: self.meter,
-            standing,
-            shutdown: shutdown.clone(),
-            handle: Arc::new(self.handle),
-        };
-        let mut handling = AbortOnDrop(tokio::spawn(handler.run()));
+        let mut generating = AbortOnDrop(tokio::spawn(Generator::new(context.clone(), self.generate).run()));
+        let mut handling = AbortOnDrop(tokio::spawn(Handler::new(context.clone(), self.handle).run()));
+        let Context { settings, requests, .. } = context;
 
-        // Generator and handler end before they are told to only with an error, because the beat has ended, or when a
-        // burst is over.
+        // Generator and handler end before they are told to only with an error, because the membership has ended, or
+        // when a burst is over.
         let ended = tokio::select! {
             biased;
             () = shutdown.stopping() => None,
-            ended = &mut heart => return ended.unwrap_or_else(|_| Err(crashed("beat"))),
+            ended = &mut membership => return ended.unwrap_or_else(|_| Err(crashed("membership"))),
             ended = &mut generating.0 => Some(ended.unwrap_or_else(|_| Err(crashed("generator")))),
             ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
         };
         if ended.is_none() {
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
-            asks.resign();
+            requests.resign();
             let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
         }
         drop((generating, handling));
         // Copies that live for less than a second are part of the history, too.
         let _ = tokio::time::timeout(LAST_REPORT, async { reporter.lock().await.tell().await }).await;
-        asks.leave();
-        let left = heart.await.unwrap_or_else(|_| Err(crashed("beat")));
+        requests.leave();
+        let left = membership.await.unwrap_or_else(|_| Err(crashed("membership")));
         ended.unwrap_or(Ok(())).and(left)
     }
 }
 
-/// The beat has a thread of its own: a handler that blocks must not cost the node its lease.
-fn start<E: Engine>(heart: Membership<E>) -> Result<oneshot::Receiver<Result<()>>> {
+/// The beat has a thread of its own: a handler that blocks the runtime must not cost the node its lease.
+fn start<E: Engine>(membership: Membership<E>) -> Result<oneshot::Receiver<Result<()>>> {
     let (done, ended) = oneshot::channel();
-    let failed = |error: std::io::Error| Error::Protocol {
-        detail: format!("cannot start the beat's thread: {error}"),
+    let failed = |error: std::io::Error| Error::Crashed {
+        what: format!("the thread of the beat (it cannot start: {error})"),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -182,22 +166,14 @@ fn start<E: Engine>(heart: Membership<E>) -> Result<oneshot::Receiver<Result<()>
         .map_err(failed)?;
     std::thread::Builder::new()
         .name("beat".into())
-        .spawn(move || done.send(runtime.block_on(heart.run())))
+        .spawn(move || done.send(runtime.block_on(membership.run())))
         .map_err(failed)?;
     Ok(ended)
 }
 
 fn crashed(part: &str) -> Error {
-    Error::Protocol {
-        detail: format!("the {part} crashed"),
-    }
-}
-
-/// Tells the beat that this runtime turns. One that is blocked cannot publish, and must not keep the crown.
-async fn show_life(asks: Arc<Requests>, every: Duration) {
-    loop {
-        asks.turns.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(every).await;
+    Error::Crashed {
+        what: format!("the {part} of this node"),
     }
 }
 

@@ -13,7 +13,7 @@ pub struct Settings {
     pub names: Names,
     /// How many messages a handler works on at once.
     pub concurrency: u32,
-    /// The distance of ticks; zero generates as fast as messages are wanted.
+    /// Time between messages; zero generates as fast as messages are wanted.
     pub interval: Duration,
     /// Numbers stay below this.
     pub messages: Option<u64>,
@@ -91,7 +91,7 @@ impl Names {
                 continue;
             };
             return Err(Error::Setting {
-                setting: "key names",
+                setting: "names",
                 reason,
             });
         }
@@ -159,7 +159,7 @@ impl Settings {
     /// The longest [`lease`](Self::lease).
     pub const LEASE_MAX: Duration = Duration::from_hours(1);
 
-    /// Says what is wrong, naming the flag.
+    /// Says what is wrong with the first setting that cannot be, by the name of its field.
     pub fn check(&self) -> Result<()> {
         let wrong = |setting, reason: &str| {
             Err(Error::Setting {
@@ -173,46 +173,46 @@ impl Settings {
             || self.queue.chars().any(char::is_control)
         {
             return wrong(
-                "--queue",
+                "queue",
                 "must be 1 to 200 characters without braces or control characters",
             );
         }
         self.names.check()?;
         if self.concurrency == 0 || self.concurrency > Self::CONCURRENCY_MAX {
-            return wrong("--concurrency", "must be 1 to 100000");
+            return wrong("concurrency", "must be 1 to 100000");
         }
         if self.lease < Self::LEASE_MIN || self.lease > Self::LEASE_MAX {
-            return wrong("--lease", "must be 200ms to 1h");
+            return wrong("lease", "must be 200ms to 1h");
         }
         if !self.interval.is_zero() && self.interval < Duration::from_millis(1) {
-            return wrong("--interval", "must be 0 (flat out) or at least 1ms");
+            return wrong("interval", "must be 0 (flat out) or at least 1ms");
         }
         if self.interval > Duration::from_hours(366 * 24) {
-            return wrong("--interval", "must be at most a year");
+            return wrong("interval", "must be at most a year");
         }
         if self.batch.is_some_and(|batch| batch == 0 || batch > 1000) {
-            return wrong("--batch", "must be 1 to 1000");
+            return wrong("batch", "must be 1 to 1000");
         }
         if self.backlog_max == 0 {
-            return wrong("--max-backlog", "must be at least 1");
+            return wrong("backlog_max", "must be at least 1");
         }
         if self.deliveries_max == 0 || self.deliveries_max > 1000 {
-            return wrong("--max-deliveries", "must be 1 to 1000");
+            return wrong("deliveries_max", "must be 1 to 1000");
         }
         if self.errors_max == Some(0) {
-            return wrong("--max-errors", "must be at least 1");
+            return wrong("errors_max", "must be at least 1");
         }
         if self.retries > Self::RETRIES_MAX {
-            return wrong("--retries", "must be at most 1000");
+            return wrong("retries", "must be at most 1000");
         }
         if self.backoff > Self::BACKOFF_MAX {
-            return wrong("--backoff", "must be at most 10m");
+            return wrong("backoff", "must be at most 10m");
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            return wrong("--timeout", "must be more than 0");
+            return wrong("timeout", "must be more than 0");
         }
         if self.messages.is_some_and(|messages| messages > 1 << 53) {
-            return wrong("--messages", "must be at most 2^53");
+            return wrong("messages", "must be at most 2^53");
         }
         Ok(())
     }
@@ -254,7 +254,7 @@ impl Settings {
         doubled.min(Self::BACKOFF_MAX).mul_f64(0.5 + fastrand::f64() / 2.0)
     }
 
-    /// The distance of ticks, as the store takes it.
+    /// Time between messages, as the store takes it.
     #[must_use]
     pub fn interval_ms(&self) -> u64 {
         ms(self.interval)

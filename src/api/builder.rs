@@ -20,25 +20,31 @@
 //! ```
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_core::Stream;
 
 use crate::engine::Engine;
-use crate::engine::redis::RedisEngine;
+use crate::engine::any::AnyEngine;
 use crate::error::Result;
-use crate::message::{Effect, Message};
+use crate::message::Message;
 use crate::node::Node;
 use crate::node::event::{Observer, Silent};
-use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
-use crate::node::handle::{Failure, Handle, Handled};
+use crate::node::generate::{Generate, Next};
+use crate::node::handle::Handle;
 use crate::node::shutdown;
 use crate::settings::{Prefer, Settings};
 
-/// Begins a node whose queue is there: `redis://` and `rediss://` URLs, or an engine in an [`Arc`].
+#[cfg(feature = "cron")]
+use crate::api::cron::{Cron, Missed, Scheduled};
+pub use crate::api::generate::{FromFn, FromStream, Never};
+pub use crate::api::handle::{HandleFn, IntoEffects, IntoHandled};
+#[cfg(feature = "serde")]
+use crate::api::typed::HandleJson;
+
+/// Begins a node whose queue is there: a URL such as `redis://localhost`, `rediss://…` (TLS) or `sqlite:jobs.db`, or an
+/// engine in an [`Arc`].
 pub fn on<C: Connect>(store: C) -> Builder<C, (), ()> {
     Builder {
         store,
@@ -55,24 +61,24 @@ pub fn on<C: Connect>(store: C) -> Builder<C, (), ()> {
 
 /// Where a queue can be.
 pub trait Connect {
-    /// What speaks to it.
+    /// The engine that speaks to it.
     type Engine: Engine;
     /// Opens it; nothing is sent before the node runs.
     fn connect(self, settings: &Settings) -> Result<Arc<Self::Engine>>;
 }
 
 impl Connect for &str {
-    type Engine = RedisEngine;
+    type Engine = AnyEngine;
 
-    fn connect(self, settings: &Settings) -> Result<Arc<RedisEngine>> {
-        RedisEngine::open(self, settings).map(Arc::new)
+    fn connect(self, settings: &Settings) -> Result<Arc<AnyEngine>> {
+        AnyEngine::open(self, settings).map(Arc::new)
     }
 }
 
 impl Connect for String {
-    type Engine = RedisEngine;
+    type Engine = AnyEngine;
 
-    fn connect(self, settings: &Settings) -> Result<Arc<RedisEngine>> {
+    fn connect(self, settings: &Settings) -> Result<Arc<AnyEngine>> {
         self.as_str().connect(settings)
     }
 }
@@ -85,7 +91,7 @@ impl<E: Engine> Connect for Arc<E> {
     }
 }
 
-/// A node in the making. It needs a handler; without a generator it only handles, what others generate or push.
+/// A node in the making. It needs a handler; without a generator it only handles what others generate or push.
 #[must_use = "nothing happens before it runs"]
 pub struct Builder<C, G, H> {
     store: C,
@@ -108,7 +114,7 @@ impl<C, G, H> Builder<C, G, H> {
         self
     }
 
-    /// The distance of messages. Unless told otherwise, they are published as soon as the generator has them.
+    /// Time between messages. Unless told otherwise, they are published as soon as the generator has them.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.settings.interval = interval;
         self
@@ -120,7 +126,7 @@ impl<C, G, H> Builder<C, G, H> {
         self
     }
 
-    /// A message that takes longer has failed.
+    /// A message whose handling takes longer has failed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);
         self
@@ -162,44 +168,36 @@ impl<C, G, H> Builder<C, G, H> {
         }
     }
 
-    /// Messages are made by an async function of the next number. It may take as long as it likes; it is dropped when the
-    /// reign ends, and may be called again for the same number, or for another one if someone pushes first: for what takes
-    /// long beside a busy `push`, a [`stream`](Self::stream) is better.
+    /// Messages are made by an async function of what is next. It may take as long as it likes. Its future is dropped when the
+    /// reign ends, and when another program pushes first: it is then called again, with another number. Where making a
+    /// message takes long and others push often, a [`stream`](Self::stream) is better.
     pub fn generate<F, Made>(self, generate: F) -> Builder<C, FromFn<F>, H>
     where
         F: FnMut(Next) -> Made + Send + 'static,
         Made: Future<Output: Into<Vec<u8>>> + Send + 'static,
     {
-        self.generator(FromFn { generate, making: None })
+        self.generator(FromFn::new(generate))
     }
 
     /// Messages are the items of a stream, while this node reigns. An item that was on its way when a reign ended comes again
-    /// in the node's next one if someone else reigned meanwhile; a stream that must neither skip nor repeat across nodes is better a
+    /// in the node's next reign if another node reigned meanwhile. What must neither skip nor repeat across nodes is better a
     /// [`generator`](Self::generator) with a cursor.
     pub fn stream<S>(self, stream: S) -> Builder<C, FromStream<S>, H>
     where
         S: Stream<Item: Into<Vec<u8>>> + Send + 'static,
     {
-        self.generator(FromStream {
-            stream: Box::pin(stream),
-            kept: Unconfirmed::default(),
-            ended: false,
-        })
+        self.generator(FromStream::new(stream))
     }
 
     /// A message at each time that the cron pattern names, in a time zone such as `"UTC"`, made by `generate`, which finds
     /// the time in [`Next::due_ms`].
     #[cfg(feature = "cron")]
-    pub fn cron<G2: Generate>(
-        self,
-        cron: crate::api::cron::Cron,
-        missed: crate::api::cron::Missed,
-        generate: G2,
-    ) -> Builder<C, crate::api::cron::Scheduled<G2>, H> {
-        self.generator(crate::api::cron::Scheduled::new(cron, missed, generate))
+    pub fn cron<G2: Generate>(self, cron: Cron, missed: Missed, generate: G2) -> Builder<C, Scheduled<G2>, H> {
+        self.generator(Scheduled::new(cron, missed, generate))
     }
 
-    /// Messages are handled by an async function. What it returns is done, with [`Effect`]s if there are any, or why not.
+    /// Messages are handled by an async function. It returns `Ok` with nothing or with [`Effect`](crate::Effect)s, or why
+    /// the message failed.
     pub fn handle<F, Answer>(self, handle: F) -> Builder<C, G, HandleFn<F>>
     where
         F: Fn(Message) -> Answer + Send + Sync + 'static,
@@ -219,32 +217,31 @@ impl<C, G, H> Builder<C, G, H> {
         }
     }
 
-    /// Payloads are JSON, and handled as what they say. One that says something else is an error.
+    /// Payloads are JSON, and handled as values of `T`. A message whose payload is none fails.
     #[cfg(feature = "serde")]
-    pub fn handle_json<T, F, Answer>(self, handle: F) -> Builder<C, G, crate::api::typed::HandleJson<T, F>>
+    pub fn handle_json<T, F, Answer>(self, handle: F) -> Builder<C, G, HandleJson<T, F>>
     where
         T: serde::de::DeserializeOwned + Send + 'static,
         F: Fn(T, Message) -> Answer + Send + Sync + 'static,
         Answer: Future<Output: IntoHandled> + Send,
     {
-        self.handler(crate::api::typed::HandleJson::new(handle))
+        self.handler(HandleJson::new(handle))
     }
 }
 
 impl<C: Connect, H: Handle> Builder<C, (), H> {
-    /// Handles until `stop` is there; then finishes what is in hand, gives back the rest, and leaves.
+    /// Handles until `stop` is ready; then finishes what is in hand, gives back the rest, and leaves.
     pub async fn run_until(self, stop: impl Future) -> Result<()> {
-        self.with(Silence).run_until(stop).await
+        self.with(Never).run_until(stop).await
     }
 }
 
 impl<C: Connect, G: Generate, H: Handle> Builder<C, G, H> {
-    /// Works until `stop` is there; then stops generating, hands the crown over, finishes what is in hand, gives back the
+    /// Works until `stop` is ready; then stops generating, hands the crown over, finishes what is in hand, gives back the
     /// rest, and leaves.
     pub async fn run_until(self, stop: impl Future) -> Result<()> {
         let (stopper, shutdown) = shutdown::channel();
-        let running = std::pin::pin!(self.run(shutdown));
-        let mut running = running;
+        let mut running = std::pin::pin!(self.run(shutdown));
         tokio::select! {
             ended = &mut running => return ended,
             _ = stop => stopper.stop(),
@@ -252,161 +249,12 @@ impl<C: Connect, G: Generate, H: Handle> Builder<C, G, H> {
         running.await
     }
 
-    /// The same, until it is told to stop.
+    /// The same, until `shutdown` says so.
     pub async fn run(self, shutdown: shutdown::Shutdown) -> Result<()> {
         let engine = self.store.connect(&self.settings)?;
         Node::new(engine, self.settings, self.generate, self.handle)
             .observer(self.observer)
             .run(shutdown)
             .await
-    }
-}
-
-/// What a handler may return: nothing or effects, or a [`Failure`] or what becomes one.
-pub trait IntoHandled {
-    /// In the words of the node.
-    fn into_handled(self) -> Handled;
-}
-
-impl<T: IntoEffects, E: Into<Failure>> IntoHandled for std::result::Result<T, E> {
-    fn into_handled(self) -> Handled {
-        self.map(IntoEffects::into_effects).map_err(Into::into)
-    }
-}
-
-/// What a handler that is done may return.
-pub trait IntoEffects {
-    /// All of them.
-    fn into_effects(self) -> Vec<Effect>;
-}
-
-impl IntoEffects for () {
-    fn into_effects(self) -> Vec<Effect> {
-        Vec::new()
-    }
-}
-
-impl IntoEffects for Effect {
-    fn into_effects(self) -> Vec<Effect> {
-        vec![self]
-    }
-}
-
-impl IntoEffects for Vec<Effect> {
-    fn into_effects(self) -> Self {
-        self
-    }
-}
-
-/// An async function as a handler.
-pub struct HandleFn<F>(F);
-
-impl<F, Answer> Handle for HandleFn<F>
-where
-    F: Fn(Message) -> Answer + Send + Sync + 'static,
-    Answer: Future<Output: IntoHandled> + Send,
-{
-    async fn handle(&self, message: Message) -> Handled {
-        (self.0)(message).await.into_handled()
-    }
-}
-
-/// Never generates.
-pub struct Silence;
-
-impl Generate for Silence {
-    async fn generate(&mut self, _: Next, _: &mut Draft) -> Made {
-        Made::End
-    }
-}
-
-type Making = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
-
-/// An async function as a generator. What it is at work on is kept while other messages are published.
-pub struct FromFn<F> {
-    generate: F,
-    making: Option<(u64, u64, Making)>,
-}
-
-impl<F, M> Generate for FromFn<F>
-where
-    F: FnMut(Next) -> M + Send + 'static,
-    M: Future<Output: Into<Vec<u8>>> + Send + 'static,
-{
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        let is_other = |making: &(u64, u64, Making)| (making.0, making.1) != (next.number, next.epoch);
-        if self.making.as_ref().is_none_or(is_other) {
-            let made = (self.generate)(next);
-            let made: Making = Box::pin(async move { made.await.into() });
-            self.making = Some((next.number, next.epoch, made));
-        }
-        let (_, _, making) = self.making.as_mut().expect("put there just now");
-        let payload = if next.others_wait {
-            let mut polled = Poll::Pending;
-            std::future::poll_fn(|context| {
-                polled = making.as_mut().poll(context);
-                Poll::Ready(())
-            })
-            .await;
-            match polled {
-                Poll::Ready(payload) => payload,
-                Poll::Pending => return Made::Nothing,
-            }
-        } else {
-            making.as_mut().await
-        };
-        self.making = None;
-        draft.payload = payload;
-        Made::Message
-    }
-}
-
-/// A stream as a generator. An item is kept until it is confirmed, since it may be asked for again.
-pub struct FromStream<S> {
-    stream: Pin<Box<S>>,
-    kept: Unconfirmed<Vec<u8>>,
-    /// A stream that has ended must not be asked again.
-    ended: bool,
-}
-
-impl<S> Generate for FromStream<S>
-where
-    S: Stream<Item: Into<Vec<u8>>> + Send + 'static,
-{
-    fn elected(&mut self, election: &Election) {
-        self.kept.elected(election);
-    }
-
-    fn deposed(&mut self, confirmed: u64) {
-        self.kept.confirm(confirmed);
-    }
-
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        if let Some(item) = self.kept.again(&next) {
-            draft.payload.extend_from_slice(item);
-            return Made::Message;
-        }
-        if self.ended {
-            return Made::End;
-        }
-        let stream = &mut self.stream;
-        let polled = std::future::poll_fn(|context| match stream.as_mut().poll_next(context) {
-            Poll::Pending if next.others_wait => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(item) => Poll::Ready(Some(item)),
-        });
-        match polled.await {
-            None => Made::Nothing,
-            Some(None) => {
-                self.ended = true;
-                Made::End
-            }
-            Some(Some(item)) => {
-                let item = item.into();
-                draft.payload.extend_from_slice(&item);
-                self.kept.push(item);
-                Made::Message
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Messages at the times that a cron pattern names.
 //!
 //! The time of the last tick is stored in the same step as its message, in front of the generator's own cursor. So a tick
-//! is published once, whoever dies when, and the next generator knows what was missed.
+//! is published once, whichever node dies when, and the next generator knows which ticks were missed.
 
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,9 +11,9 @@ use jiff::{Timestamp, Zoned};
 
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 
-/// A clock that is set, or a machine that sleeps, is noticed after this time.
+/// A clock that was set, or a machine that slept, is noticed after this time.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// Ticks that are later than this were missed.
+/// A tick that is later than this counts as missed.
 const LATE_MS: u64 = 10_000;
 const MARK: &[u8] = b"cron ";
 
@@ -24,13 +24,13 @@ pub struct Cron {
     zone: TimeZone,
 }
 
-/// What becomes of ticks that nobody was there for.
+/// What becomes of ticks at which no node was running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// The latest of them is made up for at once.
+    /// The latest of them is published at once.
     #[default]
     Once,
-    /// They are passed over.
+    /// They are skipped.
     Skip,
 }
 
@@ -51,7 +51,13 @@ impl Cron {
         Ok(cron)
     }
 
-    /// Whether there is such a time zone.
+    /// The same pattern in the time zone of this name.
+    pub fn in_zone(self, name: &str) -> Result<Self, String> {
+        let zone = Self::zone(name)?;
+        Ok(Self { zone, ..self })
+    }
+
+    /// The time zone of this name, or what is wrong with it.
     pub fn zone(name: &str) -> Result<TimeZone, String> {
         TimeZone::get(name).map_err(|_| format!("'{name}' is no time zone: write UTC, or a name such as Europe/Berlin"))
     }
@@ -90,7 +96,7 @@ impl Cron {
     }
 }
 
-/// Requests a generator for a message at each tick. To be used with an interval of zero.
+/// Asks a generator for a message at each tick. To be used with an interval of zero.
 #[derive(Debug)]
 pub struct Scheduled<G> {
     cron: Cron,
@@ -130,7 +136,7 @@ impl<G: Generate> Generate for Scheduled<G> {
     }
 
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        // A tick is not asked for ahead of its time, and one that came late not beside another.
+        // A tick waits for its time, and is published by itself.
         if next.others_wait {
             return Made::Nothing;
         }
@@ -180,14 +186,14 @@ fn join(tick: u64, inner: &[u8]) -> Vec<u8> {
     cursor
 }
 
-/// The clock of this machine: a pattern speaks of the time of day, and a reign may last for months, in which a clock that
-/// is not set again and again goes wrong. No promise hangs on it: the last tick is in the store.
+/// The clock of this machine: a pattern names times of day, and a reign may last for months, in which a clock that is not
+/// set again and again goes wrong. No guarantee depends on it: the last tick is in the store.
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     crate::settings::ms(since)
 }
 
-/// A machine that sleeps is slept along with.
+/// Looks at the clock again and again, since a machine that sleeps does not count that time.
 async fn sleep_until(then_ms: u64) {
     loop {
         let left = then_ms.saturating_sub(now_ms());

@@ -1,4 +1,5 @@
-//! Reading the failed messages: print, then confirm. [`scan`] looks at some of them and takes none.
+//! Reading the failed messages (the dead letters): [`collect`] shows them and then removes them, [`peek`] only shows them,
+//! [`scan`] shows those that a filter admits.
 
 mod select;
 
@@ -9,22 +10,22 @@ use std::time::Duration;
 use crate::engine::{Collect, Collected, Engine, Failed};
 use crate::error::{Error, Result};
 use crate::mutants::guard;
-use crate::node::membership::new_id;
+use crate::node::id::new_id;
 
 pub use select::{Filter, scan};
 
-/// How long a reader may be silent before what it holds goes to another.
+/// How long a reader may be silent before the messages that it holds go to another.
 const LEASE: Duration = Duration::from_secs(2);
 /// Messages per batch.
 const BATCH: u32 = 500;
-/// How often to look whether another reader is done.
+/// How often to ask whether another reader is done.
 const POLL: Duration = Duration::from_millis(50);
-/// How long a store may be away in the middle before a reader gives up.
+/// How long a store may be away before a reader fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Takes a batch of failed messages and shows them. What it returns without an error is taken as shown.
+/// Where failed messages are shown: a terminal, a file, another queue.
 pub trait Show: Send + 'static {
-    /// Shows a batch; what it returns in good order counts as printed.
+    /// Shows a batch, and may block. `Ok` says that it was shown: it is then removed from the store.
     fn show(&mut self, failed: &[Failed]) -> std::io::Result<()>;
 }
 
@@ -34,23 +35,23 @@ impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
     }
 }
 
-/// How a batch comes to be shown: on a thread of its own, unless a simulator has other means.
-#[doc(hidden)]
-pub trait Present: Sized + Send {
-    fn present(self, failed: Vec<Failed>) -> impl Future<Output = std::io::Result<Self>> + Send;
+/// An output that a batch is written to asynchronously: see [`collect_async`].
+pub trait ShowAsync: Sized + Send {
+    /// Shows a batch, and returns what shows the next one. A batch that it returns an error for goes back.
+    fn show(self, failed: Vec<Failed>) -> impl Future<Output = std::io::Result<Self>> + Send;
 }
 
-/// Shows on a thread of its own, which may block.
-struct Apart<S>(S);
+/// Shows on a thread that may block.
+struct Blocking<S>(S);
 
-impl<S: Show> Present for Apart<S> {
-    async fn present(mut self, failed: Vec<Failed>) -> std::io::Result<Self> {
+impl<S: Show> ShowAsync for Blocking<S> {
+    async fn show(mut self, failed: Vec<Failed>) -> std::io::Result<Self> {
         let showing = tokio::task::spawn_blocking(move || self.0.show(&failed).map(|()| self));
         showing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
     }
 }
 
-/// Why reading ended before its end. Nothing is lost in either case.
+/// Why reading ended early. No failed message is lost in either case.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The store failed.
@@ -61,16 +62,20 @@ pub enum ReadError {
     Output(std::io::Error),
 }
 
-/// Shows every failed message that was there at the beginning, and removes it; with a limit, so many of them.
+/// Shows every failed message that was there at the beginning, and removes it; with a limit, at most so many.
 ///
-/// Several readers share the work. Without a limit, a reader waits for the others, and shows what those left who died.
-/// Returns how many were shown.
+/// Several readers share the work. Without a limit, a reader waits for the others, and shows what readers that died had
+/// taken and not shown. Returns how many were shown.
 pub async fn collect<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Show) -> Result<u64, ReadError> {
-    drain_by(engine, limit, Apart(show)).await
+    collect_async(engine, limit, Blocking(show)).await
 }
 
-#[doc(hidden)]
-pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Present) -> Result<u64, ReadError> {
+/// [`collect`] for an output that is written asynchronously.
+pub async fn collect_async<E: Engine>(
+    engine: Arc<E>,
+    limit: Option<u64>,
+    show: impl ShowAsync,
+) -> Result<u64, ReadError> {
     let below = match engine.status().await {
         Ok(status) => status.published,
         Err(Error::NoQueue { .. }) => return Ok(0),
@@ -88,7 +93,7 @@ pub async fn drain_by<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl 
         let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
         let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
         let Some((failed, _, victim)) = reader.next(want).await? else {
-            // Given up: what was not confirmed is shown once more, by whoever takes it.
+            // The store gave this reader up: what it had not confirmed is shown once more, by the reader that takes it.
             reader.begin_anew();
             continue;
         };
@@ -138,7 +143,7 @@ pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl 
     }
 }
 
-/// The same call until it is answered, or until the store has been away for long.
+/// Makes the same call until it is answered, or until the store has been away for long.
 async fn patiently<T, Answer: Future<Output = Result<T>>>(call: impl Fn() -> Answer) -> Result<T> {
     let give_up = tokio::time::Instant::now() + PATIENCE;
     loop {
@@ -161,7 +166,7 @@ struct Reader<E> {
 type Batch = (Vec<Failed>, u64, Option<String>);
 
 impl<E: Engine> Reader<E> {
-    /// Confirms what was shown and takes the next batch. None: this reader was given up.
+    /// Confirms what was shown and takes the next batch. None: the store gave this reader up.
     async fn next(&mut self, want: u32) -> Result<Option<Batch>> {
         self.call += 1;
         let collect = Collect {
@@ -185,7 +190,7 @@ impl<E: Engine> Reader<E> {
         (self.id, self.call, self.shown) = (new_id(), 0, Vec::new());
     }
 
-    /// Leaves with empty hands, and tells how many other readers there are. One that holds nothing must not be waited
+    /// Leaves holding nothing, and returns how many other readers there are. A reader that holds nothing must not be waited
     /// for: two of them would wait for each other.
     async fn leave(&mut self) -> Result<u64> {
         let left = self.next(0).await?;
@@ -194,8 +199,8 @@ impl<E: Engine> Reader<E> {
     }
 
     /// Shows a batch, and holds the lease meanwhile.
-    async fn show<S: Present>(&self, failed: Vec<Failed>, show: S) -> std::io::Result<S> {
-        let mut showing = std::pin::pin!(show.present(failed));
+    async fn show<S: ShowAsync>(&self, failed: Vec<Failed>, show: S) -> std::io::Result<S> {
+        let mut showing = std::pin::pin!(show.show(failed));
         let lease_ms = u64::try_from(LEASE.as_millis()).expect("a constant");
         loop {
             tokio::select! {

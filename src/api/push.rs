@@ -1,4 +1,4 @@
-//! Putting messages into a queue from outside, without being one of its nodes.
+//! Pushing: putting messages into a queue from a program that is none of its nodes.
 
 use std::time::Duration;
 
@@ -8,15 +8,16 @@ use crate::engine::{DELAY_MS_MAX, Engine, Item, KEY_BYTES_MAX, PUSH_ITEMS_MAX, P
 use crate::error::{Error, Result};
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
-use crate::node::membership::new_id;
+use crate::node::id::new_id;
 use crate::settings::{Settings, ms};
 
-/// One call carries at most so much, unless it is one message.
+/// The most bytes of one call, unless it is one message.
 const CALL_BYTES_MAX: usize = 256 * 1024;
-/// How long a store may be away before this gives up. The store remembers a call for longer, so a repeat is none.
+/// How long a store may be away before the push fails. The store remembers a call for longer, so that a repeat changes
+/// nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a key makes a repeat a no-op, unless told otherwise: an hour, longer than most retries of most callers.
+/// How long an idempotency key is remembered, unless told otherwise: an hour, longer than most callers go on retrying.
 pub const KEEP: Duration = Duration::from_hours(1);
 
 /// Puts messages into the queue of these settings, and creates it if there is none. They are numbered with those of the
@@ -28,7 +29,7 @@ pub const KEEP: Duration = Duration::from_hours(1);
 ///
 /// ```
 /// use std::time::Duration;
-/// use queenright::engine::{Item, state::Local};
+/// use queenright::engine::{Item, memory::Local};
 /// use queenright::{Settings, push};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -48,7 +49,7 @@ pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, it
     Ok(receipts)
 }
 
-/// The same, and tells of each step what was put in: also when a later one fails.
+/// The same, and tells after each step what was put in: also when a later one fails.
 pub async fn push_with<E: Engine>(
     engine: &E,
     settings: &Settings,
@@ -80,7 +81,7 @@ pub async fn push_with<E: Engine>(
                 told(&given);
                 rest = &rest[count..];
             }
-            // There may be room for some of them.
+            // There may be room for half of them.
             Pushed::Full if count > 1 => most = count / 2,
             Pushed::Full => {
                 return Err(Error::Full {
@@ -93,15 +94,17 @@ pub async fn push_with<E: Engine>(
     Ok(())
 }
 
-/// Says what is wrong with a message.
+/// Whether a message can be pushed.
 pub fn check(item: &Item) -> Result<()> {
     let wrong = |setting, reason| Err(Error::Setting { setting, reason });
     let size = item.payload.len();
     if size > PAYLOAD_BYTES_MAX {
-        return wrong(
-            "payload",
-            format!("it has {size} bytes; the largest is {PAYLOAD_BYTES_MAX}"),
-        );
+        return Err(Error::TooLarge {
+            what: "payload",
+            number: None,
+            bytes: size,
+            most: PAYLOAD_BYTES_MAX,
+        });
     }
     if item.delay_ms > DELAY_MS_MAX {
         return wrong("delay", "must be at most 366 days".into());
@@ -114,7 +117,7 @@ pub fn check(item: &Item) -> Result<()> {
     }
 }
 
-/// The same call until it is answered: the store applies it once.
+/// Sends the same call until it is answered: the store applies it once.
 async fn send<E: Engine>(engine: &E, settings: &Settings, call: &Push) -> Result<Pushed> {
     let (mut backoff, give_up) = (Backoff::new(settings), Instant::now() + PATIENCE);
     loop {

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::builder::IntoHandled;
+use crate::api::handle::IntoHandled;
 use crate::message::Message;
 use crate::node::handle::{Failure, Handle, Handled};
 
 /// A value as a payload: a generator returns `Json(value)`, and pushes send `Json(value).into()`.
 ///
-/// What cannot be JSON (a map whose keys are no texts) panics.
+/// A value that cannot be written as JSON (a map whose keys are no strings) panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -22,7 +22,7 @@ impl<T: Serialize> From<Json<T>> for Vec<u8> {
     }
 }
 
-/// A handler of values.
+/// An async function of a value as a handler.
 pub struct HandleJson<T, F> {
     handle: F,
     of: PhantomData<fn() -> T>,

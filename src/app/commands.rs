@@ -65,7 +65,7 @@ impl OnEngine for OnQueue<'_> {
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
         let Self { asked, resolved, log } = self;
         match &asked.command {
-            Command::Start => start::run(engine, resolved, &asked.start, log).await,
+            Command::Start => start::run(engine, resolved, log).await,
             Command::GetErrors(flags) => get_errors::run(engine, flags).await,
             Command::Status(flags) => status::run(engine, resolved, flags).await,
             Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,

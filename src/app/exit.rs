@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well: one line for people, and an exit code for programs.
 
 use crate::api::failed::ReadError;
+use crate::app::args::explain;
 use crate::error::Error;
 
 /// Something went wrong.
@@ -47,7 +48,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Away { .. } => NO_REDIS,
-            Error::Setting { .. } => WRONG_USAGE,
+            Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
             _ => FAILED,
         };
         let hint = match &error {
@@ -56,7 +57,7 @@ impl From<Error> for Failure {
             }
             _ => "",
         };
-        Self::with(code, format!("{error}{hint}"))
+        Self::with(code, format!("{}{hint}", explain(&error)))
     }
 }
 

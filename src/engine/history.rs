@@ -1,134 +1,19 @@
-//! What nodes tell of themselves, and what is kept of it: the last report of each member, sums over time in three rings
-//! of fixed size, and the last reigns.
+//! What nodes report of themselves, and what is kept of it: the last report of each member, sums over time in three rings of
+//! fixed size, and the last reigns.
+
+mod times;
 
 use super::NodeId;
 
-/// Upper bounds of the classes of a [`Times`], in microseconds: three a decade, from 10 µs to 100 s. What is longer falls
-/// into one more class.
-pub const BOUNDS_US: [u64; 22] = [
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    2_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
-];
-/// The classes of a [`Times`].
-pub const CLASSES: usize = BOUNDS_US.len() + 1;
+pub use times::{BOUNDS_US, CLASSES, Times, class};
+
 /// How many reigns are remembered.
 pub const REIGNS_MAX: usize = 100;
-/// In a fleet of up to this size someone looks at the whole queue every five seconds, in a larger one every minute: a look
-/// takes longer the more nodes there are.
+/// In a fleet of up to this size one node counts the whole queue every five seconds, in a larger one every minute: the more nodes,
+/// the longer a count takes.
 pub const LOOK_NODES_MAX: u64 = 500;
 
-/// The class that a time belongs to.
-#[must_use]
-pub fn class(us: u64) -> usize {
-    /// Where to begin for a number of so many bits: at most two bounds have the same.
-    const BEGIN: [u8; 28] = {
-        let (mut begin, mut bits) = ([0; 28], 0);
-        while bits < 28 {
-            // The least number of so many bits.
-            let least = if bits == 0 { 0 } else { 1 << (bits - 1) };
-            let mut at = 0;
-            while at < BOUNDS_US.len() && BOUNDS_US[at] < least {
-                at += 1;
-            }
-            #[expect(clippy::cast_possible_truncation, reason = "there are 22 of them")]
-            {
-                begin[bits] = at as u8;
-            }
-            bits += 1;
-        }
-        begin
-    };
-    let bits = (64 - us.leading_zeros()) as usize;
-    let mut at = usize::from(BEGIN[bits.min(27)]);
-    while at < BOUNDS_US.len() && BOUNDS_US[at] < us {
-        at += 1;
-    }
-    at
-}
-
-/// How long something took, how often: a histogram.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
-    pub counts: [u64; CLASSES],
-    pub sum_us: u64,
-}
-
-impl Default for Times {
-    fn default() -> Self {
-        Self {
-            counts: [0; CLASSES],
-            sum_us: 0,
-        }
-    }
-}
-
-impl Times {
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// The time that this share (0 to 1) of all stayed within, in microseconds: straight between the bounds of its class.
-    /// None, if there were none. What is beyond the last bound is told as that bound.
-    #[must_use]
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "an estimate"
-    )]
-    pub fn quantile_us(&self, share: f64) -> Option<u64> {
-        let total = self.count();
-        if total == 0 {
-            return None;
-        }
-        let rank = share.clamp(0.0, 1.0) * total as f64;
-        let mut below = 0;
-        for (at, &count) in self.counts.iter().enumerate() {
-            if count > 0 && (below + count) as f64 >= rank {
-                let low = if at == 0 { 0 } else { BOUNDS_US[at - 1] };
-                let high = BOUNDS_US.get(at).copied().unwrap_or(low);
-                let part = ((rank - below as f64) / count as f64).clamp(0.0, 1.0);
-                return Some(low + ((high - low) as f64 * part) as u64);
-            }
-            below += count;
-        }
-        BOUNDS_US.last().copied()
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        self.each(other, u64::saturating_add);
-    }
-
-    fn each(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
-        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
-            *mine = change(*mine, theirs);
-        }
-        self.sum_us = change(self.sum_us, other.sum_us);
-    }
-}
-
-/// What a node did, or all of them, in some time.
+/// What one node did, or all of them, in a stretch of time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
     pub published: u64,
@@ -136,21 +21,21 @@ pub struct Figures {
     pub failed: u64,
     /// Failed, and put off to be tried again.
     pub retried: u64,
-    /// What handlers took for a message.
+    /// How long handlers took for a message.
     pub handle: Times,
-    /// From publishing to the start of handling, as exact as milliseconds are.
+    /// How long messages waited from publishing to handling; measured in milliseconds.
     pub wait: Times,
 }
 
 impl Figures {
-    /// How many numbers they are.
+    /// How many numbers they are when they are stored.
     pub const LEN: usize = 6 + 2 * CLASSES;
 
     pub fn add(&mut self, other: &Self) {
         self.each(other, u64::saturating_add);
     }
 
-    /// What was added since then.
+    /// What was added since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = self.clone();
@@ -198,7 +83,7 @@ impl Figures {
     }
 }
 
-/// How much there was of each at one moment.
+/// How many messages were where, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gauges {
     pub queued: u64,
@@ -207,7 +92,7 @@ pub struct Gauges {
     pub errors: u64,
 }
 
-/// What a node tells of itself, and what it did since it last did so.
+/// A node as it sees itself, and what it did since its last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     pub node: NodeId,
@@ -215,7 +100,7 @@ pub struct Report {
     pub number: u64,
     pub live: Live,
     pub figures: Figures,
-    /// If the answer to the report before asked for a look.
+    /// Given if the answer to the last report asked for it.
     pub gauges: Option<Gauges>,
 }
 
@@ -248,14 +133,15 @@ pub struct LastReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
     Stored {
-        /// Nobody has told yet how full the queue is in this stretch of time: please look, and tell.
+        /// No report has said yet how full the queue is in this stretch of time: the node is to find out, and to say so with its
+        /// next report.
         look: bool,
     },
     /// From someone who is no member. Nothing was written.
     Stranger,
 }
 
-/// A stretch of time that history tells of.
+/// How far history goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Range {
     /// The last five minutes, in steps of five seconds.
@@ -297,10 +183,10 @@ impl Range {
 /// What all nodes together did in one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// Times the length of a step, this is when it began, in milliseconds since 1970.
+    /// Multiplied by the length of a step: when it began, in milliseconds since 1970.
     pub index: u64,
     pub figures: Figures,
-    /// The last look in this step, if there was one.
+    /// How full the queue was, if a report of this step said so.
     pub gauges: Option<Gauges>,
 }
 
@@ -322,16 +208,17 @@ pub struct Reign {
     pub began_ms: u64,
     /// The last beat of its generator.
     pub last_ms: u64,
-    /// From there to the next reign; none for the last one.
+    /// From then to the next reign; `None` for the last one.
     pub gap_ms: Option<u64>,
 }
 
-/// What was, by the store's time of day.
+/// Sums over time, and the last reigns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct History {
+    /// The store's time of day.
     pub now_ms: u64,
     pub step_ms: u64,
-    /// The steps in which anything was told, the oldest first.
+    /// The steps in which anything was reported, the oldest first.
     pub buckets: Vec<Bucket>,
     /// The oldest first.
     pub reigns: Vec<Reign>,
@@ -370,32 +257,6 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_time_falls_into_the_class_whose_bound_it_does_not_pass() {
-        let slowly = |us| BOUNDS_US.iter().take_while(|bound| **bound < us).count();
-        for bound in BOUNDS_US {
-            for us in [bound - 1, bound, bound + 1, bound * 3 / 2] {
-                assert_eq!(class(us), slowly(us), "{us}");
-            }
-        }
-        for us in (0..64).map(|bits| 1u64 << bits).chain([0, u64::MAX]) {
-            assert_eq!(class(us), slowly(us), "{us}");
-        }
-    }
-
-    #[test]
-    fn quantiles_lie_within_the_class_that_they_fall_into() {
-        let mut times = Times::default();
-        assert_eq!(times.quantile_us(0.5), None);
-        times.counts[class(300)] = 98;
-        times.counts[class(1_500_000)] = 2;
-        assert!((200..=500).contains(&times.quantile_us(0.5).unwrap()));
-        assert!((1_000_000..=2_000_000).contains(&times.quantile_us(0.99).unwrap()));
-        let mut long = Times::default();
-        long.counts[CLASSES - 1] = 1;
-        assert_eq!(long.quantile_us(0.5), Some(100_000_000));
-    }
 
     #[test]
     fn what_was_added_since_is_told() {

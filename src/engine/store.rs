@@ -1,7 +1,11 @@
-//! What the verbs need of a place that keeps a queue: plain reads and writes, inside one step of the caller's.
+//! What the rules need of a place that keeps a queue: plain reads and writes, inside one step (a lock, a transaction) that the
+//! caller has opened.
+//!
+//! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
 use super::history::{Bucket, Crowned, LastReport, Range};
-use super::{Failed, NodeId, Paused, Receipt, Wake};
+use super::limits::GRAIN_START;
+use super::{Failed, LAYOUT, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
@@ -9,29 +13,38 @@ use crate::settings::Names;
 /// What a queue knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
+    /// Random, made when the queue was created.
     pub birth: String,
     pub layout: u64,
+    /// The key names that the queue was created with.
     pub names: String,
     /// The hive clock, and the wall clock when it was last moved.
     pub clock: u64,
     pub wall: u64,
+    /// The furthest that one look may move the hive clock.
     pub step: u64,
+    /// Empty: nobody.
     pub generator: NodeId,
     pub epoch: u64,
     /// When the crown's lease ends.
     pub crown: u64,
     pub heirs: Vec<NodeId>,
+    /// The next number.
     pub seq: u64,
+    /// How many messages generators have made.
     pub made: u64,
+    /// The next tick of the grid.
     pub due: u64,
     pub grain: u64,
     /// Whether `again` may hold something.
     pub again: bool,
     /// The number at the head of the queue when it was last looked up.
     pub head: u64,
+    /// Settled by nodes that have left. The same in the next one.
     pub done: u64,
     pub failed: u64,
     pub requeued: u64,
+    /// How often the store was found to have gone back in time.
     pub rewinds: u64,
     pub paused: Paused,
     /// When a generator last beat, by the time of day.
@@ -46,6 +59,41 @@ pub struct Meta {
     pub trimmed: u64,
 }
 
+impl Meta {
+    /// Of a queue that is created now.
+    #[must_use]
+    pub fn new(names: &Names, birth: &str, wall_ms: u64, step_ms: u64) -> Self {
+        Self {
+            birth: birth.to_string(),
+            layout: LAYOUT,
+            names: names.line(),
+            clock: 0,
+            wall: wall_ms,
+            step: step_ms,
+            generator: String::new(),
+            epoch: 0,
+            crown: 0,
+            heirs: Vec::new(),
+            seq: 0,
+            made: 0,
+            due: 0,
+            grain: GRAIN_START,
+            again: false,
+            head: 0,
+            done: 0,
+            failed: 0,
+            requeued: 0,
+            rewinds: 0,
+            paused: Paused::default(),
+            ruled: 0,
+            chosen: String::new(),
+            rank: 0,
+            skipped: 0,
+            trimmed: 0,
+        }
+    }
+}
+
 /// What is kept of a node besides its lanes and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
@@ -53,12 +101,37 @@ pub struct About {
     pub pid: u32,
     pub version: String,
     pub concurrency: u32,
+    /// On the hive clock.
     pub joined: u64,
-    /// Messages in hand that were delivered before: at least twice, at least three times.
+    /// Messages in hand that were delivered before.
     pub redelivered: u64,
+    /// Messages in hand that were delivered twice before, or more often.
     pub suspects: u64,
     /// Once deposed: how many messages are still to be handed on.
     pub held: Option<u64>,
+}
+
+impl About {
+    /// Counts what the node takes into its hand.
+    pub(super) fn took(&mut self, pack: &Pack) {
+        let count = pack.count() as u64;
+        if pack.attempt() > 1 {
+            self.redelivered += count;
+        }
+        if pack.attempt() > 2 {
+            self.suspects += count;
+        }
+    }
+
+    /// Counts what leaves its hand: so many messages of this pack.
+    pub(super) fn gave(&mut self, pack: &Pack, count: u64) {
+        if pack.attempt() > 1 {
+            self.redelivered = self.redelivered.saturating_sub(count);
+        }
+        if pack.attempt() > 2 {
+            self.suspects = self.suspects.saturating_sub(count);
+        }
+    }
 }
 
 /// The last call of a lane, with its answer, and the lane's counts.
@@ -67,8 +140,9 @@ pub struct Lane {
     pub call: u64,
     pub done: u64,
     pub failed: u64,
-    /// Taken less settled: below zero if it settles what other lanes of the node took.
+    /// Messages taken less messages settled: below zero if this lane settles what other lanes of the node took.
     pub held: i64,
+    /// The first numbers of the packs in the answer.
     pub pieces: Vec<u64>,
     pub refused: Vec<(u64, String)>,
 }
@@ -95,8 +169,8 @@ pub enum Kind {
     List,
 }
 
-/// A place that keeps a queue. Each verb is called inside one transaction, or under one lock.
-pub trait Store {
+/// A place that keeps a queue.
+pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
     fn queue_name(&self) -> &str;
     fn names(&self) -> &Names;
 
@@ -117,14 +191,29 @@ pub trait Store {
     fn cursor(&mut self) -> Result<Vec<u8>>;
     fn set_cursor(&mut self, cursor: &[u8]) -> Result<()>;
 
+    fn ring(&mut self, wake: Wake) -> Result<()>;
+
+    /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue.
+    fn unsettled(&mut self) -> Result<Vec<(u64, u64)>>;
+
+    /// Removes everything of the queue but what effects wrote.
+    fn purge(&mut self) -> Result<()>;
+}
+
+/// The leases of nodes and of readers of errors.
+pub trait Leases {
+    /// When it ends, on the hive clock.
     fn lease(&mut self, lessee: Lessee, name: &str) -> Result<Option<u64>>;
     fn set_lease(&mut self, lessee: Lessee, name: &str, until: u64) -> Result<()>;
     fn end_lease(&mut self, lessee: Lessee, name: &str) -> Result<()>;
-    /// All leases, the one that ends first foremost; of two that end together, by name.
+    /// All leases, in the order in which they end; of two that end together, by name.
     fn leases(&mut self, lessee: Lessee) -> Result<Vec<(String, u64)>>;
     /// The first of them.
     fn first_lease(&mut self, lessee: Lessee) -> Result<Option<(String, u64)>>;
+}
 
+/// What is kept of each node: who it is, its lanes, and the packs in its hand.
+pub trait Nodes {
     /// Deposed or departed nodes that still hold something, in that order.
     fn dead(&mut self) -> Result<Vec<NodeId>>;
     fn add_dead(&mut self, node: &str) -> Result<()>;
@@ -134,20 +223,22 @@ pub trait Store {
     fn set_about(&mut self, node: &str, about: &About) -> Result<()>;
     /// Forgets a node, its lanes and its pieces.
     fn forget(&mut self, node: &str) -> Result<()>;
+
     fn lane(&mut self, node: &str, lane: u32) -> Result<Option<Lane>>;
     fn set_lane(&mut self, node: &str, lane: u32, record: &Lane) -> Result<()>;
     fn lanes(&mut self, node: &str) -> Result<Vec<Lane>>;
     fn close_lanes(&mut self, node: &str) -> Result<()>;
 
+    /// The pack in a node's hand that begins with this number.
     fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>>;
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()>;
     fn remove_piece(&mut self, node: &str, first: u64) -> Result<()>;
-    /// The oldest piece in a node's hand.
-    fn first_piece(&mut self, node: &str) -> Result<Option<Pack>>;
-
-    /// What a node has in hand, the oldest first.
+    /// What a node has in hand, the smallest numbers first.
     fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>>;
+}
 
+/// The packs that wait: in the queue, to be taken again, or put off until a time.
+pub trait Lines {
     fn front(&mut self, line: Line) -> Result<Option<Pack>>;
     fn pop(&mut self, line: Line) -> Result<Option<Pack>>;
     fn push_front(&mut self, line: Line, pack: &Pack) -> Result<()>;
@@ -160,13 +251,19 @@ pub trait Store {
     fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>>;
     /// How many messages are put off.
     fn later_count(&mut self) -> Result<u64>;
+}
 
+/// What was answered to pushes, so that a repeat is applied once.
+pub trait Pushes {
     /// What was answered to a key or a call of a push, and until when that is remembered.
     fn once(&mut self, name: &str) -> Result<Option<(u64, Vec<Receipt>)>>;
     fn set_once(&mut self, name: &str, until_ms: u64, receipts: &[Receipt]) -> Result<()>;
     /// Forgets some of those whose time has passed: the earliest first, of two at the same time by name.
     fn forget_once(&mut self, now_ms: u64, limit: usize) -> Result<()>;
+}
 
+/// The failed messages, and what their readers are printing.
+pub trait Errors {
     fn add_failed(&mut self, failed: &Failed) -> Result<()>;
     fn remove_failed(&mut self, number: u64) -> Result<()>;
     /// By number, from `from` on and below `below`.
@@ -179,12 +276,12 @@ pub trait Store {
     fn reading(&mut self, reader: &str) -> Result<Option<(u64, Vec<Failed>)>>;
     fn set_reading(&mut self, reader: &str, call: u64, batch: &[Failed]) -> Result<()>;
     fn remove_reading(&mut self, reader: &str) -> Result<()>;
+    /// How many errors readers are printing.
     fn reading_count(&mut self) -> Result<u64>;
+}
 
-    /// Removes everything of the queue but what effects wrote.
-    fn purge(&mut self) -> Result<()>;
-
-    /// A node's last report.
+/// The last report of each node, the sums over time, and the last reigns.
+pub trait Reports {
     fn report(&mut self, node: &str) -> Result<Option<LastReport>>;
     fn set_report(&mut self, node: &str, report: &LastReport) -> Result<()>;
     fn drop_report(&mut self, node: &str) -> Result<()>;
@@ -195,9 +292,10 @@ pub trait Store {
     fn reigns(&mut self) -> Result<Vec<Crowned>>;
     /// One more, in the place of the oldest if there are [`REIGNS_MAX`](super::history::REIGNS_MAX).
     fn add_reign(&mut self, reign: &Crowned) -> Result<()>;
+}
 
-    fn ring(&mut self, wake: Wake) -> Result<()>;
-
+/// What effects have written.
+pub trait Effects {
     /// What a key holds, with its value if it is one.
     fn stored(&mut self, key: &str) -> Result<Option<(Kind, Option<Vec<u8>>)>>;
     /// Applies an effect that was admitted.

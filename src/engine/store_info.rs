@@ -1,6 +1,6 @@
-//! What a store tells of itself, for people.
+//! What a store says of itself: for `doctor` and the dashboard.
 
-/// What is not known, or has no meaning there, is none.
+/// What a store says of itself. `None`: not known, or without meaning for this kind of store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoreInfo {
     /// Redis, Valkey, SQLite.
@@ -51,13 +51,13 @@ mod tests {
     fn info_is_read_whoever_says_it() {
         let redis = "# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:61\r\nused_memory:1048576\r\nmaxmemory:0\r\n\
                      maxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:2\r\n";
-        let facts = StoreInfo::of_redis(redis);
+        let read = StoreInfo::of_redis(redis);
         assert_eq!(
-            (&*facts.kind, &*facts.version, &*facts.persistence),
+            (&*read.kind, &*read.version, &*read.persistence),
             ("Redis", "7.0.15", "append-only file")
         );
-        assert_eq!((facts.memory_bytes, facts.memory_max_bytes), (Some(1 << 20), None));
-        assert_eq!((facts.replicas, facts.uptime_ms), (Some(2), Some(61_000)));
+        assert_eq!((read.memory_bytes, read.memory_max_bytes), (Some(1 << 20), None));
+        assert_eq!((read.replicas, read.uptime_ms), (Some(2), Some(61_000)));
         let valkey = StoreInfo::of_redis("redis_version:7.2.4\r\nvalkey_version:8.1.8\r\naof_enabled:0\r\n");
         assert_eq!((&*valkey.kind, &*valkey.version), ("Valkey", "8.1.8"));
         assert_eq!(StoreInfo::of_redis("nonsense").version, "");

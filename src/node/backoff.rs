@@ -1,11 +1,11 @@
-//! Waiting for a store that is away.
+//! Backoff: waiting before a call to a store that is away is sent again.
 
 use std::time::Duration;
 
 use crate::mutants::guard;
 use crate::settings::Settings;
 
-/// Waits that double, with jitter, and stay so short that no lease runs out for them.
+/// Waits that double, with jitter, up to an eighth of the lease: so no lease runs out while a node waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Backoff {
     tries: u32,
@@ -23,12 +23,12 @@ impl Backoff {
         Self { tries: 0, longest }
     }
 
-    /// Whether nothing has gone wrong since the last reset.
+    /// Whether no call has failed since the last reset.
     pub(crate) fn is_fresh(&self) -> bool {
         self.tries == 0
     }
 
-    /// Whether it has gone wrong for some while.
+    /// Whether more than eight calls in a row have failed.
     pub(crate) fn is_long(&self) -> bool {
         self.tries > 8
     }
@@ -43,7 +43,7 @@ impl Backoff {
             longest = longest.min(self.longest);
         }
         self.tries = self.tries.saturating_add(1);
-        // Never all at once: somewhere between half and the whole of it.
+        // Between half and the whole of it, at random: nodes must not all come back at once.
         tokio::time::sleep(longest.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What a node tells the outside world as it happens.
+//! What a node tells the program around it as it happens: events for logs and screens, and entries for a ledger.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub enum Event {
     Deposed { epoch: Option<u64> },
     /// A message of this generator is in the queue.
     Published { epoch: u64, number: u64, payload: Bytes },
-    /// The handler is about to start on it. Told only to who [asks](Observer::wants_starts).
+    /// The handler is about to start on it. Told only if [`Observer::wants_starts`] says so.
     Started {
         epoch: u64,
         number: u64,
@@ -63,9 +63,9 @@ pub enum Event {
         redelivered: u64,
         failed: u64,
     },
-    /// Removed errors beyond as many as are to be kept, these numbers and what lay between.
+    /// Removed the oldest errors beyond `errors_max`: so many, with numbers from `first` to `last`.
     Trimmed { errors: u64, first: u64, last: u64 },
-    /// Generating, handling or both were told to stand still, or something else of it than before.
+    /// Generating, handling or both are paused now, and were not all paused before.
     Paused { generator: bool, handlers: bool },
     /// Nothing is paused any more.
     Resumed,
@@ -104,7 +104,7 @@ impl Event {
         }
     }
 
-    /// Whether there is one of these per message, rather than one in a while.
+    /// Whether there is one of these for each message.
     #[must_use]
     pub fn is_per_message(&self) -> bool {
         matches!(
@@ -119,7 +119,7 @@ impl Event {
     }
 }
 
-/// A line of a ledger: what becomes of a run of consecutive messages.
+/// An entry of a ledger: what becomes of a run of consecutive messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub first: u64,
@@ -147,7 +147,7 @@ pub enum What {
 
 /// Is told what happens on a node, in batches. Must return quickly: the node waits.
 pub trait Observer: Send + Sync + 'static {
-    /// False spares the node from preparing events that there is one of per message.
+    /// False spares the node from preparing per-message events.
     fn wants_messages(&self) -> bool {
         true
     }
@@ -165,18 +165,18 @@ pub trait Observer: Send + Sync + 'static {
         false
     }
 
-    /// Right before the store is asked to publish or to settle. Only so can it be told afterwards what a node may have
-    /// done that was killed before it heard the answer.
+    /// Called right before the store is asked to publish or to settle. If the node is killed before it hears the answer, this
+    /// says what it may have done.
     fn intends(&self, _node: &str, _entries: &[Entry]) {}
 
-    /// The store has refused what it was last asked to settle, and was asked once: nothing of it was written.
+    /// Called when the store has refused what it was last asked to settle, and was asked once: nothing of it was written.
     fn refuses(&self, _node: &str) {}
 
-    /// Once the store has confirmed it.
+    /// Called once the store has confirmed it.
     fn confirms(&self, _node: &str, _entries: &[Entry]) {}
 }
 
-/// Hears nothing.
+/// Ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -1,5 +1,5 @@
-//! What a node counts of itself. Nothing here is touched per message: the pool counts under the lock that it holds anyway,
-//! and what it counted is added up with each call to the store.
+//! What a node counts of itself. No message touches this by itself: the pool counts under the lock that it holds anyway, and
+//! the lane adds that up here with each call to the store.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::engine::history::Figures;
 use crate::settings::ms;
 
-/// Longer waits are not told apart. A clock that is wrong by years must not spoil the sums.
+/// Longer waits count as this long. A clock that is wrong by years must not spoil the sums.
 const WAIT_MAX: Duration = Duration::from_hours(7 * 24);
 
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Meter {
         (heard > 0).then(|| self.born.elapsed().saturating_sub(Duration::from_millis(heard)))
     }
 
-    /// How long before `now` this was, by the store's time of day.
+    /// How long `wall_ms`, a time of day of the store, lies before `now`.
     pub fn since(&self, wall_ms: u64, now: Instant) -> Duration {
         let clock = self.clock.load(Ordering::Relaxed);
         let now_ms = clock.saturating_add(ms(now.saturating_duration_since(self.born)).cast_signed());

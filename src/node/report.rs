@@ -1,5 +1,5 @@
-//! A node tells of itself about once a second, beside its work and never in the way of it. What fails is tried again; what
-//! is lost is missing in the history, and nowhere else.
+//! About once a second a node reports its figures to the store, beside its work and never in the way of it. A report that
+//! fails is sent again; one that is lost is missing in the history, and nowhere else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,37 +10,31 @@ use tokio::time::Instant;
 
 use crate::engine::history::{Figures, Gauges, Live, Report, Reported};
 use crate::engine::{Engine, NodeId};
-use crate::node::membership::Standing;
-use crate::node::meter::Meter;
-use crate::node::watch;
+use crate::node::context::Context;
 use crate::settings::ms;
 
 const EVERY: Duration = Duration::from_secs(1);
-/// Who has nothing new to tell says so all the same, a little more often than the shortest step of history.
+/// A node whose figures have not changed reports all the same, a little more often than the shortest step of history.
 const IDLE: Duration = Duration::from_millis(4500);
-/// A rate is told over so many of the last ticks.
+/// A rate is taken over this many of the last reports.
 const RATE_TICKS: usize = 10;
 
 pub(crate) struct Reporter<E> {
-    engine: Arc<E>,
-    meter: Arc<Meter>,
-    standing: watch::Receiver<Standing>,
+    context: Context<E>,
     node: NodeId,
     number: u64,
-    /// What the store has been told, in all.
+    /// The totals that the store has been told.
     told: Figures,
-    /// What it has not confirmed: the call, what is told with it in all, and how often it was sent.
+    /// What it has not confirmed: the call, the totals that are told with it, and how often it was sent.
     pending: Option<(Report, Figures, u32)>,
     last: Option<(Live, Instant)>,
     ticks: VecDeque<(Instant, u64)>,
 }
 
 impl<E: Engine> Reporter<E> {
-    pub(crate) fn new(engine: Arc<E>, meter: Arc<Meter>, standing: watch::Receiver<Standing>) -> Self {
+    pub(crate) fn new(context: Context<E>) -> Self {
         Self {
-            engine,
-            meter,
-            standing,
+            context,
             node: NodeId::new(),
             number: 0,
             told: Figures::default(),
@@ -50,7 +44,7 @@ impl<E: Engine> Reporter<E> {
         }
     }
 
-    /// For ever.
+    /// Reports until it is dropped.
     pub(crate) async fn run(reporter: Arc<tokio::sync::Mutex<Self>>) {
         loop {
             tokio::time::sleep(EVERY).await;
@@ -58,19 +52,19 @@ impl<E: Engine> Reporter<E> {
         }
     }
 
-    /// Tells what there is to tell.
+    /// Sends a report if there is something new.
     pub(crate) async fn tell(&mut self) {
-        let totals = self.meter.totals();
+        let totals = self.context.meter.totals();
         let rate_milli = self.rate(&totals);
         let (node, generates) = {
-            let standing = self.standing.borrow();
+            let standing = self.context.standing.borrow();
             (standing.node.clone(), standing.reign.is_some())
         };
         if node.is_empty() {
             return;
         }
         if node != self.node {
-            // Nobody knows whether the store has it.
+            // Whether the store has the last report is not known: what it told is not told twice.
             if let Some((_, told, _)) = self.pending.take() {
                 self.told = told;
             }
@@ -79,8 +73,8 @@ impl<E: Engine> Reporter<E> {
         if self.pending.is_none() {
             let live = Live {
                 generates,
-                started_ms: self.meter.started_ms,
-                in_hand: self.meter.in_hand.load(Ordering::Relaxed),
+                started_ms: self.context.meter.started_ms,
+                in_hand: self.context.meter.in_hand.load(Ordering::Relaxed),
                 rate_milli,
                 published: totals.published,
                 done: totals.done,
@@ -95,7 +89,7 @@ impl<E: Engine> Reporter<E> {
             self.pending = Some((report, totals, 0));
         }
         if self.send().await {
-            let Ok(status) = self.engine.status().await else {
+            let Ok(status) = self.context.engine.status().await else {
                 return;
             };
             let Some((live, _)) = self.last.clone() else { return };
@@ -122,15 +116,15 @@ impl<E: Engine> Reporter<E> {
         }
     }
 
-    /// True: the store asks for a look at the queue.
+    /// True: the store asks for the gauges of the queue.
     async fn send(&mut self) -> bool {
         let Some((report, told, tries)) = &mut self.pending else {
             return false;
         };
         *tries += 1;
-        let answer = self.engine.report(report).await;
+        let answer = self.context.engine.report(report).await;
         let Ok(answer) = answer else { return false };
-        // A stranger's report was not applied, unless a copy of it was before.
+        // The report of a node that is no member was not applied, unless a copy of it was applied before.
         if matches!(answer, Reported::Stored { .. }) || *tries > 1 {
             self.told = told.clone();
         }

@@ -1,14 +1,14 @@
-//! From signal to exit: stop taking, finish what is in hand, leave.
+//! Graceful shutdown: stop generating and taking, finish what is in hand, leave.
 
 use std::sync::Arc;
 
 use crate::node::watch;
 
-/// Tells a node to stop. Dropping it tells nothing.
+/// Tells nodes to stop. Dropping it does not.
 #[derive(Debug, Clone)]
 pub struct Stopper(Arc<watch::Sender<bool>>);
 
-/// Is told to stop. Clones hear the same.
+/// Learns that the node is to stop. Clones learn the same.
 #[derive(Debug, Clone)]
 pub struct Shutdown(watch::Receiver<bool>);
 
@@ -21,7 +21,7 @@ pub fn channel() -> (Stopper, Shutdown) {
 }
 
 impl Stopper {
-    /// Stops it in good order.
+    /// Asks for a graceful shutdown.
     pub fn stop(&self) {
         self.0.send_modify(|stopping| *stopping = true);
     }
@@ -34,7 +34,7 @@ impl Shutdown {
         *self.0.borrow()
     }
 
-    /// Returns once the node is to stop; never, if nobody can say so any more.
+    /// Returns once the node is to stop; never, if every [`Stopper`] is gone.
     pub async fn stopping(&mut self) {
         if self.0.wait_for(|stopping| *stopping).await.is_err() {
             std::future::pending::<()>().await;

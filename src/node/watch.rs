@@ -1,5 +1,5 @@
-//! A value that many wait for. Unlike tokio's `watch`, it wakes them in the order in which they came and not in a random
-//! one, so that a simulated node does the same twice.
+//! A value whose changes many tasks wait for. Unlike tokio's `watch`, it wakes them in the order in which they came and not
+//! in a random one, so that a simulated node does the same twice.
 
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,18 +25,18 @@ impl<T> Shared<T> {
     }
 }
 
-/// The one who sets it. Once it is dropped, nobody waits any more.
+/// Sets the value. Once it is dropped, all waits end.
 #[derive(Debug, Default)]
 pub(crate) struct Sender<T>(Arc<Shared<T>>);
 
-/// One who waits for it.
+/// Reads the value, and waits for it to change.
 #[derive(Debug)]
 pub(crate) struct Receiver<T> {
     shared: Arc<Shared<T>>,
     seen: u64,
 }
 
-/// Nobody can change the value any more.
+/// The sender is gone: the value cannot change any more.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -80,7 +80,7 @@ impl<T> Sender<T> {
         });
     }
 
-    /// Wakes those who wait if the change says that it is one.
+    /// Wakes those who wait if `change` returns true.
     pub(crate) fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) {
         let mut state = self.0.lock();
         let changed = change(&mut state.value);
@@ -111,7 +111,7 @@ impl<T> Receiver<T> {
         Ref(self.shared.lock())
     }
 
-    /// Returns at once if the value is so already.
+    /// Returns once the value is right: at once, if it is already.
     pub(crate) async fn wait_for(&mut self, mut is_right: impl FnMut(&T) -> bool) -> Result<Ref<'_, T>, Closed> {
         self.wait(|state, _| is_right(&state.value)).await
     }

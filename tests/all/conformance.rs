@@ -146,7 +146,7 @@ macro_rules! engines {
 }
 
 engines! {
-    every_check_holds_for_state: LocalBench, all();
+    every_check_holds_for_memory: LocalBench, all();
     every_check_holds_for_redis: RedisBench, all_of_redis();
     every_check_holds_for_sqlite: SqliteBench, all();
 }

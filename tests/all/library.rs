@@ -1,4 +1,4 @@
-//! The library as its users see it, on the engine that lives in memory.
+//! The library as its users see it: on the engine that lives in memory, and on a file that a URL names.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -8,11 +8,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use queenright::builder::Builder;
+use queenright::engine::any::AnyEngine;
 use queenright::engine::memory::Local;
 use queenright::engine::{Engine, Item};
 use queenright::generate::Generate;
 use queenright::handle::Handle;
-use queenright::{Effect, Failure, Json, Message, Next, Settings, push};
+use queenright::message::PAYLOAD_BYTES_MAX;
+use queenright::{Effect, Error, Failure, Json, Message, Next, Settings, push};
 use serde::{Deserialize, Serialize};
 
 use crate::fleet::PATIENCE;
@@ -199,4 +201,111 @@ fn a_node_without_a_generator_handles_what_others_push() {
             .expect("it ends well");
         assert_eq!(engine.status().await.expect("a queue").epoch, 0, "it never reigned");
     });
+}
+
+#[test]
+fn a_queue_may_be_named_by_a_url() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("jobs.db").display());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let handled = Arc::new(AtomicU64::new(0));
+        let (counted, watched) = (handled.clone(), handled.clone());
+        let all = async move {
+            while watched.load(Ordering::Relaxed) < 3 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let running = queenright::on(url.clone())
+            .queue("library")
+            .also_handle()
+            .generate(|next: Next| async move { next.number.to_string() })
+            .handle(move |_: Message| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                async { Ok::<(), Failure>(()) }
+            })
+            .settings(|settings| settings.messages = Some(3))
+            .run_until(all);
+        tokio::time::timeout(PATIENCE, running)
+            .await
+            .expect("in time")
+            .expect("it ends well");
+        let settings = Settings {
+            queue: "library".into(),
+            ..Settings::default()
+        };
+        let engine = AnyEngine::open(&url, &settings).expect("the file is there");
+        let status = engine.status().await.expect("a queue");
+        assert_eq!(
+            (status.published, status.done, status.nodes.len()),
+            (3, 3, 0),
+            "{status:?}"
+        );
+    });
+}
+
+#[test]
+fn a_url_of_nothing_known_is_refused_before_anything_runs() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let refused = runtime.block_on(
+        queenright::on("http://localhost")
+            .handle(done)
+            .run_until(std::future::pending::<()>()),
+    );
+    let error = refused.expect_err("no such store");
+    assert_eq!(error.setting(), Some("url"), "{error}");
+}
+
+#[test]
+fn errors_say_what_to_do_and_name_settings_not_flags() {
+    let full = Error::Full {
+        queue: "jobs".into(),
+        most: 5,
+    };
+    assert_eq!(full.setting(), Some("backlog_max"));
+    let large = Error::TooLarge {
+        what: "payload",
+        number: Some(7),
+        bytes: 20,
+        most: 10,
+    };
+    let crashed = Error::Crashed {
+        what: "the generator of this node".into(),
+    };
+    for (error, words) in [
+        (full, "raise backlog_max"),
+        (
+            large,
+            "the payload of message 7 has 20 bytes, and at most 10 are allowed",
+        ),
+        (crashed, "the generator of this node crashed"),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(words) && !text.contains("--"), "{text}");
+    }
+}
+
+#[test]
+fn a_payload_that_is_too_large_ends_the_node_and_says_so() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let ended = runtime.block_on(
+        queenright::on(Arc::new(Local::new("library")))
+            .queue("library")
+            .generate(|_: Next| async { vec![0; PAYLOAD_BYTES_MAX + 1] })
+            .handle(done)
+            .run_until(tokio::time::sleep(PATIENCE)),
+    );
+    let Err(Error::TooLarge {
+        what,
+        number,
+        bytes,
+        most,
+    }) = ended
+    else {
+        panic!("{ended:?}");
+    };
+    assert_eq!(
+        (what, number, bytes, most),
+        ("payload", Some(0), PAYLOAD_BYTES_MAX + 1, PAYLOAD_BYTES_MAX)
+    );
 }

@@ -1,9 +1,28 @@
-//! The one integration test binary.
+//! The one integration test binary. Tests that need Redis start a redis-server of their own on a free port.
+//!
+//! | module | what it shows |
+//! | --- | --- |
+//! | `layers` | each room of `src/` uses only those before it |
+//! | `conformance` | one suite of checks, run against every engine |
+//! | `oracle` | random histories: the scripts on a real Redis and the rules in Rust give the same answers and leave the same state |
+//! | `mutants` | removing any guard from the scripts or the rules fails a check |
+//! | `model` | every state that small fleets can reach keeps every promise |
+//! | `simulate` | whole fleets of production nodes in virtual time, one seed each |
+//! | `hostile` | connections cut at every byte, half a log of Redis, mutated input for every decoder |
+//! | `e2e` | real processes on a real Redis and on a file: kill -9, SIGSTOP, outages, every command |
+//! | `dashboard` | the page in a real browser, the API, and who may use it |
+//! | `library` | the API as a program uses it |
+//! | `checker` | the checks of `verify` notice a queue that was harmed |
+//! | `instructions` | the hot paths cost as many instructions as recorded (`benches/instructions.txt`) |
+//!
+//! `fleet` and `server` start what the tests above need.
 
 mod checker;
 mod conformance;
 #[cfg(feature = "cli")]
 mod dashboard;
+#[cfg(feature = "cli")]
+mod docs;
 #[cfg(feature = "cli")]
 mod e2e;
 #[cfg(feature = "cli")]
@@ -12,6 +31,7 @@ mod fleet;
 mod hostile;
 #[cfg(feature = "cli")]
 mod instructions;
+mod layers;
 #[cfg(feature = "cli")]
 mod library;
 mod model;
@@ -19,3 +39,4 @@ mod mutants;
 mod oracle;
 mod server;
 mod simulate;
+mod sources;

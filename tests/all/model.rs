@@ -186,7 +186,7 @@ fn every_promise_to_readers_of_errors_holds_in_every_state() {
 /// Why a collect names all that it confirms: a late copy of a reader's first call, after that reader was given up, takes
 /// what it printed before and more, in its name; and the first number is the same.
 #[test]
-fn a_drain_that_names_only_the_first_error_that_it_confirms_could_swallow_another() {
+fn a_collect_that_names_only_the_first_error_that_it_confirms_could_swallow_another() {
     let model = Readers {
         names_all: false,
         ..readers_world(2, "p1 u1")
@@ -303,18 +303,8 @@ fn every_guard_is_missed_when_it_is_taken_out() {
 
 #[test]
 fn every_guard_of_the_sources_is_in_the_model_or_left_out_for_a_reason() {
-    let verbs = [
-        include_str!("../../src/engine/rules.rs"),
-        include_str!("../../src/engine/rules/errors.rs"),
-        include_str!("../../src/engine/rules/exchange.rs"),
-        include_str!("../../src/engine/rules/manage.rs"),
-        include_str!("../../src/engine/rules/push.rs"),
-    ];
-    let marks = verbs.iter().flat_map(|source| source.split("guard(\"").skip(1));
-    let mut sources: BTreeSet<String> = marks
-        .filter_map(|rest| Some(rest.split_once('"')?.0.to_string()))
-        .collect();
-    assert!(sources.len() > 25, "the marks are found: {sources:?}");
+    let guards = crate::sources::guards("engine");
+    let mut sources: BTreeSet<String> = guards.into_iter().map(str::to_string).collect();
     sources.extend(Scripts::guards());
     let (mut complaints, mut known) = (String::new(), BTreeSet::new());
     for guard in Guards::NAMES
@@ -327,7 +317,7 @@ fn every_guard_of_the_sources_is_in_the_model_or_left_out_for_a_reason() {
         }
     }
     // The model has one of the node's guards; the others are the simulator's.
-    assert!(include_str!("../../src/node/handle.rs").contains("guard(\"silent-lane\")"));
+    assert!(crate::sources::guards("node").contains(&"silent-lane"));
     sources.insert("silent-lane".into());
     for guard in sources.symmetric_difference(&known) {
         let _ = writeln!(

@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use queenright::engine::redis::Scripts;
 
 use crate::conformance::{Bench, Check, RedisBench, all_of_redis, verdict};
+use crate::sources::guards;
 
 /// Each guard, and the check that fails without it.
 const CATCHES: &[(&str, &str)] = &[
     ("again-one", "redelivered_messages_come_one_at_a_time"),
     ("beat-member", "a_beat_after_leaving_does_not_bring_a_node_back"),
-    ("bodies-end", "a_pack_that_stands_apart_goes_with_its_last_message"),
+    (
+        "bodies-end",
+        "a_body_that_is_stored_separately_goes_with_its_last_message",
+    ),
     ("bodies-refused", "a_publish_that_is_not_applied_leaves_no_bytes"),
     ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
     ("call-repeat", "a_repeated_exchange_is_applied_once"),
@@ -90,51 +94,21 @@ const STORES: usize = 2;
 
 #[test]
 fn every_guard_of_the_scripts_is_missed_when_it_is_taken_out() {
-    let guards: BTreeSet<String> = Scripts::guards().into_iter().collect();
+    let marked: BTreeSet<String> = Scripts::guards().into_iter().collect();
     let listed: BTreeSet<String> = CATCHES.iter().map(|(guard, _)| (*guard).to_string()).collect();
-    assert_eq!(guards, listed, "every guard, and nothing else, is listed");
+    assert_eq!(marked, listed, "every guard, and nothing else, is listed");
     let guards: Vec<&str> = CATCHES.iter().map(|(guard, _)| *guard).collect();
     missed::<RedisBench>(&guards, &all_of_redis());
 }
 
-/// The guards of the verbs, from their marks.
-#[cfg(feature = "mutants")]
-pub fn guards_of_the_verbs() -> Vec<&'static str> {
-    let guards = marks(&[
-        include_str!("../../src/engine/rules.rs"),
-        include_str!("../../src/engine/rules/errors.rs"),
-        include_str!("../../src/engine/rules/exchange.rs"),
-        include_str!("../../src/engine/rules/manage.rs"),
-        include_str!("../../src/engine/rules/push.rs"),
-        include_str!("../../src/engine/rules/report.rs"),
-    ]);
-    assert!(guards.len() > 25, "the marks are found: {guards:?}");
-    guards
-}
-
-/// The guards that are marked in sources.
-#[cfg(feature = "mutants")]
-pub fn marks(sources: &[&'static str]) -> Vec<&'static str> {
-    let mut guards: Vec<&str> = sources
-        .iter()
-        .flat_map(|source| source.split("guard(\"").skip(1))
-        .filter_map(|rest| rest.split('"').next())
-        .collect();
-    guards.sort_unstable();
-    guards.dedup();
-    guards
-}
-
-#[cfg(feature = "mutants")]
 #[test]
 fn every_guard_of_the_state_is_missed_when_it_is_taken_out() {
-    missed::<crate::conformance::LocalBench>(&guards_of_the_verbs(), &crate::conformance::all());
+    missed::<crate::conformance::LocalBench>(&guards("engine"), &crate::conformance::all());
 }
 
-#[cfg(feature = "mutants")]
 #[test]
 fn every_guard_of_sqlite_is_missed_when_it_is_taken_out() {
-    missed::<crate::conformance::SqliteBench>(&guards_of_the_verbs(), &crate::conformance::all());
+    missed::<crate::conformance::SqliteBench>(&guards("engine"), &crate::conformance::all());
 }
 
 /// Takes each guard out and expects its check to fail; names those that nobody misses.

@@ -1,4 +1,4 @@
-//! Random histories go through the state machine and through each store: every answer and everything stored must agree,
+//! Random histories go through the memory engine's state (the oracle) and through each other store: every answer and everything stored must agree,
 //! and at the end every message must have one outcome.
 //!
 //! `QUEENRIGHT_HISTORIES` sets how many; `QUEENRIGHT_SEED` replays one.
@@ -31,12 +31,12 @@ pub fn variable(name: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn redis_agrees_with_the_state_machine_on_random_histories() {
+async fn redis_agrees_with_the_oracle_on_random_histories() {
     agrees::<RedisBench>().await;
 }
 
 #[tokio::test]
-async fn sqlite_agrees_with_the_state_machine_on_random_histories() {
+async fn sqlite_agrees_with_the_oracle_on_random_histories() {
     agrees::<SqliteBench>().await;
 }
 

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Failed};
 use crate::error::Result;
 
-/// Looked at in one step.
+/// How many errors one step looks at.
 const STEP: u32 = 500;
 
 /// Which errors. The default is all of them.

@@ -5,23 +5,22 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::StartFlags;
-use crate::app::args::sources::duration;
+use super::value::duration;
 
 pub(super) const AFTER: &str = "\
 Regimes: flat-out, payloads, one-by-one, async-work, latency, backlog, fleet,
 persistence, failover, handover, redelivery, start-up, mixed, adapt, memory,
 idle, task, file.
 
-Every regime runs beside its baseline, in turns, in the same run: a machine is
-noisy, and only what was measured side by side can be compared. Real processes
-do the work, with every guarantee on. What is shown is the median of the rounds,
-with the least and the most.
+Every regime takes turns with its baseline in the same run: a machine is noisy,
+and only what was measured side by side can be compared. Real processes do the
+work, with every guarantee on. Shown are the median, the least and the most of
+the rounds.
 
 Where it runs: on the Redis that is named by flags or the environment, in fresh
-queues, which are removed afterwards; if none is named, on a redis-server of its
-own (redis-server or valkey-server must be on the PATH). Persistence always runs
-on servers of its own. The whole takes about 15 minutes.
+queues, which are removed afterwards; if none is named, on a redis-server of
+its own (redis-server or valkey-server must be on the PATH). Persistence always
+runs on servers of its own. The whole takes about 15 minutes.
 
 Exit codes: 0 all was measured, whether or not a target was reached; 1 a regime
 failed; 2 wrong usage; 69 no Redis.
@@ -74,8 +73,6 @@ pub struct BenchNode {
     /// Messages take `--slow` in every other window of this length, by the time of day.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub window: Option<Duration>,
-    #[command(flatten)]
-    pub start: StartFlags,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]

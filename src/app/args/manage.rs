@@ -4,66 +4,51 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::app::args::sources::duration;
+use super::value::duration;
 
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Manage {
     /// Put messages into the queue, and print their numbers
     #[command(after_help = PUSH)]
     Push(Push),
-    /// Look at the failed messages, put them in again, or remove them
+    /// List, requeue or delete failed messages (dead letters)
     #[command(subcommand, after_help = ERRORS)]
     Errors(Errors),
-    /// Let the generator, the handlers or both stand still; what is in hand is finished
+    /// Pause the generator, the handlers or both; messages in hand are finished
     #[command(after_help = PAUSE)]
     Pause(Which),
-    /// Let them go on
+    /// Let what was paused go on
+    #[command(after_help = RESUME)]
     Resume(Which),
-    /// Move the crown to another node, in good order
+    /// Make another node the generator, without missing a message
     #[command(after_help = HANDOVER)]
     Handover(Handover),
     /// List the nodes
+    #[command(after_help = NODES)]
     Nodes(Nodes),
-    /// Wait until nothing is queued, in hand or put off
+    /// Wait until the queue is empty: nothing queued, delayed or in hand
     #[command(after_help = DRAIN)]
     Drain(Drain),
-    /// Remove the queue, with all messages and errors in it
+    /// Delete the queue, with all its messages and errors
     #[command(after_help = PURGE)]
     Purge(Purge),
 }
 
-impl Manage {
-    /// The command word.
-    #[must_use]
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Push(_) => "push",
-            Self::Errors(_) => "errors",
-            Self::Pause(_) => "pause",
-            Self::Resume(_) => "resume",
-            Self::Handover(_) => "handover",
-            Self::Nodes(_) => "nodes",
-            Self::Drain(_) => "drain",
-            Self::Purge(_) => "purge",
-        }
-    }
-}
-
 const PUSH: &str = "\
-Pushed messages are numbered with the generated ones, and handled like them. The
-queue need not exist yet, and no copy has to run.
+Pushed messages are numbered together with the generated ones, and handled like
+them. The queue need not exist yet, and no copy has to run.
 
-With --key (or \"key\" in JSON) a repeat is no new message: within --keep it gets
-the number that the first one has. Keys and delays run on the store's time of
-day.
+--key (or \"key\" in JSON) is an idempotency key: within --keep, another push
+with the same key adds no message and prints the number of the first. Keys and
+delays run on the store's time of day.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\" and
 \"delay\" (\"5s\"). What `errors export` writes can be read. Output is one
 {\"number\":7,\"repeated\":false} a line.
 
-When --max-backlog messages wait, a push fails with exit code 1; the numbers that
-were printed before are in the queue.
+When --max-backlog messages wait, a push fails with exit code 1; the messages
+whose numbers were printed before are in the queue.
 
 Examples:
   queenright push hello                      one message: prints its number
@@ -76,27 +61,24 @@ pub struct Push {
     /// The messages; none, or -, reads lines from stdin
     #[arg(value_name = "PAYLOAD")]
     pub payloads: Vec<String>,
-    /// A repeat with this key is no new message; for one message
+    /// Idempotency key: pushing the same key again adds no message; for one message
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// How long keys are remembered
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub keep: Duration,
-    /// Handle the messages only after this time
+    /// Delay: handle the messages only after this time
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration)]
     pub delay: Duration,
-    /// Fail while so many messages are queued [env: QUEENRIGHT_MAX_BACKLOG] [default: 1000000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub max_backlog: Option<u64>,
-    /// Lines of stdin and of output are JSON objects; arguments are payloads as they stand
+    /// Read lines of stdin as JSON objects, and print JSON; arguments are payloads as they stand
     #[arg(long)]
     pub json: bool,
 }
 
 const ERRORS: &str = "\
-A requeued message leaves the errors and begins a new life, under its number:
-attempts and failures are counted from the start. `status` counts these lives as
-`requeued`. Errors that a `get-errors` has in hand at the moment are left alone.
+A requeued message keeps its number and is handled as if it were new: attempts
+and failures are counted from the start. `status` counts it as `requeued`.
+Failed messages that a `get-errors` is printing at the moment are left alone.
 
 Examples:
   queenright errors list --text timeout --newer 1h
@@ -106,38 +88,66 @@ Examples:
   queenright errors delete --older 30d --dry-run
   queenright errors export > errors.jsonl";
 
+const LIST: &str = "\
+Examples:
+  queenright errors list --limit 20
+  queenright errors list --text timeout --newer 1h --json";
+const SHOW: &str = "\
+Example:
+  queenright errors show 17";
+const REQUEUE: &str = "\
+Examples:
+  queenright errors requeue 17 18
+  queenright errors requeue --text timeout --dry-run";
+const DELETE: &str = "\
+Examples:
+  queenright errors delete 17
+  queenright errors delete --older 30d --dry-run";
+const EXPORT: &str = "\
+Example, which pushes them into another queue:
+  queenright errors export -q jobs | queenright push -q jobs2 --json";
+const COUNT: &str = "\
+Example:
+  queenright errors count --newer 1h";
+
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Errors {
-    /// Print failed messages, oldest number first; removes nothing
+    /// Print failed messages, lowest number first; removes nothing
+    #[command(after_help = LIST)]
     List(List),
-    /// Print all that is known of one
+    /// Print all that is known of one failed message
+    #[command(after_help = SHOW)]
     Show(Show),
-    /// Put messages in again, as if they had never been tried
+    /// Put failed messages into the queue again, as if they were new
+    #[command(after_help = REQUEUE)]
     Requeue(Change),
-    /// Remove errors for good
+    /// Delete failed messages for good
+    #[command(after_help = DELETE)]
     Delete(Change),
-    /// Print failed messages as JSON, one object a line; removes nothing
+    /// Print failed messages as JSON, one object per line; removes nothing
+    #[command(after_help = EXPORT)]
     Export(Select),
-    /// Print how many there are
+    /// Print how many failed messages there are
+    #[command(after_help = COUNT)]
     Count(Select),
 }
 
 /// Which errors. What is not given does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Select {
-    /// Only numbers from this one on
+    /// Only message numbers from this one on
     #[arg(long, value_name = "NUMBER")]
     pub from: Option<u64>,
-    /// Only numbers up to this one
+    /// Only message numbers up to this one
     #[arg(long, value_name = "NUMBER")]
     pub to: Option<u64>,
-    /// Only those whose error contains this text
+    /// Only messages whose error contains this text
     #[arg(long, value_name = "TEXT")]
     pub text: Option<String>,
-    /// Only those that failed longer ago than this
+    /// Only messages that failed longer ago than this
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub older: Option<Duration>,
-    /// Only those that failed within this time
+    /// Only messages that failed within this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub newer: Option<Duration>,
     /// At most this many
@@ -149,13 +159,14 @@ pub struct Select {
 pub struct List {
     #[command(flatten)]
     pub select: Select,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Show {
+    /// The number of the message
     #[arg(value_name = "NUMBER")]
     pub number: u64,
     /// Print one JSON object
@@ -168,7 +179,7 @@ pub struct Change {
     /// The numbers of the messages
     #[arg(value_name = "NUMBER")]
     pub numbers: Vec<u64>,
-    /// All of them
+    /// All failed messages
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
@@ -182,14 +193,19 @@ pub struct Change {
 }
 
 const PAUSE: &str = "\
-Once this has returned, nothing more is published (but what is pushed) or taken,
-by whichever copy, until `resume`. Copies that start meanwhile are paused too;
-the queue remembers it.
+Once this has returned, no copy generates or takes any message until `resume`;
+pushed messages still come in. The queue remembers it, so that copies which
+start meanwhile are paused too.
 
 Examples:
   queenright pause                 both
   queenright pause generator && queenright drain && deploy
   queenright resume";
+
+const RESUME: &str = "\
+Examples:
+  queenright resume                both
+  queenright resume handlers";
 
 /// What to pause or to resume.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -209,18 +225,22 @@ pub enum Part {
 }
 
 const HANDOVER: &str = "\
-The crown changes hands in one step, with the next beat of the node that takes
-it: until then the old generator publishes, from then on the new one, and no tick
-is missed. Prints who generates now.
+The crown, which makes a node the generator, changes hands in one step: until
+then the old generator publishes, from then on the new one, and no message is
+missed. Prints who generates now.
 
-Exit code 1 if nobody takes it within --timeout; then all stays as it was.";
+Exit code 1 if no node takes it within --timeout; then all stays as it was.
+
+Examples:
+  queenright handover                      to any other node
+  queenright handover 5f2c9a71d3e80b46     as `queenright nodes` names it";
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Handover {
-    /// To this node, as `nodes` names it [default: any other]
+    /// The node that takes it, as `nodes` names it [default: any other]
     #[arg(value_name = "NODE")]
     pub node: Option<String>,
-    /// How long to wait for it
+    /// How long to wait until a node takes it
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub timeout: Duration,
 }
@@ -232,9 +252,15 @@ pub struct Nodes {
     pub json: bool,
 }
 
+const NODES: &str = "\
+Examples:
+  queenright nodes -q jobs
+  queenright nodes --json | jq -r '.[].node'";
+
 const DRAIN: &str = "\
-While a generator publishes, a queue is seldom empty: pause it first. Nothing is
-printed; exit code 0 means empty, 1 that the time is over, with what is left.
+While a generator publishes, a queue is seldom empty: pause it first. Nothing
+is printed if the queue is empty (exit code 0); after --timeout, one line says
+what is left (exit code 1).
 
 Example:
   queenright pause generator && queenright drain --timeout 5m";
@@ -247,18 +273,23 @@ pub struct Drain {
 }
 
 const PURGE: &str = "\
-Requests on a terminal; elsewhere it needs --yes. Refuses while nodes are alive, with
-exit code 1: stop them, or use --force. Nodes that are forced out join again,
-on a new queue that goes on above the last number they have seen.
+Asks for confirmation on a terminal; elsewhere it needs --yes. Refuses while
+nodes are alive, with exit code 1: stop them, or use --force. Nodes that are
+forced out join again, on a new queue that goes on above the last number they
+have seen.
 
-What effects wrote under keys of their own stays.";
+What effects wrote under keys of their own stays.
+
+Examples:
+  queenright purge -q jobs
+  queenright purge -q test --yes --force";
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Purge {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
-    /// Also while nodes are alive
+    /// Delete the queue even while nodes are alive
     #[arg(long)]
     pub force: bool,
 }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::start;
+use crate::app::args::Dashboard as Flags;
 use crate::app::args::sources::Resolved;
 use crate::app::args::token::Token;
-use crate::app::args::{Dashboard as Flags, Serving};
 use crate::app::dashboard::{Bound, Options, acceptor, bind};
 use crate::app::exit::Failure;
 use crate::app::http;
@@ -23,7 +23,7 @@ pub(super) async fn run<E: Engine>(
     flags: &Flags,
     log: Arc<Log>,
 ) -> Result<(), Failure> {
-    let bound = open("--listen", flags.listen, &flags.serving, resolved, &log).await?;
+    let bound = open("--listen", flags.listen, resolved, &log).await?;
     engine.check().await?;
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
@@ -34,14 +34,8 @@ pub(super) async fn run<E: Engine>(
 }
 
 /// Takes the place. `flag` is the one that named it.
-pub(super) async fn open(
-    flag: &str,
-    listen: SocketAddr,
-    serving: &Serving,
-    resolved: &Resolved,
-    log: &Log,
-) -> Result<Bound, Failure> {
-    let options = options(serving, resolved)?;
+pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
+    let options = options(resolved)?;
     if !listen.ip().to_canonical().is_loopback() {
         if options.token.is_none() {
             return Err(Failure::usage(format!(
@@ -58,7 +52,8 @@ pub(super) async fn open(
         .map_err(|error| Failure::failed(format!("{flag}: {}", http::why_not(listen, &error))))
 }
 
-fn options(serving: &Serving, resolved: &Resolved) -> Result<Options, Failure> {
+fn options(resolved: &Resolved) -> Result<Options, Failure> {
+    let serving = &resolved.serving;
     let token = match &serving.token_file {
         None => resolved.token.clone(),
         Some(path) => {

@@ -25,6 +25,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::LOOK_MAX;
+use crate::app::args::options::connection::{QUEUE, URL};
 use crate::app::args::sources::{self, Resolved};
 use crate::app::args::{Demo, Invocation};
 use crate::app::exit::Failure;
@@ -54,9 +55,9 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Resu
     let bed = TestBed::prepare("demo", named, Directory::temporary("demo")?, Own::File)?;
     let mut asked = asked.clone();
     if !bed.is_shared {
-        asked.shared.url = Some(bed.url(None));
-    } else if asked.shared.queue.is_none() {
-        asked.shared.queue = Some(bed.fresh_queue());
+        asked.flags.set(&URL, bed.url(None));
+    } else if !asked.flags.has(&QUEUE) {
+        asked.flags.set(&QUEUE, bed.fresh_queue());
     }
     let resolved = sources::of_this_process(&asked).map_err(|usage| Failure::usage(usage.to_string()))?;
     super::log(&resolved);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use crate::api::push::{check, push_with};
-use crate::app::args::Push as Flags;
 use crate::app::args::sources::{Resolved, duration};
+use crate::app::args::{Push as Flags, explain};
 use crate::app::base64;
 use crate::app::exit::Failure;
 use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
@@ -22,8 +22,6 @@ type Line = Result<Vec<u8>, String>;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
     engine.check().await?;
-    let mut settings = resolved.settings.clone();
-    settings.backlog_max = flags.max_backlog.unwrap_or(settings.backlog_max);
     let stdin = matches!(&flags.payloads[..], [] | [_] if flags.payloads.iter().all(|payload| payload == "-"));
     if flags.key.is_some() && (stdin || flags.payloads.len() > 1) {
         return Err(Failure::usage(
@@ -50,7 +48,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         }
         // What comes before a bad line is pushed, and said so.
         let mut printed = Ok(());
-        let pushed = push_with(&*engine, &settings, flags.keep, &items, |receipts| {
+        let pushed = push_with(&*engine, &resolved.settings, flags.keep, &items, |receipts| {
             if printed.is_ok() {
                 printed = print(receipts, flags.json);
             }
@@ -114,7 +112,7 @@ fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
     if let Some(key) = &flags.key {
         item = item.key(key);
     }
-    check(&item).map_err(|error| error.to_string())?;
+    check(&item).map_err(|error| explain(&error))?;
     Ok(item)
 }
 

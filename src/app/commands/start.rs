@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use super::dashboard;
-use crate::app::args::StartFlags;
 use crate::app::args::sources::Resolved;
 use crate::app::exit::{FAILED, Failure};
 use crate::app::http;
@@ -29,23 +28,18 @@ const CHILDREN_GRACE: Duration = Duration::from_secs(4);
 /// How often to look for a Redis that is not there yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-pub(super) async fn run<E: Engine>(
-    engine: Arc<E>,
-    resolved: &Resolved,
-    flags: &StartFlags,
-    log: Arc<Log>,
-) -> Result<(), Failure> {
+pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc<Log>) -> Result<(), Failure> {
     let (stopper, mut shutdown) = shutdown::channel();
-    if flags.until_stdin_closes {
+    if resolved.until_stdin_closes {
         stop_when_stdin_closes(stopper.clone())?;
     }
     stop_on_signal(stopper)?;
-    let observer = observer(flags, log.clone())?;
+    let observer = observer(resolved, log.clone())?;
     if resolved.verbose > 0 {
         say_settings(resolved, &log);
     }
     let generator = roles::generator(resolved, &log)?;
-    let handler = roles::handler(resolved, flags, &log)?;
+    let handler = roles::handler(resolved, &log)?;
     let mut settings = resolved.settings.clone();
     if handler.outside.is_some() {
         // They keep the time themselves, since they have more to end than a future.
@@ -54,7 +48,7 @@ pub(super) async fn run<E: Engine>(
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
     let served = serve(resolved, &engine, node.meter(), &shutdown, &log).await?;
     if let Some(listen) = resolved.dashboard {
-        let bound = dashboard::open("--dashboard", listen, &flags.serving, resolved, &log).await?;
+        let bound = dashboard::open("--dashboard", listen, resolved, &log).await?;
         log.say(false, "dashboard", &[("url", &bound.url)]);
         let (settings, address) = (resolved.settings.clone(), resolved.address.clone());
         tokio::spawn(bound.serve(engine.clone(), settings, address, shutdown.clone()));
@@ -98,8 +92,8 @@ async fn serve<E: Engine>(
 }
 
 /// The log, and the book if one is to be kept.
-fn observer(flags: &StartFlags, log: Arc<Log>) -> Result<Arc<dyn Observer>, Failure> {
-    let Some(path) = &flags.ledger else {
+fn observer(resolved: &Resolved, log: Arc<Log>) -> Result<Arc<dyn Observer>, Failure> {
+    let Some(path) = &resolved.ledger else {
         return Ok(log);
     };
     let recorder = Recorder::to(path)

@@ -22,14 +22,19 @@ mod report;
 mod run;
 mod sampler;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::app::args::options::dashboard::DASHBOARD;
+use crate::app::args::options::generating::{INTERVAL, MAX_BACKLOG, MESSAGES};
+use crate::app::args::options::handling::{CONCURRENCY, ERROR_RATE, WORK};
+use crate::app::args::options::lab::EFFECTS;
+use crate::app::args::options::running::{METRICS, NO_WAIT};
+use crate::app::args::options::{Opt, Scope};
 use crate::app::args::sources::Resolved;
-use crate::app::args::{Invocation, StartFlags, Verify};
+use crate::app::args::{Flags, Invocation, Verify};
 use crate::app::exit::{FAILED, Failure};
 use crate::app::lab::server::Fsync;
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
@@ -40,7 +45,7 @@ use plan::{Plan, Reach};
 use report::Report;
 use run::{Load, Run};
 
-const MESSAGES: u64 = 1_000_000;
+const MESSAGES_DEFAULT: u64 = 1_000_000;
 const DURATION: Duration = Duration::from_mins(1);
 /// After this many leases without progress, with nothing broken any more, the run is given up.
 const STALLED_LEASES: u32 = 15;
@@ -58,9 +63,9 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         let seed = flags.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
         Plan::new(seed, flags.duration.unwrap_or(DURATION), Reach::of(&bed))
     });
-    let messages = settings.messages.or((!flags.chaos).then_some(MESSAGES));
+    let messages = settings.messages.or((!flags.chaos).then_some(MESSAGES_DEFAULT));
     let load = Load {
-        arguments: arguments(&asked.start, &settings.queue, flags.chaos, messages),
+        arguments: arguments(&asked.flags, &settings.queue, flags.chaos, messages),
         queue: settings.queue.clone(),
         nodes: flags.nodes,
         messages,
@@ -115,28 +120,25 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
 }
 
 /// The options of the copies: the caller's, and ours where the caller gave none.
-fn arguments(given: &StartFlags, queue: &str, chaos: bool, messages: Option<u64>) -> Vec<OsString> {
-    let mut options: BTreeMap<&str, String> = BTreeMap::from([("interval", "0".into()), ("error-rate", "0.05".into())]);
+fn arguments(given: &Flags, queue: &str, chaos: bool, messages: Option<u64>) -> Vec<OsString> {
+    let mut options = Flags::default();
+    options.set(&INTERVAL, "0");
+    options.set(&ERROR_RATE, "0.05");
+    options.set(&WORK, "0");
     if chaos {
-        options.extend([("work", "0..10ms".into()), ("concurrency", "64".into())]);
+        options.set(&WORK, "0..10ms");
+        options.set(&CONCURRENCY, "64");
         // Small, so that the queue drains soon once the faults are over.
-        options.insert("max-backlog", "20000".into());
-        options.insert("effects", effects::prefix(queue));
-    } else {
-        options.insert("work", "0".into());
+        options.set(&MAX_BACKLOG, "20000");
+        options.set(&EFFECTS, effects::prefix(queue));
+    }
+    let ours = [&MESSAGES, &NO_WAIT, &METRICS, &DASHBOARD];
+    let theirs = |option: &&Opt| option.group.scope == Scope::Start && option.is_in_file && !ours.contains(option);
+    for option in given.given().filter(theirs) {
+        options.set(option, given.text(option).unwrap_or_default());
     }
     if let Some(messages) = messages {
-        options.insert("messages", messages.to_string());
+        options.set(&MESSAGES, messages.to_string());
     }
-    let mut arguments = Vec::new();
-    for (name, value) in given.values() {
-        match (name, value) {
-            (_, None) | ("messages" | "no-wait" | "metrics" | "dashboard", _) => {}
-            ("also-handle", Some(_)) => arguments.push("--also-handle".into()),
-            (name, Some(value)) => _ = options.insert(name, value.to_string()),
-        }
-    }
-    let written = options.iter().map(|(name, value)| format!("--{name}={value}").into());
-    arguments.extend(written);
-    arguments
+    options.arguments(|_| true)
 }

@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::app::args::explain;
 use crate::app::http::Body;
 use crate::error::Error;
 
@@ -68,10 +69,10 @@ impl From<Error> for Refusal {
             Error::Away { .. } => (StatusCode::SERVICE_UNAVAILABLE, "away"),
             Error::NoQueue { .. } => (StatusCode::NOT_FOUND, "no_queue"),
             Error::Full { .. } => (StatusCode::CONFLICT, "full"),
-            Error::Setting { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+            Error::Setting { .. } | Error::TooLarge { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             _ => (StatusCode::BAD_GATEWAY, "store"),
         };
-        Self::new(status, code, error.to_string())
+        Self::new(status, code, explain(&error))
     }
 }
 

@@ -12,12 +12,15 @@ use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::server::{Fsync, Server};
 use crate::app::args::Invocation;
+use crate::app::args::options::Opt;
+use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
+use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
 use crate::engine::sqlite::Database;
 
-/// Variables that name a store.
-const VARIABLES: [&str; 5] = ["REDIS_URL", "REDISURL", "REDIS_HOST", "REDIS_PORT", "QUEENRIGHT_CONFIG"];
+/// The options that name a store, or a file that may.
+static NAMING: [&Opt; 5] = [&URL, &HOST_NAME, &PORT_NUMBER, &CONFIG, &ENV];
 
 /// What to work on where no store was named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,25 +193,23 @@ impl Drop for Directory {
 
 /// Whether the command line names a store, itself or in a file.
 pub(in crate::app) fn is_named(asked: &Invocation) -> bool {
-    let shared = &asked.shared;
-    let flags = [&shared.url, &shared.host, &shared.port];
-    flags.iter().any(|flag| flag.is_some()) || shared.config.is_some() || shared.env.is_some()
+    NAMING.iter().any(|option| asked.flags.has(option))
 }
 
 /// The same, or the environment does.
 pub(in crate::app) fn is_named_anywhere(asked: &Invocation) -> bool {
     let set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    is_named(asked) || VARIABLES.iter().any(set)
+    is_named(asked) || NAMING.iter().flat_map(|option| option.variables).any(set)
 }
 
 /// Refuses `--queue`: what is in that queue would be lost.
 pub(in crate::app) fn refuse_queue(command: &str, asked: &Invocation, queues: &str) -> Result<(), Failure> {
-    match asked.shared.queue {
-        None => Ok(()),
-        Some(_) => Err(Failure::usage(format!(
+    if asked.flags.has(&QUEUE) {
+        return Err(Failure::usage(format!(
             "{command} works in {queues}; leave out --queue"
-        ))),
+        )));
     }
+    Ok(())
 }
 
 pub(in crate::app) fn random() -> String {

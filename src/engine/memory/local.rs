@@ -1,4 +1,4 @@
-//! The state behind a lock, as an engine: for tests of one's own handlers, without a store.
+//! The state behind a lock, as an engine: to test one's own handlers without a store.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,14 +6,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::State;
-use crate::engine::history::{History, Range, Report, Reported};
-use crate::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Push,
-    Pushed, Reap, Reaped, Renewed, Status, Wake,
-};
-use crate::engine::{Handover, Paused, Purged};
-use crate::engine::{Held, Requeued, StoreInfo};
-use crate::error::{Error, Result};
+use crate::engine::rules::{Link, Steps};
+use crate::engine::{StoreInfo, Wake};
+use crate::error::Result;
 use crate::settings::Names;
 
 /// A queue inside this process. Clones share it.
@@ -25,7 +20,7 @@ use crate::settings::Names;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use std::time::Duration;
 ///
-/// use queenright::engine::{Engine, state::Local};
+/// use queenright::engine::{Engine, memory::Local};
 /// use queenright::{Message, Node, Settings, generate::Next, shutdown};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -87,69 +82,25 @@ impl Local {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn no_queue(&self) -> Error {
-        Error::NoQueue {
-            queue: self.state().queue_name.clone(),
-        }
-    }
+impl Steps for Local {
+    type Store<'a> = State;
 
     /// Runs one verb and wakes those who listen.
-    fn call<T>(&self, verb: impl FnOnce(&mut State, u64) -> T) -> T {
+    async fn step<A, T, F>(&self, _: Link, args: &A, verb: F) -> Result<T>
+    where
+        A: ToOwned<Owned: Send> + Sync + ?Sized + 'static,
+        T: Send + 'static,
+        F: FnOnce(&mut State, u64, &A) -> Result<T> + Send + 'static,
+    {
         let now_ms = (self.now_ms)();
         let mut state = self.state();
-        let answer = verb(&mut state, now_ms);
+        let answer = verb(&mut state, now_ms, args);
         if state.bell || state.crown_bell {
             self.rung.notify_waiters();
         }
         answer
-    }
-}
-
-impl Engine for Local {
-    async fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
-    async fn store_info(&self) -> Result<StoreInfo> {
-        Ok(StoreInfo {
-            kind: "memory".into(),
-            persistence: "none".into(),
-            ..StoreInfo::default()
-        })
-    }
-
-    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
-        Ok(self.state().unsettled())
-    }
-
-    async fn join(&self, join: &Join) -> Result<Joined> {
-        self.call(|state, now| state.join(now, join))
-    }
-
-    async fn beat(&self, beat: &Beat) -> Result<Renewed> {
-        Ok(self.call(|state, now| state.beat(now, beat)))
-    }
-
-    async fn publish(&self, publish: &Publish) -> Result<Published> {
-        self.call(|state, now| state.publish(now, publish))
-    }
-
-    async fn push(&self, push: &Push) -> Result<Pushed> {
-        self.call(|state, now| state.push(now, push))
-    }
-
-    async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
-        Ok(self.call(|state, now| state.exchange(now, exchange)))
-    }
-
-    async fn reap(&self, reap: &Reap) -> Result<Reaped> {
-        Ok(self.call(|state, now| state.reap(now, reap)))
-    }
-
-    async fn leave(&self, node: &NodeId) -> Result<()> {
-        self.call(|state, _| state.leave(node));
-        Ok(())
     }
 
     async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
@@ -158,7 +109,7 @@ impl Engine for Local {
                 let next = self.rung.notified();
                 tokio::pin!(next);
                 next.as_mut().enable();
-                // Not through `call`: while the other bell stays rung, that would wake this very loop for ever.
+                // Not in a step: while the other bell stays rung, that would wake this very loop for ever.
                 let rung = {
                     let mut state = self.state();
                     std::mem::take(match wake {
@@ -175,68 +126,11 @@ impl Engine for Local {
         Ok(tokio::time::timeout(at_most, heard).await.is_ok())
     }
 
-    async fn collect(&self, collect: &Collect) -> Result<Collected> {
-        Ok(self.call(|state, now| state.collect(now, collect)))
-    }
-
-    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
-        Ok(self.call(|state, now| state.hold(now, reader, lease_ms)))
-    }
-
-    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
-        self.call(|state, now| state.release(now, reader, expired));
-        Ok(())
-    }
-
-    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
-        Ok(self.call(|state, _| state.failed(from, limit)))
-    }
-
-    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        Ok(self.call(|state, _| state.latest(below, limit)))
-    }
-
-    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
-        Ok(self.call(|state, _| state.held(node, limit)))
-    }
-
-    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
-        Ok(self.call(|state, _| state.requeue(numbers)))
-    }
-
-    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
-        Ok(self.call(|state, _| state.discard(numbers)))
-    }
-
-    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
-        Ok(self.call(|state, _| state.trim(keep)))
-    }
-
-    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        let paused = self.call(|state, _| state.pause(generator, handlers));
-        paused.ok_or_else(|| self.no_queue())
-    }
-
-    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
-        let answer = self.call(|state, now| state.handover(now, to));
-        answer.ok_or_else(|| self.no_queue())
-    }
-
-    async fn purge(&self, force: bool) -> Result<Purged> {
-        let purged = self.call(|state, now| state.remove(now, force));
-        purged.ok_or_else(|| self.no_queue())
-    }
-
-    async fn report(&self, report: &Report) -> Result<Reported> {
-        Ok(self.call(|state, now| state.report(now, report)))
-    }
-
-    async fn history(&self, range: Range) -> Result<History> {
-        let history = self.call(|state, now| state.history(now, range));
-        history.ok_or_else(|| self.no_queue())
-    }
-
-    async fn status(&self) -> Result<Status> {
-        self.call(State::status)?.ok_or_else(|| self.no_queue())
+    async fn store_info(&self) -> Result<StoreInfo> {
+        Ok(StoreInfo {
+            kind: "memory".into(),
+            persistence: "none".into(),
+            ..StoreInfo::default()
+        })
     }
 }

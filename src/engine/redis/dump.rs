@@ -5,149 +5,92 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use redis::Value;
 
-use super::RedisEngine;
-use super::bodies::{self, Found};
-use super::reply::Reply;
+use super::reply::{Decode, Reply};
+use super::unsettled::{Unsettled, is_piece};
+use super::{RedisEngine, broken, number};
 use crate::engine::history::{LastReport, Range};
 use crate::engine::memory::{State, Stored, Taken};
-use crate::engine::store::Meta;
+use crate::engine::store::{About, Meta};
 use crate::engine::{Paused, Receipt, record};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::Pack;
+
+type Hash = BTreeMap<String, Vec<u8>>;
 
 impl RedisEngine {
     /// Reads everything. Not in one step: only for a queue that nobody works on.
-    #[doc(hidden)]
     pub async fn dump(&self) -> Result<State> {
         let keys = &self.keys;
         let mut state = State::new(&keys.queue_name, &keys.names);
+        let mut unsettled = Unsettled::default();
         let mut fields = self.hash(&keys.meta).await?;
         state.cursor = fields.remove("cursor").unwrap_or_default();
         state.meta = meta(&fields)?;
-        state.queue = self.packs(&keys.queue).await?.into();
-        state.again = self.packs(&keys.again).await?.into();
-        state.later = self.later(&keys.later).await?;
+        state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
+        state.again = self.packs(&keys.again, &mut unsettled).await?.into();
+        state.later = self.later().await?;
         state.once = self.once().await?;
         state.nodes = self.leases(&keys.nodes).await?;
-        state.dead = self.names("LRANGE", &keys.dead).await?.into();
+        state.dead = self.all_of::<String>("LRANGE", &keys.dead).await?.into();
         state.readers = self.leases(&keys.readers).await?;
-        for bytes in self.list(&keys.reigns).await? {
-            state.reigns.push_back(record::decode_crowned(&bytes)?);
+        for bytes in self.all_of::<Vec<u8>>("LRANGE", &keys.reigns).await? {
+            state.reigns.push_back(record::decode(&bytes)?);
         }
         for (field, bytes) in self.hash(&keys.history).await? {
-            let (ring, slot) = field.split_once(':').ok_or_else(|| broken(field.clone()))?;
-            let (ring, slot) = (parse(ring)?, parse(slot)?);
-            let range = Range::ALL.into_iter().find(|range| range.ring() == ring);
-            let range = range
-                .filter(|range| slot < range.steps())
-                .ok_or_else(|| broken(field.clone()))?;
-            state
-                .history
-                .insert((range.ring(), slot), record::decode_bucket(&bytes)?);
+            state.history.insert(slot(&field)?, record::decode(&bytes)?);
         }
-        state.bell = !self.names("LRANGE", &keys.bell).await?.is_empty();
-        state.crown_bell = !self.names("LRANGE", &keys.crown).await?.is_empty();
-        for (number, bytes) in self.hash(&keys.records).await? {
-            state.errors.insert(parse(&number)?, record::decode_failed(&bytes)?);
-        }
-        let indexed = self.names("ZRANGE", &keys.errors).await?;
-        let recorded: Vec<String> = state.errors.keys().map(u64::to_string).collect();
-        if indexed != recorded {
-            return Err(broken(format!("errors {indexed:?} but records {recorded:?}")));
-        }
-        let mut left = BTreeMap::new();
-        for key in [&keys.queue, &keys.again] {
-            for bytes in self.list(key).await? {
-                count_stub(&mut left, &bytes)?;
-            }
-        }
+        state.bell = self.rings(&keys.bell).await?;
+        state.crown_bell = self.rings(&keys.crown).await?;
+        state.errors = self.errors().await?;
         for key in self.all_keys().await? {
             if let Some(node) = key.strip_prefix(&keys.taken("")) {
-                let (mut taken, pieces) = taken(&self.hash(&key).await?)?;
-                for (first, bytes) in pieces {
-                    count_stub(&mut left, &bytes)?;
-                    taken.pieces.extend(
-                        self.joined(&self.aside, vec![bytes])
-                            .await?
-                            .into_iter()
-                            .map(|pack| (first, pack)),
-                    );
-                }
+                let taken = self.taken(&key, &mut unsettled).await?;
                 state.taken.insert(node.to_string(), taken);
             } else if let Some(reader) = key.strip_prefix(&keys.reading("")) {
                 if reader != "records" {
-                    let mut list = self.list(&key).await?.into_iter();
-                    let call = list.next().ok_or_else(|| broken("a reader without a call".into()))?;
-                    let batch = list.map(|bytes| record::decode_failed(&bytes)).collect::<Result<_>>()?;
-                    let call = parse(&String::from_utf8_lossy(&call))?;
-                    state.reading.insert(reader.to_string(), (call, batch));
+                    state.reading.insert(reader.to_string(), self.reading(&key).await?);
                 }
             } else if !key.starts_with(&keys.prefix) && !key.starts_with("test:") {
                 let stored = self.stored(&key).await?;
                 state.stored.insert(key, stored);
             }
         }
-        self.check_bodies(&left).await?;
+        self.check_bodies(&unsettled).await?;
         Ok(state)
-    }
-
-    /// Nothing stands apart that nothing refers to, and what is left of each body is counted right.
-    async fn check_bodies(&self, left: &BTreeMap<String, u64>) -> Result<()> {
-        let mut found = BTreeMap::new();
-        let mut bodies = Vec::new();
-        for (field, value) in self.hash(&self.keys.bodies).await? {
-            match field.strip_suffix('+') {
-                Some(field) => _ = found.insert(field.to_string(), parse(&String::from_utf8_lossy(&value))?),
-                None => bodies.push(field),
-            }
-        }
-        if found != *left || !found.keys().eq(&bodies) {
-            return Err(broken(format!(
-                "bodies {bodies:?} with {found:?} left, but stubs of {left:?}"
-            )));
-        }
-        Ok(())
     }
 
     async fn all_keys(&self) -> Result<Vec<String>> {
         let mut cmd = redis::cmd("KEYS");
         cmd.arg("*");
-        let rest = Reply::of(self.aside.query(&cmd).await?)?.rest()?;
-        Ok(rest
-            .iter()
-            .map(|key| String::from_utf8_lossy(key).into_owned())
-            .collect())
+        Vec::decode(self.aside.query(&cmd).await?)
     }
 
-    async fn list(&self, key: &str) -> Result<Vec<Vec<u8>>> {
-        let mut cmd = redis::cmd("LRANGE");
-        cmd.arg(key).arg(0).arg(-1);
-        Reply::of(self.aside.query(&cmd).await?)?.rest()
+    async fn rings(&self, bell: &str) -> Result<bool> {
+        let rings: Vec<Vec<u8>> = self.all_of("LRANGE", bell).await?;
+        Ok(!rings.is_empty())
     }
 
-    async fn packs(&self, key: &str) -> Result<Vec<Pack>> {
-        let list = self.list(key).await?;
-        self.joined(&self.aside, list).await
-    }
-
-    async fn hash(&self, key: &str) -> Result<BTreeMap<String, Vec<u8>>> {
-        let mut cmd = redis::cmd("HGETALL");
-        cmd.arg(key);
-        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
-        let mut hash = BTreeMap::new();
-        while reply.len() > 0 {
-            hash.insert(reply.text()?, reply.bytes()?);
+    async fn packs(&self, key: &str, unsettled: &mut Unsettled) -> Result<Vec<Pack>> {
+        let packs: Vec<Vec<u8>> = self.all_of("LRANGE", key).await?;
+        for bytes in &packs {
+            unsettled.add(bytes.clone())?;
         }
-        Ok(hash)
+        self.joined(&self.aside, packs).await
     }
 
-    async fn later(&self, key: &str) -> Result<BTreeMap<(u64, u64), Pack>> {
+    async fn with_scores<T: Decode>(&self, key: &str) -> Result<Vec<(T, u64)>> {
         let mut cmd = redis::cmd("ZRANGE");
         cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
-        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
+        Reply::decode(self.aside.query(&cmd).await?)?.pairs()
+    }
+
+    async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {
+        Ok(self.with_scores(key).await?.into_iter().collect())
+    }
+
+    async fn later(&self) -> Result<BTreeMap<(u64, u64), Pack>> {
         let mut later = BTreeMap::new();
-        while reply.len() > 0 {
-            let (entry, due_ms) = (Bytes::from(reply.bytes()?), reply.uint()?);
+        for (entry, due_ms) in self.with_scores::<Bytes>(&self.keys.later).await? {
             let pack = Pack::decode(entry.slice(8.min(entry.len())..))?;
             if entry[..8] != pack.first().to_be_bytes() {
                 return Err(broken(format!("{} is put off under another number", pack.first())));
@@ -167,156 +110,176 @@ impl RedisEngine {
         for (name, value) in values {
             let until_ms = ends[&name];
             let receipts = if name.starts_with('c') {
-                record::decode_receipts(&value)?
+                record::decode(&value)?
             } else {
-                let text = String::from_utf8_lossy(&value).into_owned();
-                let (number, until) = text.split_once(' ').ok_or_else(|| broken("once".into()))?;
-                if parse(until)? != until_ms {
+                let (first, until) = two_numbers(&value)?;
+                if until != until_ms {
                     return Err(broken(format!("{name} until {until_ms} and {until}")));
                 }
-                let number = parse(number)?;
-                let repeated = false;
-                vec![Receipt { number, repeated }]
+                vec![Receipt {
+                    number: first,
+                    repeated: false,
+                }]
             };
             once.insert(name, (until_ms, receipts));
         }
         Ok(once)
     }
 
-    async fn leases(&self, key: &str) -> Result<BTreeMap<String, u64>> {
-        let mut cmd = redis::cmd("ZRANGE");
-        cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
-        let mut reply = Reply::of(self.aside.query(&cmd).await?)?;
-        let mut leases = BTreeMap::new();
-        while reply.len() > 0 {
-            leases.insert(reply.text()?, reply.uint()?);
+    async fn errors(&self) -> Result<BTreeMap<u64, crate::engine::Failed>> {
+        let mut errors = BTreeMap::new();
+        for (field, bytes) in self.hash(&self.keys.records).await? {
+            errors.insert(number(field.as_bytes())?, record::decode(&bytes)?);
         }
-        Ok(leases)
+        let indexed: Vec<u64> = self.all_of("ZRANGE", &self.keys.errors).await?;
+        if !indexed.iter().eq(errors.keys()) {
+            return Err(broken(format!("errors {indexed:?} but records {:?}", errors.keys())));
+        }
+        Ok(errors)
+    }
+
+    /// What a reader is printing, and the call that gave it that.
+    async fn reading(&self, key: &str) -> Result<(u64, Vec<crate::engine::Failed>)> {
+        let list: Vec<Vec<u8>> = self.all_of("LRANGE", key).await?;
+        let (call, batch) = list
+            .split_first()
+            .ok_or_else(|| broken("a reader without a call".into()))?;
+        let batch = batch.iter().map(|bytes| record::decode(bytes));
+        Ok((number(call)?, batch.collect::<Result<_>>()?))
+    }
+
+    async fn taken(&self, key: &str, unsettled: &mut Unsettled) -> Result<Taken> {
+        let hash = self.hash(key).await?;
+        let (mut lanes, mut pieces) = (BTreeMap::new(), BTreeMap::new());
+        for (field, value) in &hash {
+            if let Some(lane) = field.strip_prefix("lane:") {
+                let lane = lane.parse().map_err(|_| broken(field.clone()))?;
+                lanes.insert(lane, record::decode(value)?);
+            } else if is_piece(field) {
+                unsettled.add(value.clone())?;
+                for pack in self.joined(&self.aside, vec![value.clone()]).await? {
+                    let named = field.starts_with("pack:") || number(field.as_bytes())? == pack.first();
+                    if !named {
+                        return Err(broken(format!("{} is in hand as {field}", pack.first())));
+                    }
+                    pieces.insert(pack.first(), pack);
+                }
+            }
+        }
+        let report = match hash.get("report") {
+            Some(live) => Some(LastReport {
+                number: of(&hash, "report_number")?,
+                time_ms: of(&hash, "report_ms")?,
+                live: record::decode(live)?,
+            }),
+            None => None,
+        };
+        Ok(Taken {
+            about: about(&hash)?,
+            lanes,
+            pieces,
+            report,
+        })
     }
 
     async fn stored(&self, key: &str) -> Result<Stored> {
         let mut cmd = redis::cmd("TYPE");
         cmd.arg(key);
-        let kind = self.aside.query(&cmd).await?;
-        match &kind {
+        match self.aside.query(&cmd).await? {
             Value::SimpleString(kind) if kind == "hash" => Ok(Stored::Hash(self.hash(key).await?)),
-            Value::SimpleString(kind) if kind == "list" => Ok(Stored::List(self.list(key).await?)),
+            Value::SimpleString(kind) if kind == "list" => Ok(Stored::List(self.all_of("LRANGE", key).await?)),
             Value::SimpleString(kind) if kind == "string" => {
                 let mut cmd = redis::cmd("GET");
                 cmd.arg(key);
-                match self.aside.query(&cmd).await? {
-                    Value::BulkString(value) => Ok(Stored::Value(value)),
-                    other => Err(broken(format!("{other:?}"))),
-                }
+                Vec::decode(self.aside.query(&cmd).await?).map(Stored::Value)
             }
             other => Err(broken(format!("{key} is a {other:?}"))),
         }
     }
 }
 
-fn broken(detail: String) -> Error {
-    Error::Protocol { detail }
+fn field<'a>(hash: &'a Hash, name: &str) -> Result<&'a [u8]> {
+    let value = hash.get(name).map(Vec::as_slice);
+    value.ok_or_else(|| broken(format!("there is no {name}")))
 }
 
-/// How many messages refer to each body.
-fn count_stub(left: &mut BTreeMap<String, u64>, bytes: &[u8]) -> Result<()> {
-    if let Found::Stub { field, stub } = Found::of(bytes.to_vec())? {
-        *left.entry(field).or_default() += bodies::messages(&stub);
+fn of(hash: &Hash, name: &str) -> Result<u64> {
+    number(field(hash, name)?)
+}
+
+fn text(hash: &Hash, name: &str) -> Result<String> {
+    Ok(String::from_utf8_lossy(field(hash, name)?).into_owned())
+}
+
+/// With a space between them.
+fn two_numbers(value: &[u8]) -> Result<(u64, u64)> {
+    let space = value.iter().position(|byte| *byte == b' ');
+    let space = space.ok_or_else(|| broken(format!("no two numbers: {value:?}")))?;
+    Ok((number(&value[..space])?, number(&value[space + 1..])?))
+}
+
+/// The ring and the slot of a field of `history`.
+fn slot(field: &str) -> Result<(u64, u64)> {
+    let (ring, slot) = field.split_once(':').ok_or_else(|| broken(field.to_string()))?;
+    let (ring, slot) = (number(ring.as_bytes())?, number(slot.as_bytes())?);
+    let range = Range::ALL.into_iter().find(|range| range.ring() == ring);
+    match range {
+        Some(range) if slot < range.steps() => Ok((ring, slot)),
+        _ => Err(broken(field.to_string())),
     }
-    Ok(())
 }
 
-fn parse(text: &str) -> Result<u64> {
-    text.parse().map_err(|_| broken(format!("no number: {text:?}")))
-}
-
-fn meta(hash: &BTreeMap<String, Vec<u8>>) -> Result<Option<Meta>> {
+fn meta(hash: &Hash) -> Result<Option<Meta>> {
     if hash.is_empty() {
         return Ok(None);
     }
-    let text = |field: &str| {
-        hash.get(field)
-            .map(|value| String::from_utf8_lossy(value).into_owned())
-            .ok_or_else(|| broken(format!("meta lacks {field}")))
-    };
-    let uint = |field: &str| parse(&text(field)?);
-    // What the first layout did not have is not written before it is needed.
-    let absent = |field: &str| hash.get(field).map_or(Ok(0), |_| uint(field));
-    let like = text("shortcut").unwrap_or_default();
-    let paused = Paused::of_bits(absent("paused")?);
-    if !like.is_empty() && (like != text("grain")? || text("again")? == "1" || paused.handlers) {
-        return Err(broken(format!("exchanges may be like {like}, but {hash:?}")));
+    let paused = Paused::of_bits(of(hash, "paused")?);
+    let shortcut = text(hash, "shortcut")?;
+    if !shortcut.is_empty() && (shortcut != text(hash, "grain")? || text(hash, "again")? == "1" || paused.handlers) {
+        return Err(broken(format!("the shortcut is {shortcut}, but {hash:?}")));
     }
     Ok(Some(Meta {
-        birth: text("birth")?,
-        layout: uint("layout")?,
-        names: text("names")?,
-        clock: uint("clock")?,
-        wall: uint("wall")?,
-        step: uint("step")?,
-        generator: text("generator")?,
-        epoch: uint("epoch")?,
-        crown: uint("crown")?,
-        heirs: text("heirs")?.split_whitespace().map(str::to_string).collect(),
-        seq: uint("seq")?,
-        made: uint("made")?,
-        due: uint("due")?,
-        grain: uint("grain")?,
-        again: text("again")? == "1",
-        head: uint("head")?,
-        done: uint("done")?,
-        failed: uint("failed")?,
-        requeued: uint("requeued")?,
-        rewinds: uint("rewinds")?,
+        birth: text(hash, "birth")?,
+        layout: of(hash, "layout")?,
+        names: text(hash, "names")?,
+        clock: of(hash, "clock")?,
+        wall: of(hash, "wall")?,
+        step: of(hash, "step")?,
+        generator: text(hash, "generator")?,
+        epoch: of(hash, "epoch")?,
+        crown: of(hash, "crown")?,
+        heirs: text(hash, "heirs")?.split_whitespace().map(str::to_string).collect(),
+        seq: of(hash, "seq")?,
+        made: of(hash, "made")?,
+        due: of(hash, "due")?,
+        grain: of(hash, "grain")?,
+        again: text(hash, "again")? == "1",
+        head: of(hash, "head")?,
+        done: of(hash, "done")?,
+        failed: of(hash, "failed")?,
+        requeued: of(hash, "requeued")?,
+        rewinds: of(hash, "rewinds")?,
         paused,
-        chosen: text("chosen").unwrap_or_default(),
-        rank: absent("rank")?,
-        ruled: absent("ruled")?,
-        skipped: uint("skipped")?,
-        trimmed: absent("trimmed")?,
+        chosen: text(hash, "chosen")?,
+        rank: of(hash, "rank")?,
+        ruled: of(hash, "ruled")?,
+        skipped: of(hash, "skipped")?,
+        trimmed: of(hash, "trimmed")?,
     }))
 }
 
-fn report(taken: &mut Taken) -> &mut LastReport {
-    taken.report.get_or_insert_default()
-}
-
-/// Pieces in hand, by their first number, as they are stored.
-type Pieces = Vec<(u64, Vec<u8>)>;
-
-/// All but the pieces in hand, whose bytes may stand apart.
-fn taken(hash: &BTreeMap<String, Vec<u8>>) -> Result<(Taken, Pieces)> {
-    let mut taken = Taken::default();
-    let mut pieces = Vec::new();
-    for (field, value) in hash {
-        let text = || String::from_utf8_lossy(value).into_owned();
-        if let Some(lane) = field.strip_prefix("lane:") {
-            let lane = u32::try_from(parse(lane)?).map_err(|_| broken("lane".into()))?;
-            taken.lanes.insert(lane, record::decode_lane(value)?);
-        } else if field == "info" {
-            let about = &mut taken.about;
-            (about.host, about.pid, about.version, about.concurrency) = record::decode_about(value)?;
-        } else if field == "joined" {
-            taken.about.joined = parse(&text())?;
-        } else if field == "held" {
-            taken.about.held = Some(parse(&text())?);
-        } else if field == "told" {
-            report(&mut taken).number = parse(&text())?;
-        } else if field == "told-at" {
-            report(&mut taken).time_ms = parse(&text())?;
-        } else if field == "report" {
-            report(&mut taken).live = record::decode_live(value)?;
-        } else if field == "redelivered" {
-            let text = text();
-            let (twice, thrice) = text.split_once(' ').ok_or_else(|| broken("redelivered".into()))?;
-            (taken.about.redelivered, taken.about.suspects) = (parse(twice)?, parse(thrice)?);
-        } else if field.starts_with("pack:") {
-            let first = value.get(8..16).and_then(|bytes| bytes.try_into().ok());
-            let first = first.map(u64::from_le_bytes).ok_or_else(|| broken("pack".into()))?;
-            pieces.push((first, value.clone()));
-        } else {
-            pieces.push((parse(field)?, value.clone()));
-        }
-    }
-    Ok((taken, pieces))
+fn about(hash: &Hash) -> Result<About> {
+    let process: record::Process = record::decode(field(hash, "process")?)?;
+    // A deposed node takes nothing more, and so this is not kept of it.
+    let (redelivered, suspects) = hash.get("redelivered").map_or(Ok((0, 0)), |text| two_numbers(text))?;
+    Ok(About {
+        host: process.host,
+        pid: process.pid,
+        version: process.version,
+        concurrency: process.concurrency,
+        joined: of(hash, "joined")?,
+        redelivered,
+        suspects,
+        held: hash.get("held").map(|text| number(text)).transpose()?,
+    })
 }

@@ -6,7 +6,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 
-use super::script::Script;
+use super::refusal::classify;
+use super::scripts::Script;
 use crate::error::{Error, Result};
 use crate::settings::Settings;
 
@@ -36,6 +37,17 @@ impl Server {
 fn with_nodelay(info: redis::ConnectionInfo) -> redis::ConnectionInfo {
     let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
     info.set_tcp_settings(tcp)
+}
+
+/// The keys of a script, counted.
+pub(super) trait Keyed {
+    fn keys<const N: usize>(&mut self, keys: [&String; N]) -> &mut Self;
+}
+
+impl Keyed for Cmd {
+    fn keys<const N: usize>(&mut self, keys: [&String; N]) -> &mut Self {
+        self.arg(N).arg(&keys[..])
+    }
 }
 
 /// Makes the commands that come before a script: large, and hardly ever made twice.
@@ -223,57 +235,4 @@ async fn send(connection: &mut MultiplexedConnection, before: Option<Before<'_>>
         Value::Array(mut all) => all.pop().unwrap_or(Value::Nil).extract_error(),
         other => Ok(other),
     }
-}
-
-/// A script that fails by itself would do so again. Redis 6.2 wraps passing errors in the same words.
-fn is_script_error(reason: &str) -> bool {
-    const PASSING: [&str; 8] = [
-        "OOM",
-        "READONLY",
-        "MISCONF",
-        "NOREPLICAS",
-        "LOADING",
-        "BUSY",
-        "CLUSTERDOWN",
-        "TRYAGAIN",
-    ];
-    let ours = reason.contains("queenright") || reason.contains("user_script") || reason.contains("running script");
-    ours && !PASSING.iter().any(|passing| reason.contains(passing))
-}
-
-const RIGHTS: &str = "grant the user its rights: ACL SETUSER <user> ~{qr:<queue>}:* +@hash +@list +@sortedset \
-                      +@scripting +@transaction +type +time +del +info (and those that effects need)";
-
-/// Which errors pass and which need someone to act. Texts of the server never contain our password.
-pub(super) fn classify(address: &str, error: &RedisError) -> Error {
-    let reason = match error.detail() {
-        Some(detail) if error.code().is_some() => format!("{} {detail}", error.code().unwrap_or_default()),
-        _ => error.to_string(),
-    };
-    let store = format!("Redis at {address}");
-    let fix = match error.code() {
-        Some("NOAUTH") => "give a password in REDIS_PASS or REDIS_URL",
-        // What the server says to a command of many arguments before one has given the password.
-        Some("ERR") if reason.contains("unauthenticated") => "give a password in REDIS_PASS or REDIS_URL",
-        Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
-        Some("NOPERM") => RIGHTS,
-        Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => RIGHTS,
-        Some("ERR") if reason.contains("user executing the script") => RIGHTS,
-        Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
-        Some("ERR") if reason.contains("DB index") => "choose another --db",
-        Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
-        Some("CROSSSLOT") => "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
-        Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },
-        _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
-            "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"
-        }
-        _ if reason.contains("invalid peer certificate") => {
-            "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)"
-        }
-        _ if error.kind() == redis::ErrorKind::InvalidClientConfig => "check the address",
-        _ => {
-            return Error::Away { store, reason };
-        }
-    };
-    Error::Refused { store, reason, fix }
 }

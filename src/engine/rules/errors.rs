@@ -1,12 +1,14 @@
-//! Readers of errors, and what else becomes of them.
+//! Failed messages: reading, requeueing, discarding and trimming them.
 
-use super::{expired, hive};
+use super::clock::{advance, expired, hive};
+use crate::engine::limits::{CHUNK_MAX, COLLECT_BYTES_MAX, TRIM_MAX};
 use crate::engine::store::{Lessee, Line, Store};
-use crate::engine::{COLLECT_BYTES_MAX, Collect, Collected, Failed, Requeued, TRIM_MAX, Wake, record};
+use crate::engine::{Collect, Collected, Failed, Requeued, Wake, record};
 use crate::error::Result;
 use crate::message::PackBuilder;
 
-pub(super) fn collect<S: Store + ?Sized>(store: &mut S, wall_ms: u64, collect: &Collect) -> Result<Collected> {
+/// Confirms what a reader has printed, and takes its next batch.
+pub fn collect(store: &mut impl Store, wall_ms: u64, collect: &Collect) -> Result<Collected> {
     let reader = &collect.reader;
     let Some(mut meta) = store.meta()? else {
         return Ok(Collected::Batch {
@@ -15,8 +17,7 @@ pub(super) fn collect<S: Store + ?Sized>(store: &mut S, wall_ms: u64, collect: &
             victim: None,
         });
     };
-    meta.clock = hive(store, &meta, wall_ms, meta.step);
-    meta.wall = wall_ms;
+    advance(store, &mut meta, wall_ms);
     let reads = collect.want > 0;
     let failed = match store.reading(reader)? {
         Some((call, failed)) if call == collect.call => failed,
@@ -26,13 +27,13 @@ pub(super) fn collect<S: Store + ?Sized>(store: &mut S, wall_ms: u64, collect: &
                 .iter()
                 .map(|failed| failed.number)
                 .eq(collect.shown.iter().copied());
-            // A late first call may take a batch for a reader that has left: no late second call confirms that.
+            // A late copy of a first call may take a batch for a reader that has left: no later copy must confirm that batch.
             if store.guard("collect-call") && (filled_by + 1 != collect.call || !shown) {
                 return Ok(Collected::Deposed);
             }
             store.remove_reading(reader)?;
             if reads {
-                let failed = batch(store, 0, collect.below, collect.want as usize)?;
+                let failed = between(store, 0, collect.below, collect.want as usize)?;
                 for each in &failed {
                     store.remove_failed(each.number)?;
                 }
@@ -53,12 +54,12 @@ pub(super) fn collect<S: Store + ?Sized>(store: &mut S, wall_ms: u64, collect: &
     Ok(Collected::Batch { failed, others, victim })
 }
 
-pub(super) fn hold<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &str, lease_ms: u64) -> Result<bool> {
+/// Renews the lease of a reader. False: it was given up.
+pub fn hold(store: &mut impl Store, wall_ms: u64, reader: &str, lease_ms: u64) -> Result<bool> {
     let Some(mut meta) = store.meta()? else {
         return Ok(false);
     };
-    meta.clock = hive(store, &meta, wall_ms, meta.step);
-    meta.wall = wall_ms;
+    advance(store, &mut meta, wall_ms);
     store.set_meta(&meta)?;
     if store.guard("hold-member") && store.lease(Lessee::Reader, reader)?.is_none() {
         return Ok(false);
@@ -67,9 +68,10 @@ pub(super) fn hold<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &str,
     Ok(true)
 }
 
-pub(super) fn release<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &str, only_expired: bool) -> Result<()> {
+/// Puts back what a reader took and did not confirm.
+pub fn release(store: &mut impl Store, wall_ms: u64, reader: &str, only_expired: bool) -> Result<()> {
     let Some(meta) = store.meta()? else { return Ok(()) };
-    let clock = hive(store, &meta, wall_ms, meta.step);
+    let clock = hive(store, &meta, wall_ms);
     let runs = store.lease(Lessee::Reader, reader)?.is_none_or(|until| until > clock);
     if only_expired && runs && store.guard("reader-lease") {
         return Ok(());
@@ -83,42 +85,45 @@ pub(super) fn release<S: Store + ?Sized>(store: &mut S, wall_ms: u64, reader: &s
     store.end_lease(Lessee::Reader, reader)
 }
 
-/// A requeued message begins anew, out of the order of numbers.
-pub(super) fn requeue<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Result<Requeued> {
-    let mut requeued = Requeued {
-        numbers: Vec::new(),
-        looked: 0,
-    };
+/// Withdraws errors and puts their messages in again: their counts begin anew, and they are out of the order of numbers.
+pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
     let Some(mut meta) = store.meta()? else {
-        requeued.looked = numbers.len();
-        return Ok(requeued);
+        return Ok(Requeued {
+            numbers: Vec::new(),
+            looked: numbers.len(),
+        });
     };
-    let (mut bytes, mut builder) = (0, PackBuilder::new());
+    let (mut requeued, mut looked, mut bytes) = (Vec::new(), 0, 0);
+    let mut builder = PackBuilder::new();
     for number in numbers {
         if bytes >= COLLECT_BYTES_MAX {
             break;
         }
-        requeued.looked += 1;
+        looked += 1;
         let Some(failed) = one(store, *number)? else { continue };
         if store.guard("requeue-withdraws") {
             store.remove_failed(*number)?;
         }
         builder.push(&failed.payload);
-        let pack = builder.build(*number, failed.epoch, failed.published_ms).stray();
+        let pack = builder.build(*number, failed.epoch, failed.published_ms);
         bytes += pack.bytes().len();
-        store.push_back(Line::Again, &pack)?;
-        requeued.numbers.push(*number);
+        store.push_back(Line::Again, &pack.marked_unordered())?;
+        requeued.push(*number);
     }
-    if !requeued.numbers.is_empty() {
-        meta.requeued += requeued.numbers.len() as u64;
+    if !requeued.is_empty() {
+        meta.requeued += requeued.len() as u64;
         meta.again = true;
         store.set_meta(&meta)?;
         store.ring(Wake::Bell)?;
     }
-    Ok(requeued)
+    Ok(Requeued {
+        numbers: requeued,
+        looked,
+    })
 }
 
-pub(super) fn discard<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Result<Vec<u64>> {
+/// Removes errors for good. Returns those that were there.
+pub fn discard(store: &mut impl Store, numbers: &[u64]) -> Result<Vec<u64>> {
     let mut discarded = Vec::new();
     for number in numbers {
         if one(store, *number)?.is_some() {
@@ -129,7 +134,8 @@ pub(super) fn discard<S: Store + ?Sized>(store: &mut S, numbers: &[u64]) -> Resu
     Ok(discarded)
 }
 
-pub(super) fn trim<S: Store + ?Sized>(store: &mut S, keep: u64) -> Result<Vec<u64>> {
+/// Removes the oldest errors until `keep` are left. Returns which.
+pub fn trim(store: &mut impl Store, keep: u64) -> Result<Vec<u64>> {
     let excess = store.failed_count()?.saturating_sub(keep).min(TRIM_MAX as u64);
     let Some(mut meta) = store.meta()?.filter(|_| excess > 0) else {
         return Ok(Vec::new());
@@ -147,34 +153,45 @@ pub(super) fn trim<S: Store + ?Sized>(store: &mut S, keep: u64) -> Result<Vec<u6
     Ok(gone)
 }
 
-fn one<S: Store + ?Sized>(store: &mut S, number: u64) -> Result<Option<Failed>> {
+fn one(store: &mut impl Store, number: u64) -> Result<Option<Failed>> {
     Ok(store.failed_between(number, number + 1, 1)?.pop())
 }
 
-/// The same from the other end, with the same limits.
-pub(super) fn latest<S: Store + ?Sized>(store: &mut S, below: u64, want: usize) -> Result<Vec<Failed>> {
-    let (mut batch, mut bytes, mut chunk, mut below) = (Vec::new(), 0, 1, below);
-    while batch.len() < want && bytes < COLLECT_BYTES_MAX {
-        let failed = store.failed_below(below, chunk.min(want - batch.len()))?;
-        let Some(last) = failed.last() else { break };
-        below = last.number;
-        bytes += failed.iter().map(|failed| record::encode(failed).len()).sum::<usize>();
-        batch.extend(failed);
-        chunk = (chunk * 2).min(500);
-    }
-    Ok(batch)
+/// Failed messages from `from` on, without taking them.
+pub fn failed(store: &mut impl Store, from: u64, limit: u32) -> Result<Vec<Failed>> {
+    between(store, from, u64::MAX, limit as usize)
+}
+
+/// Failed messages below `below`, the largest number first, without taking them.
+pub fn latest(store: &mut impl Store, below: u64, limit: u32) -> Result<Vec<Failed>> {
+    let mut below = below;
+    batch(limit as usize, |chunk| {
+        let failed = store.failed_below(below, chunk)?;
+        below = failed.last().map_or(0, |last| last.number);
+        Ok(failed)
+    })
+}
+
+fn between(store: &mut impl Store, from: u64, below: u64, want: usize) -> Result<Vec<Failed>> {
+    let mut from = from;
+    batch(want, |chunk| {
+        let failed = store.failed_between(from, below, chunk)?;
+        from = failed.last().map_or(below, |last| last.number + 1);
+        Ok(failed)
+    })
 }
 
 /// A batch of failed messages: chunks that double, until there are enough messages or bytes.
-pub(super) fn batch<S: Store + ?Sized>(store: &mut S, from: u64, below: u64, want: usize) -> Result<Vec<Failed>> {
-    let (mut batch, mut bytes, mut chunk, mut from) = (Vec::new(), 0, 1, from);
+fn batch(want: usize, mut read: impl FnMut(usize) -> Result<Vec<Failed>>) -> Result<Vec<Failed>> {
+    let (mut batch, mut bytes, mut chunk) = (Vec::new(), 0, 1);
     while batch.len() < want && bytes < COLLECT_BYTES_MAX {
-        let failed = store.failed_between(from, below, chunk.min(want - batch.len()))?;
-        let Some(last) = failed.last() else { break };
-        from = last.number + 1;
+        let failed = read(chunk.min(want - batch.len()))?;
+        if failed.is_empty() {
+            break;
+        }
         bytes += failed.iter().map(|failed| record::encode(failed).len()).sum::<usize>();
         batch.extend(failed);
-        chunk = (chunk * 2).min(500);
+        chunk = (chunk * 2).min(CHUNK_MAX);
     }
     Ok(batch)
 }

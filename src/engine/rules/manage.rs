@@ -1,17 +1,14 @@
 //! Pausing, moving the crown, removing a queue.
 
-use super::hive;
+use super::clock::hive;
+use super::no_queue;
 use crate::engine::store::{Lessee, Store};
 use crate::engine::{Handover, Paused, Purged, Wake};
 use crate::error::Result;
 
-/// None: there is no queue.
-pub(super) fn pause<S: Store + ?Sized>(
-    store: &mut S,
-    generator: Option<bool>,
-    handlers: Option<bool>,
-) -> Result<Option<Paused>> {
-    let Some(mut meta) = store.meta()? else { return Ok(None) };
+/// Pauses or resumes generating and handling; what is not given stays as it is.
+pub fn pause(store: &mut impl Store, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+    let mut meta = store.meta()?.ok_or_else(|| no_queue(store))?;
     meta.paused = Paused {
         generator: generator.unwrap_or(meta.paused.generator),
         handlers: handlers.unwrap_or(meta.paused.handlers),
@@ -20,20 +17,20 @@ pub(super) fn pause<S: Store + ?Sized>(
     if !meta.paused.handlers && store.guard("resume-bell") {
         store.ring(Wake::Bell)?;
     }
-    Ok(Some(meta.paused))
+    Ok(meta.paused)
 }
 
-/// None: there is no queue.
-pub(super) fn handover<S: Store + ?Sized>(store: &mut S, wall_ms: u64, to: Option<&str>) -> Result<Option<Handover>> {
-    let Some(mut meta) = store.meta()? else { return Ok(None) };
-    let clock = hive(store, &meta, wall_ms, meta.step);
+/// Lets this member take the crown with its next beat; `None`: any but the generator; empty: withdraws the request.
+pub fn handover(store: &mut impl Store, wall_ms: u64, to: Option<&str>) -> Result<Handover> {
+    let mut meta = store.meta()?.ok_or_else(|| no_queue(store))?;
+    let clock = hive(store, &meta, wall_ms);
     let to = to.unwrap_or("*");
     if !matches!(to, "" | "*") {
         if store.lease(Lessee::Node, to)?.is_none() {
-            return Ok(Some(Handover::Unknown));
+            return Ok(Handover::Unknown);
         }
         if meta.generator == to && meta.crown > clock {
-            return Ok(Some(Handover::Reigns));
+            return Ok(Handover::Reigns);
         }
     }
     meta.chosen = to.to_string();
@@ -41,18 +38,18 @@ pub(super) fn handover<S: Store + ?Sized>(store: &mut S, wall_ms: u64, to: Optio
     if !to.is_empty() {
         store.ring(Wake::Crown)?;
     }
-    Ok(Some(Handover::Asked))
+    Ok(Handover::Asked)
 }
 
-/// None: there is no queue.
-pub(super) fn remove<S: Store + ?Sized>(store: &mut S, wall_ms: u64, force: bool) -> Result<Option<Purged>> {
-    let Some(meta) = store.meta()? else { return Ok(None) };
-    let clock = hive(store, &meta, wall_ms, meta.step);
+/// Removes the queue; unless forced, only if no node is alive.
+pub fn purge(store: &mut impl Store, wall_ms: u64, force: bool) -> Result<Purged> {
+    let meta = store.meta()?.ok_or_else(|| no_queue(store))?;
+    let clock = hive(store, &meta, wall_ms);
     let leases = store.leases(Lessee::Node)?;
     let alive = leases.iter().filter(|(_, until)| *until > clock).count();
     if alive > 0 && !force && store.guard("purge-alive") {
-        return Ok(Some(Purged::Alive(alive as u64)));
+        return Ok(Purged::Alive(alive as u64));
     }
     store.purge()?;
-    Ok(Some(Purged::Gone))
+    Ok(Purged::Gone)
 }

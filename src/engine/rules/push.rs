@@ -1,17 +1,19 @@
-//! Messages from outside.
+//! What programs outside the fleet push.
 
 use std::collections::BTreeMap;
 
-use super::new_meta;
-use crate::engine::store::{Line, Store};
-use crate::engine::{CALL_MS, Push, Pushed, Receipt, Wake, check_layout};
+use crate::engine::layout::check_layout;
+use crate::engine::limits::CALL_MS;
+use crate::engine::store::{Line, Meta, Store};
+use crate::engine::{LAYOUT, Push, Pushed, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Pack, PackBuilder};
 
-pub(super) fn push<S: Store + ?Sized>(store: &mut S, wall_ms: u64, push: &Push) -> Result<Pushed> {
+/// Puts in messages from outside; creates the queue if there is none.
+pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed> {
     let found = store.meta()?;
     if let Some(meta) = &found {
-        let newer = store.guard("push-layout") && meta.layout > crate::engine::LAYOUT;
+        let newer = store.guard("push-layout") && meta.layout > LAYOUT;
         let other = store.guard("push-names") && meta.names != store.names().line();
         if newer || other {
             check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
@@ -23,7 +25,7 @@ pub(super) fn push<S: Store + ?Sized>(store: &mut S, wall_ms: u64, push: &Push) 
     {
         return Ok(Pushed::Ok(receipts));
     }
-    let mut meta = found.unwrap_or_else(|| new_meta(store, wall_ms, &push.birth, push.step_ms));
+    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &push.birth, wall_ms, push.step_ms));
     let time_ms = store.time_ms(wall_ms);
     let mut plan = Plan {
         first: meta.seq,
@@ -84,7 +86,7 @@ pub(super) fn push<S: Store + ?Sized>(store: &mut S, wall_ms: u64, push: &Push) 
         store.set_once(&format!("k{key}"), time_ms + push.keep_ms, &[receipt])?;
     }
     store.set_once(&call, time_ms + CALL_MS, &plan.receipts)?;
-    // More is forgotten than was remembered, so this never grows beyond what was pushed within the time.
+    // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
     store.forget_once(time_ms, 2 * count + 2)?;
     if !plan.packs.is_empty() {
         store.ring(Wake::Bell)?;
@@ -92,7 +94,7 @@ pub(super) fn push<S: Store + ?Sized>(store: &mut S, wall_ms: u64, push: &Push) 
     Ok(Pushed::Ok(plan.receipts))
 }
 
-/// What is going to be written, worked out before.
+/// What a push is going to write, worked out before anything is written.
 #[derive(Default)]
 struct Plan {
     /// Of the pack that is being filled.
@@ -113,7 +115,7 @@ impl Plan {
             self.close();
             self.builder.push(payload);
             let pack = self.builder.build(self.seq, self.epoch, self.time_ms);
-            self.later.push((self.time_ms + delay_ms, pack.stray()));
+            self.later.push((self.time_ms + delay_ms, pack.marked_unordered()));
             self.seq += 1;
             self.first = self.seq;
             return;

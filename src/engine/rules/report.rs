@@ -1,25 +1,27 @@
-//! What nodes tell of themselves, and what was.
+//! What nodes report of themselves, and the history made of it.
 
+use super::no_queue;
 use crate::engine::history::{Bucket, History, LOOK_NODES_MAX, LastReport, Range, Report, Reported};
 use crate::engine::store::{Lessee, Store};
 use crate::error::Result;
 
-pub(super) fn report<S: Store + ?Sized>(store: &mut S, wall_ms: u64, report: &Report) -> Result<Reported> {
+/// Stores the report of a member, and adds it to the sums over time.
+pub fn report(store: &mut impl Store, wall_ms: u64, report: &Report) -> Result<Reported> {
     let member = store.lease(Lessee::Node, &report.node)?.is_some();
     if !member && store.guard("report-member") {
         return Ok(Reported::Stranger);
     }
-    let last = store.report(&report.node)?.map_or(0, |kept| kept.number);
+    let last = store.report(&report.node)?.map_or(0, |last| last.number);
     if report.number <= last && store.guard("report-once") {
         return Ok(Reported::Stored { look: false });
     }
     let time_ms = store.time_ms(wall_ms);
-    let kept = LastReport {
+    let last = LastReport {
         number: report.number,
         time_ms,
         live: report.live.clone(),
     };
-    store.set_report(&report.node, &kept)?;
+    store.set_report(&report.node, &last)?;
     let mut fresh = [false; 3];
     for (fresh, range) in fresh.iter_mut().zip(Range::ALL) {
         let index = time_ms / range.step_ms();
@@ -39,13 +41,13 @@ pub(super) fn report<S: Store + ?Sized>(store: &mut S, wall_ms: u64, report: &Re
     Ok(Reported::Stored { look })
 }
 
-/// None: there is no queue.
-pub(super) fn history<S: Store + ?Sized>(store: &mut S, wall_ms: u64, range: Range) -> Result<Option<History>> {
-    let Some(meta) = store.meta()? else { return Ok(None) };
+/// The sums over time, and the last reigns.
+pub fn history(store: &mut impl Store, wall_ms: u64, range: Range) -> Result<History> {
+    let meta = store.meta()?.ok_or_else(|| no_queue(store))?;
     let mut slots = Vec::new();
     for slot in 0..range.steps() {
         slots.extend(store.slot(range, slot)?);
     }
     let (now_ms, reigns) = (store.time_ms(wall_ms), store.reigns()?);
-    Ok(Some(History::of(now_ms, range, slots, &reigns, meta.ruled)))
+    Ok(History::of(now_ms, range, slots, &reigns, meta.ruled))
 }

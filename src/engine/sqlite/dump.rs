@@ -1,33 +1,32 @@
-//! The whole queue, read back as the state that it stands for: what the tests compare with the oracle.
+//! The whole queue, read back as a [`State`]: the tests compare it with the oracle.
 
 use rusqlite::params;
 
-use super::tables::{Tables, line_number, rings, small, uint};
+use super::tables::{Tables, line_number, rings, uint};
 use crate::engine::Wake;
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record;
-use crate::engine::store::{Lessee, Line, Store};
+use crate::engine::store::{Effects, Errors, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
 impl Tables<'_> {
-    /// Everything, as the state that it stands for.
+    /// Everything that is kept of the queue.
     pub(super) fn dump(&mut self) -> Result<State> {
         let mut state = State::new(self.queue, self.names);
         state.meta = self.meta()?;
         state.cursor = self.cursor()?;
         for line in [Line::Queue, Line::Again] {
-            let packs = self.all(
+            let packs = self.packs(
                 "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",
                 params![self.queue, line_number(line)],
-                |row| row.get::<_, Vec<u8>>(0),
             )?;
-            for bytes in packs {
-                state.push_back(line, &Pack::decode(bytes.into())?)?;
+            for pack in packs {
+                state.push_back(line, &pack)?;
             }
         }
-        self.dump_apart(&mut state)?;
+        self.dump_later_and_once(&mut state)?;
         state.reigns = self.reigns()?.into();
         for range in Range::ALL {
             for slot in 0..range.steps() {
@@ -43,28 +42,21 @@ impl Tables<'_> {
             row.get::<_, String>(0)
         })?;
         for node in nodes {
-            let mut taken = Taken {
-                about: self.about(&node)?.unwrap_or_default(),
-                ..Taken::default()
-            };
             let lanes = self.all(
                 "SELECT lane, record FROM lanes WHERE queue = ? AND node = ?",
                 params![self.queue, node],
-                |row| Ok((small(row, 0)?, row.get::<_, Vec<u8>>(1)?)),
+                |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)),
             )?;
-            for (lane, bytes) in lanes {
-                taken.lanes.insert(lane, record::decode_lane(&bytes)?);
-            }
-            let pieces = self.all(
-                "SELECT pack FROM pieces WHERE queue = ? AND node = ?",
-                params![self.queue, node],
-                |row| row.get::<_, Vec<u8>>(0),
-            )?;
-            for bytes in pieces {
-                let pack = Pack::decode(bytes.into())?;
-                taken.pieces.insert(pack.first(), pack);
-            }
-            taken.report = self.report(&node)?;
+            let lanes = lanes
+                .into_iter()
+                .map(|(lane, bytes)| Ok((lane, record::decode(&bytes)?)));
+            let pieces = self.pieces(&node, usize::MAX)?.into_iter();
+            let taken = Taken {
+                about: self.about(&node)?.unwrap_or_default(),
+                lanes: lanes.collect::<Result<_>>()?,
+                pieces: pieces.map(|pack| (pack.first(), pack)).collect(),
+                report: self.report(&node)?,
+            };
             state.taken.insert(node, taken);
         }
         state.errors = self
@@ -112,7 +104,7 @@ impl Tables<'_> {
     }
 
     /// What is put off, and what is remembered of pushes.
-    fn dump_apart(&mut self, state: &mut State) -> Result<()> {
+    fn dump_later_and_once(&mut self, state: &mut State) -> Result<()> {
         let later = self.all(
             "SELECT due, pack FROM later WHERE queue = ?",
             params![self.queue],

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tables::{RULED, SCHEMA, SCHEMA_2, SCHEMA_ASIDE};
+use super::tables::SCHEMA;
+use crate::engine::LAYOUT;
 use crate::error::{Error, Result};
 
 /// "qrgt", so that other programs' files are recognised as such.
 const APPLICATION: i64 = 0x7172_6774;
-/// What this program writes into a file.
-const LAYOUT: i64 = 2;
 /// The log is cut back to this when it has been written into the file.
 const LOG_BYTES: i64 = 16 * 1024 * 1024;
 /// How long to wait for the lock before the caller is told, and tries again.
@@ -19,6 +18,14 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 /// How often to try again to open a file whose lock others hold.
 const CONNECT_TRIES: u32 = 10;
+
+/// What is in a file.
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// The tables of this program.
+    Tables,
+}
 
 /// Which file, and how much a power cut may take.
 #[derive(Debug, Clone)]
@@ -76,31 +83,25 @@ impl Database {
         }
         let batch = |sql: &str| connection.execute_batch(sql).map_err(|error| refuse(self, &error));
         batch("BEGIN IMMEDIATE")?;
-        let (tables, layout) = self.look(connection)?;
-        if tables == 0 {
-            batch(&format!("{SCHEMA} PRAGMA application_id = {APPLICATION};"))?;
-        }
-        if layout < LAYOUT {
-            batch(&format!("{SCHEMA_2} PRAGMA user_version = {LAYOUT};"))?;
-        }
-        batch(SCHEMA_ASIDE)?;
-        let sql = "SELECT count(*) FROM pragma_table_info('meta') WHERE name = 'ruled'";
-        let known = connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-        if known.map_err(|error| refuse(self, &error))? == 0 {
-            batch(RULED)?;
+        if self.look(connection)? == Found::Nothing {
+            batch(&format!(
+                "{SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT};"
+            ))?;
         }
         batch("COMMIT")
     }
 
-    /// How many tables there are, and of which layout; an error, if they are not ours.
-    fn look(&self, connection: &Connection) -> Result<(i64, i64)> {
+    /// Whether there are tables; an error, if they are not ours.
+    fn look(&self, connection: &Connection) -> Result<Found> {
         let number = |sql: &str| {
             connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
                 .map_err(|error| refuse(self, &error))
         };
-        let tables = number("SELECT count(*) FROM sqlite_schema")?;
-        if tables > 0 && number("PRAGMA application_id")? != APPLICATION {
+        if number("SELECT count(*) FROM sqlite_schema")? == 0 {
+            return Ok(Found::Nothing);
+        }
+        if number("PRAGMA application_id")? != APPLICATION {
             return Err(Error::Refused {
                 store: self.shown(),
                 reason: "it is another program's database".into(),
@@ -108,14 +109,14 @@ impl Database {
             });
         }
         let layout = number("PRAGMA user_version")?;
-        if layout > LAYOUT {
+        if layout > LAYOUT.cast_signed() {
             return Err(Error::Refused {
                 store: self.shown(),
                 reason: format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})"),
                 fix: "upgrade this program",
             });
         }
-        Ok((tables, layout))
+        Ok(Found::Tables)
     }
 
     /// Gives free pages back, and cuts the log once it is long. What fails is tried again at the next beat.
@@ -157,7 +158,7 @@ fn wait(tries: i32) -> bool {
     waited < LOCK_WAIT
 }
 
-/// Which errors pass, and which need someone to act.
+/// Errors after which the same call may be repeated are told from those that need someone to act.
 pub(super) fn refuse(database: &Database, error: &rusqlite::Error) -> Error {
     let store = database.shown();
     let reason = error.to_string();

@@ -1,14 +1,14 @@
-//! What a generator has made and the store has not confirmed yet: it may be asked for again.
+//! Items that a generator has made into messages and that the store has not confirmed: they may be asked for again.
 
 use std::collections::VecDeque;
 
 use super::{Election, Next};
 
-/// Things that were made into messages, until these are known to be published.
+/// Keeps items that were made into messages, until these are known to be published.
 #[derive(Debug)]
 pub(crate) struct Unconfirmed<T> {
     items: VecDeque<T>,
-    /// The first of them is the `from`th message made.
+    /// The first item is the `from`th message made.
     from: u64,
     /// The reign in which they were made.
     epoch: u64,
@@ -25,8 +25,8 @@ impl<T> Default for Unconfirmed<T> {
 }
 
 impl<T> Unconfirmed<T> {
-    /// What was on its way when the last reign ended may have arrived. If nobody reigned in between, the store's count of
-    /// messages made tells. If someone did, nobody knows, and it comes again.
+    /// A reign begins. Items that were on their way when the last one ended may have arrived. If no other node reigned in
+    /// between, the store's count of messages made tells. If one did, it is not known, and they come again.
     pub(crate) fn elected(&mut self, election: &Election) {
         if election.epoch == self.epoch + 1 {
             self.confirm(election.made);
@@ -35,14 +35,14 @@ impl<T> Unconfirmed<T> {
         self.epoch = election.epoch;
     }
 
-    /// So many messages are published now.
+    /// `made` messages are published now.
     pub(crate) fn confirm(&mut self, made: u64) {
         while self.from < made && self.items.pop_front().is_some() {
             self.from += 1;
         }
     }
 
-    /// What was made for this message before.
+    /// The item that was made for this message before.
     pub(crate) fn again(&mut self, next: &Next) -> Option<&T> {
         self.confirm(next.confirmed);
         if self.items.is_empty() {

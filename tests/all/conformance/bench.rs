@@ -41,7 +41,7 @@ pub trait Bench: Sized {
     async fn hush(&self);
 }
 
-/// The state machine behind a lock.
+/// The queue in memory.
 pub struct LocalBench {
     engine: Local,
     wall_ms: Arc<AtomicU64>,
@@ -134,8 +134,14 @@ fn open(path: &Path, names: &Names, wall_ms: &Arc<AtomicU64>, without: Option<St
         path: path.into(),
         full: false,
     };
-    let clock = Arc::new(move || clock.load(Ordering::Relaxed));
-    SqliteEngine::for_tests(database, QUEUE, names, clock, without)
+    let now_ms = move || clock.load(Ordering::Relaxed);
+    #[cfg(feature = "mutants")]
+    return SqliteEngine::mutant(database, QUEUE, names, now_ms, without);
+    #[cfg(not(feature = "mutants"))]
+    {
+        assert!(without.is_none(), "needs the feature mutants");
+        SqliteEngine::with_clock(database, QUEUE, names, now_ms)
+    }
 }
 
 impl Bench for SqliteBench {
@@ -233,13 +239,13 @@ impl RedisBench {
     }
 }
 
-/// Packs in tests are small: of these, most stand apart, and single messages do not.
+/// Packs in tests are small: of this size are most, but no single message.
 const BODY_BYTES_MIN: usize = 52;
 
-/// An engine that has some packs apart.
+/// An engine that stores the bodies of some packs separately.
 pub fn engine(server: &Server, keys: Keys, scripts: &Scripts) -> RedisEngine {
-    let engine = RedisEngine::with_scripts(server, keys, scripts.clone()).expect("a URL");
-    engine.with_apart(BODY_BYTES_MIN)
+    let engine = RedisEngine::new(server, keys).expect("a URL");
+    engine.with_scripts(scripts.clone()).with_bodies_from(BODY_BYTES_MIN)
 }
 
 impl Bench for RedisBench {
@@ -291,14 +297,16 @@ impl Bench for RedisBench {
 
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
         let keys = Keys::new(QUEUE, names);
-        RedisEngine::with_scripts(&self.server.server(), keys, self.scripts.clone())?
+        RedisEngine::new(&self.server.server(), keys)?
+            .with_scripts(self.scripts.clone())
             .join(join)
             .await
     }
 
     async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
         let keys = Keys::new(QUEUE, names);
-        RedisEngine::with_scripts(&self.server.server(), keys, self.scripts.clone())?
+        RedisEngine::new(&self.server.server(), keys)?
+            .with_scripts(self.scripts.clone())
             .push(push)
             .await
     }

@@ -116,16 +116,16 @@ async fn a_beat_after_leaving_does_not_bring_a_node_back<B: Bench>(hive: &Hive<B
     hive.engine().leave(&"b".into()).await.expect("leave");
     let before = hive.state().await;
     hive.jump(50).await;
-    assert_eq!(hive.pulse("b").await, Renewed::Deposed);
+    assert_eq!(hive.try_beat("b").await, Renewed::Deposed);
     assert_eq!(hive.state().await, before, "not even the clock moves");
     // The last one, too.
     hive.engine().leave(&"a".into()).await.expect("leave");
-    assert_eq!(hive.pulse("a").await, Renewed::Deposed);
+    assert_eq!(hive.try_beat("a").await, Renewed::Deposed);
     assert_eq!(hive.status().await.nodes, []);
 }
 
 async fn a_beat_before_joining_creates_nothing<B: Bench>(hive: &Hive<B>) {
-    assert_eq!(hive.pulse("a").await, Renewed::Deposed);
+    assert_eq!(hive.try_beat("a").await, Renewed::Deposed);
     let call = hive.next_call("a", 0, Vec::new(), 1);
     assert_eq!(hive.call(&call).await, Exchanged::Deposed);
     assert_eq!(hive.reap("a", 5).await.failed, 0);
@@ -140,7 +140,7 @@ async fn a_late_join_does_not_bring_back_a_node_that_was_given_up<B: Bench>(hive
     hive.take("b", 3).await;
     hive.engine().leave(&"b".into()).await.expect("leave");
     hive.join("b").await;
-    assert_eq!(hive.pulse("b").await, Renewed::Deposed);
+    assert_eq!(hive.try_beat("b").await, Renewed::Deposed);
     assert_eq!(hive.status().await.in_hand, 3);
     assert_eq!(hive.beat("a").await.victim.as_deref(), Some("b"));
     assert_eq!(hive.reap("b", 5).await.redelivered, 3);

@@ -10,10 +10,10 @@ checks![
     failed_messages_can_be_seen_without_taking_them,
     failed_messages_can_be_seen_from_the_other_end,
     two_readers_share_without_overlap,
-    a_repeated_drain_gives_the_same_batch,
+    a_repeated_collect_gives_the_same_batch,
     a_late_collect_confirms_nothing,
     a_batch_that_a_late_call_took_is_not_confirmed_by_another,
-    only_what_is_below_the_mark_is_drained,
+    only_what_is_below_the_mark_is_collected,
     what_an_expired_reader_held_goes_back,
     what_a_live_reader_holds_stays,
     a_reader_can_give_back_what_it_could_not_print,
@@ -96,7 +96,7 @@ async fn two_readers_share_without_overlap<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.status().await.errors, 0);
 }
 
-async fn a_repeated_drain_gives_the_same_batch<B: Bench>(hive: &Hive<B>) {
+async fn a_repeated_collect_gives_the_same_batch<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 5).await;
     let batch = hive.collect("one", 1, 2).await;
@@ -148,7 +148,7 @@ async fn a_batch_that_a_late_call_took_is_not_confirmed_by_another<B: Bench>(hiv
     assert_eq!(hive.status().await.errors, 2);
 }
 
-async fn only_what_is_below_the_mark_is_drained<B: Bench>(hive: &Hive<B>) {
+async fn only_what_is_below_the_mark_is_collected<B: Bench>(hive: &Hive<B>) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 6).await;
     let collect = Collect {

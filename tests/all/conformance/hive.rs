@@ -111,13 +111,13 @@ impl<B: Bench> Hive<B> {
         }
     }
 
-    pub async fn pulse(&self, node: &str) -> Renewed {
+    pub async fn try_beat(&self, node: &str) -> Renewed {
         self.engine().beat(&Self::beat_call(node)).await.expect("beat")
     }
 
     /// A beat of a member.
     pub async fn beat(&self, node: &str) -> Member {
-        match self.pulse(node).await {
+        match self.try_beat(node).await {
             Renewed::Alive(member) => member,
             Renewed::Deposed => panic!("{node} was deposed"),
         }

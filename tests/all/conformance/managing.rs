@@ -188,7 +188,7 @@ async fn a_queue_with_live_nodes_is_purged_only_by_force<B: Bench>(hive: &Hive<B
     assert_eq!(after.stored.len(), 1, "what effects wrote is not the queue's");
     assert_eq!((after.meta, after.errors.len(), after.taken.len()), (None, 0, 0));
     assert!(after.queue.is_empty() && after.reading.is_empty() && after.nodes.is_empty());
-    assert_eq!(hive.pulse("a").await, Renewed::Deposed);
+    assert_eq!(hive.try_beat("a").await, Renewed::Deposed);
     hive.found("c", &[]).await;
 }
 

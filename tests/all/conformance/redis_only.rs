@@ -1,8 +1,11 @@
 //! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
 
 use queenright::engine::redis::keys::Keys;
-use queenright::engine::redis::{RedisEngine, Scripts};
-use queenright::engine::{Collected, Engine, Exchanged, Item, Publish, Published};
+use queenright::engine::redis::{ACL_LINE, RedisEngine};
+use queenright::engine::{
+    Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Live, Publish, Published, Purged, Range, Reap,
+    Renewed, Report, Wake,
+};
 use queenright::error::Error;
 use queenright::message::{Effect, Outcome};
 use queenright::settings::Names;
@@ -36,10 +39,11 @@ redis_checks![
     an_effect_on_a_foreign_type_is_refused,
     an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued,
     a_right_that_effects_lack_shows_before_anything_is_written,
+    every_verb_works_with_the_rights_that_a_node_needs,
     a_replica_is_away,
     wrong_credentials_are_refused_without_telling_them,
     a_server_that_evicts_is_refused,
-    a_pack_that_stands_apart_goes_with_its_last_message,
+    a_body_that_is_stored_separately_goes_with_its_last_message,
     a_publish_that_is_not_applied_leaves_no_bytes,
     bytes_that_someone_removed_are_told_and_cost_no_other_message,
 ];
@@ -282,14 +286,9 @@ async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis
     hive.found("a", &["b"]).await;
     hive.publish("a", &[1]).await;
     let packs = hive.take("b", 1).await;
-    // What the README says a user needs, and nothing for effects.
-    let rights =
-        "ACL SETUSER bee on >honey ~* +@hash +@list +@sortedset +@scripting +@transaction +type +time +del +info";
-    hive.bench.command(&rights.split(' ').collect::<Vec<_>>()).await;
-    let url = format!("redis://bee:honey@127.0.0.1:{}", hive.bench.server.port());
-    let keys = Keys::new(QUEUE, &Names::default());
-    let limited = RedisEngine::with_scripts(&hive.bench.server.server_as(&url), keys, hive.bench.scripts.clone());
-    let limited = limited.expect("a URL");
+    // All that a node needs, and nothing for effects. The test's clock is a key of its own.
+    let url = grant(hive, "~*").await;
+    let limited = engine(&hive.bench.server, &url).with_scripts(hive.bench.scripts.clone());
     let before = hive.state().await;
     let (key, value) = ("k".to_string(), b"v".to_vec());
     let mut call = hive.next_call("b", 0, Vec::new(), 0);
@@ -305,6 +304,115 @@ async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis
         assert!(matches!(answer, Err(Error::Refused { .. })), "{answer:?}");
         assert_eq!(hive.state().await, before);
     }
+}
+
+/// A user with the rights that a node needs, on these keys.
+async fn grant(hive: &Redis, keys: &str) -> String {
+    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
+    let line = line.replace("~{qr:QUEUE}:*", keys);
+    hive.bench.command(&["ACL", "DELUSER", "bee"]).await;
+    hive.bench.command(&line.split(' ').collect::<Vec<_>>()).await;
+    format!("redis://bee:honey@127.0.0.1:{}", hive.bench.server.port())
+}
+
+async fn every_verb_works_with_the_rights_that_a_node_needs(hive: &Redis) {
+    let url = grant(hive, &format!("~{{qr:{QUEUE}}}:*")).await;
+    // In another database than 0, which needs a right too; with some bodies stored separately.
+    let engine = engine(&hive.bench.server, &format!("{url}/1")).with_bodies_from(200);
+    verbs_of_a_node(&engine).await.expect("the rights suffice");
+    verbs_of_an_operator(&engine).await.expect("the rights suffice");
+}
+
+async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
+    engine.check().await?;
+    engine.store_info().await?;
+    engine.push(&push_call("p", vec![Item::new("x")])).await?;
+    engine.join(&Redis::join_call("a")).await?;
+    let Renewed::Alive(member) = engine.beat(&Redis::beat_call("a")).await? else {
+        panic!("deposed");
+    };
+    let publish = Publish {
+        node: "a".into(),
+        epoch: member.epoch,
+        made: 0,
+        first: 1,
+        messages: None,
+        backlog_max: 1000,
+        interval_ms: 0,
+        cursor: None,
+        packs: super::hive::packs(1, member.epoch, 0, &[50, 1]),
+    };
+    let published = engine.publish(&publish).await?;
+    assert!(matches!(published, Published::Ok { .. }), "{published:?}");
+    let mut call = Exchange {
+        node: "a".into(),
+        lane: 0,
+        call: 1,
+        settles: Vec::new(),
+        want: 60,
+        woken: false,
+    };
+    let at_most = std::time::Duration::from_millis(1);
+    let Exchanged::Ok { packs, .. } = engine.await_work(&call, at_most).await? else {
+        panic!("refused");
+    };
+    assert_eq!(packs.len(), 3);
+    engine.held("a", 9).await?;
+    call.call = 2;
+    let retry = Outcome::Retry {
+        after_ms: 1,
+        error: "later".into(),
+    };
+    let outcomes = [failure(), retry, failure()];
+    call.settles = packs
+        .iter()
+        .zip(&outcomes)
+        .map(|(pack, outcome)| whole(pack, outcome))
+        .collect();
+    let settled = engine.exchange(&call).await?;
+    assert!(matches!(settled, Exchanged::Ok { .. }), "{settled:?}");
+    let report = Report {
+        node: "a".into(),
+        number: 1,
+        live: Live::default(),
+        figures: Figures::default(),
+        gauges: None,
+    };
+    engine.report(&report).await?;
+    engine.listen(Wake::Crown, at_most).await?;
+    engine.leave(&"a".into()).await?;
+    let reap = Reap {
+        victim: "a".into(),
+        deliveries_max: 1,
+    };
+    engine.reap(&reap).await.map(drop)
+}
+
+async fn verbs_of_an_operator(engine: &RedisEngine) -> Result<(), Error> {
+    assert!(engine.failed(0, 9).await?.len() == 2 && engine.latest(100, 9).await?.len() == 2);
+    let collect = Collect {
+        reader: "r".into(),
+        call: 1,
+        shown: Vec::new(),
+        below: 100,
+        want: 1,
+        lease_ms: LEASE_MS,
+    };
+    engine.collect(&collect).await?;
+    assert!(engine.hold("r", LEASE_MS).await?);
+    engine.release("r", false).await?;
+    assert_eq!(engine.requeue(&[0]).await?.numbers, [0]);
+    engine.discard(&[99]).await?;
+    assert_eq!(engine.trim(0).await?.len(), 1);
+    engine.pause(Some(true), Some(false)).await?;
+    engine.handover(None).await?;
+    engine.history(Range::Hour).await?;
+    assert_eq!(
+        engine.unsettled().await?.len() as u64,
+        engine.status().await?.queued + 50
+    );
+    assert_eq!(engine.purge(false).await?, Purged::Gone);
+    Ok(())
 }
 
 async fn a_replica_is_away(hive: &Redis) {
@@ -358,7 +466,7 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
 
 fn engine(server: &RedisServer, url: &str) -> RedisEngine {
     let keys = Keys::new(QUEUE, &Names::default());
-    RedisEngine::with_scripts(&server.server_as(url), keys, Scripts::new()).expect("a URL")
+    RedisEngine::new(&server.server_as(url), keys).expect("a URL")
 }
 
 async fn a_server_that_evicts_is_refused(hive: &Redis) {
@@ -375,21 +483,21 @@ async fn a_server_that_evicts_is_refused(hive: &Redis) {
     );
 }
 
-/// How many fields there are in `bodies`: two for each pack that stands apart.
-async fn apart(hive: &Redis) -> usize {
+/// How many fields there are in `bodies`: two for each pack whose body is stored separately.
+async fn in_bodies(hive: &Redis) -> usize {
     let found = hive.bench.command(&["HLEN", &hive.engine().keys().bodies]).await;
     redis::from_redis_value(found).expect("a length")
 }
 
-async fn a_pack_that_stands_apart_goes_with_its_last_message(hive: &Redis) {
+async fn a_body_that_is_stored_separately_goes_with_its_last_message(hive: &Redis) {
     hive.found("a", &["b", "c"]).await;
     hive.publish("a", &[5, 1]).await;
-    assert_eq!(apart(hive).await, 2, "a single message does not");
+    assert_eq!(in_bodies(hive).await, 2, "a single message does not");
     let packs = hive.take("b", 9).await;
     let settle = |runs: &[_]| vec![part(&packs[0], runs)];
     hive.exchange("b", settle(&[run(1, 1, &done()), run(3, 1, &failure())]), 0)
         .await;
-    assert_eq!(apart(hive).await, 2, "others refer to it");
+    assert_eq!(in_bodies(hive).await, 2, "others refer to it");
     hive.state().await;
     // One part is handed on, one is given back; in the end nothing is left.
     let (kept, given_back) = ((0, 1), (2, 1));
@@ -418,14 +526,14 @@ async fn a_pack_that_stands_apart_goes_with_its_last_message(hive: &Redis) {
     }
     seen.sort_unstable();
     assert_eq!(seen, [kept.0, given_back.0, 4, 5]);
-    assert_eq!(apart(hive).await, 0);
+    assert_eq!(in_bodies(hive).await, 0);
 }
 
 async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
     hive.found("a", &["b"]).await;
     let first = hive.publish("a", &[5]).await;
     assert!(matches!(hive.send(&first).await, Published::Ok { .. }), "a copy");
-    assert_eq!(apart(hive).await, 2, "a copy of what is queued changes nothing");
+    assert_eq!(in_bodies(hive).await, 2, "a copy of what is queued changes nothing");
     let other = super::hive::packs(first.first, first.epoch, 7, &[5]);
     let other = Publish {
         packs: other,
@@ -439,7 +547,7 @@ async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
     assert_eq!(packs, first.packs);
     hive.exchange("b", vec![whole(&packs[0], &done())], 0).await;
     assert!(matches!(hive.send(&first).await, Published::Ok { .. }), "a late copy");
-    assert_eq!(apart(hive).await, 0, "a late copy brings nothing back");
+    assert_eq!(in_bodies(hive).await, 0, "a late copy brings nothing back");
     let next = hive.publish_call("a", &[5]).await;
     let refused = [
         (
@@ -482,12 +590,12 @@ async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
     for (publish, why) in refused {
         let answer = hive.send(&publish).await;
         assert!(!matches!(answer, Published::Ok { .. }), "{why}: {answer:?}");
-        assert_eq!(apart(hive).await, 0, "{why}");
+        assert_eq!(in_bodies(hive).await, 0, "{why}");
     }
     fill_memory(hive).await;
     assert!(hive.engine().publish(&next).await.is_err_and(|error| error.is_away()));
     free_memory(hive).await;
-    assert_eq!(apart(hive).await, 0, "full memory");
+    assert_eq!(in_bodies(hive).await, 0, "full memory");
     assert!(matches!(hive.send(&next).await, Published::Ok { .. }));
 }
 

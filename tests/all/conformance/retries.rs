@@ -1,6 +1,6 @@
 //! Messages that are put off: tried again after a failure, under the same number.
 
-use queenright::engine::{DUE_MAX, Engine, LAYOUT, Wake};
+use queenright::engine::{DUE_MAX, Engine, Wake};
 use queenright::message::{Outcome, Pack};
 
 use super::hive::{CROWN_MS, LEASE_MS, done, failure, numbers, part, run, whole};
@@ -16,7 +16,6 @@ checks![
     many_that_are_due_are_moved_in_bounded_steps,
     a_step_back_of_the_clock_only_delays,
     while_there_is_no_generator_any_member_keeps_house,
-    a_queue_of_the_first_layout_is_raised,
 ];
 
 pub fn retry(after_ms: u64) -> Outcome {
@@ -187,16 +186,4 @@ async fn while_there_is_no_generator_any_member_keeps_house<B: Bench>(hive: &Hiv
     assert_eq!((member.generator, member.victim.as_deref()), (false, Some("b")));
     assert_eq!(hive.reap("b", 5).await.redelivered, 1);
     assert_eq!(numbers(&hive.take("c", 9).await), [0, 1]);
-}
-
-async fn a_queue_of_the_first_layout_is_raised<B: Bench>(hive: &Hive<B>) {
-    hive.found("a", &[]).await;
-    hive.bench.set_layout(1).await;
-    hive.status().await;
-    hive.join("b").await;
-    assert_eq!(
-        hive.state().await.meta.expect("a queue").layout,
-        LAYOUT,
-        "older programs refuse it now"
-    );
 }

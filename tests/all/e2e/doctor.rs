@@ -1,5 +1,6 @@
 //! `doctor`, on servers in each state that it warns of.
 
+use queenright::engine::redis::ACL_LINE;
 use serde_json::Value;
 
 use crate::fleet::{Fleet, program, said};
@@ -155,9 +156,22 @@ fn what_a_user_lacks_is_told_as_the_line_that_grants_it() {
 fn a_user_with_the_granted_rights_alone_can_run_a_node() {
     let server = RedisServer::durable();
     server.command(&["ACL", "SETUSER", "bee", "on", ">honey"]).expect("set");
-    let found = visit(&format!("--url redis://bee:honey@127.0.0.1:{} -q jobs", server.port()));
+    let url = format!("--url redis://bee:honey@127.0.0.1:{} -q jobs", server.port());
+    let found = visit(&url);
     let line = found.of("rights").2.to_string();
+    let documented = ACL_LINE.replace("NAME on >PASSWORD", "bee").replace("QUEUE", "jobs");
+    assert_eq!(
+        line, documented,
+        "who lacks everything is told the line that is documented"
+    );
     server.command(&line.split(' ').collect::<Vec<_>>()).expect("granted");
+    let found = visit(&url);
+    found.is("rights", "ok", "+incrby", "");
+    assert_eq!(
+        found.code, 0,
+        "what only effects need is no failure: {:?}",
+        found.checks
+    );
     let fleet = Fleet::on(&server)
         .queue("jobs")
         .copies(2)

@@ -5,7 +5,7 @@ mod cron;
 mod each;
 mod generating;
 mod http;
-mod readme;
+mod printed;
 
 use std::path::PathBuf;
 

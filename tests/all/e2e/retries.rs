@@ -10,7 +10,7 @@ use queenright::engine::memory::Local;
 use queenright::generate::Next;
 use queenright::{Failure, Message, Node, Settings, shutdown};
 
-use crate::fleet::{Fleet, PATIENCE, within};
+use crate::fleet::{Fleet, PATIENCE};
 use crate::server::RedisServer;
 
 fn retried_until_they_are_errors(plan: crate::fleet::Plan) {
@@ -104,25 +104,4 @@ fn a_handler_may_ask_for_another_try_whatever_the_settings_say() {
         assert_eq!(engine.status().await.expect("a queue").failed, 0);
     });
     assert_eq!(calls.load(Ordering::Relaxed), 9, "three tries each");
-}
-
-#[test]
-fn a_file_of_the_first_layout_is_raised_and_goes_on() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("queue.db");
-    let mut fleet = Fleet::in_file(&path)
-        .args("--interval 10ms --messages 5 --work 0 --error-rate 0")
-        .start();
-    fleet.wait_status("all are published", |status| status.published == 5);
-    fleet.kill9(0);
-    // As the first layout had it.
-    let connection = rusqlite::Connection::open(&path).expect("the file opens");
-    let older = "DROP TABLE later; DROP TABLE once; DROP TABLE cursors; ALTER TABLE meta DROP COLUMN paused;
-        ALTER TABLE meta DROP COLUMN chosen; ALTER TABLE meta DROP COLUMN rank;
-        ALTER TABLE meta DROP COLUMN trimmed; UPDATE meta SET layout = 1;
-        PRAGMA user_version = 1;";
-    within(PATIENCE, || connection.execute_batch(older).ok()).expect("nobody else has it");
-    drop(connection);
-    fleet.add("--also-handle");
-    fleet.wait_through(5);
 }

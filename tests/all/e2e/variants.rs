@@ -1,4 +1,4 @@
-//! The published variants of the task: every command line of the README's table is run, and does what its row says.
+//! The published variants of the task: every command line of the table in docs/exercise.md is run, and does what its row says.
 //!
 //! The table has the header `| variant | command |`. A command cell holds command lines in backticks, each of the form
 //! `NAME=value … queenright …`; `N ×` in front of one starts N copies (three otherwise) and what is no `start` runs
@@ -228,7 +228,7 @@ fn works(name: &str, lines: &[Line]) {
 
 #[test]
 fn every_variant_of_the_task_works_by_the_command_line_of_its_row() {
-    let found = rows(include_str!("../../../README.md"));
+    let found = rows(include_str!("../../../docs/exercise.md"));
     assert!(found.len() >= 8, "the table is cut short: {found:?}");
     for (name, lines) in &found {
         works(name, lines);

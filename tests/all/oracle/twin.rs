@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Push,
-    Pushed, Reap, Reaped, Renewed, Status, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, History, Join, Joined, NodeId, Paused,
+    Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status, Wake,
+    rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
 
 use crate::checker;
 use crate::conformance::{Bench, QUEUE};
-use queenright::engine::Requeued;
-use queenright::engine::{Handover, History, Paused, Purged, Range, Report, Reported};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Call {
@@ -147,41 +146,49 @@ impl<B: Bench> Twin<B> {
             let differ = checker::differences(&self.state, &stored);
             panic!("state and the other differ after {:#?}:\n{differ}", self.recent);
         }
-        if let Some(status) = self.state.clone().status(self.wall_ms).expect("our layout") {
-            checker::adds_up(&self.state, &status);
+        match rules::status(&mut self.state.clone(), self.wall_ms) {
+            Ok(status) => checker::adds_up(&self.state, &status),
+            Err(error) => assert!(matches!(error, Error::NoQueue { .. }), "{error}"),
         }
     }
 }
 
 pub fn local(state: &mut State, now: u64, call: &Call) -> Answer {
-    match call {
-        Call::Join(join) => state.join(now, join).map_or_else(Answer::from, Answer::Joined),
-        Call::Beat(beat) => Answer::Renewed(state.beat(now, beat)),
-        Call::Publish(publish) => state.publish(now, publish).map_or_else(Answer::from, Answer::Published),
-        Call::Push(push) => state.push(now, push).map_or_else(Answer::from, Answer::Pushed),
-        Call::Exchange(exchange) => Answer::Exchanged(state.exchange(now, exchange)),
-        Call::Reap(reap) => Answer::Reaped(state.reap(now, reap)),
+    told(state, now, call).unwrap_or_else(Answer::from)
+}
+
+fn told(state: &mut State, now: u64, call: &Call) -> Result<Answer> {
+    Ok(match call {
+        Call::Join(join) => Answer::Joined(rules::join(state, now, join)?),
+        Call::Beat(beat) => Answer::Renewed(rules::beat(state, now, beat)?),
+        Call::Publish(publish) => Answer::Published(rules::publish(state, now, publish)?),
+        Call::Push(push) => Answer::Pushed(rules::push(state, now, push)?),
+        Call::Exchange(exchange) => Answer::Exchanged(rules::exchange(state, now, exchange)?),
+        Call::Reap(reap) => Answer::Reaped(rules::reap(state, now, reap)?),
         Call::Leave(node) => {
-            state.leave(node);
+            rules::leave(state, node)?;
             Answer::Nothing
         }
-        Call::Collect(collect) => Answer::Collected(state.collect(now, collect)),
-        Call::Hold(reader, lease_ms) => Answer::Held(state.hold(now, reader, *lease_ms)),
+        Call::Collect(collect) => Answer::Collected(rules::collect(state, now, collect)?),
+        Call::Hold(reader, lease_ms) => Answer::Held(rules::hold(state, now, reader, *lease_ms)?),
         Call::Release(reader, expired) => {
-            state.release(now, reader, *expired);
+            rules::release(state, now, reader, *expired)?;
             Answer::Nothing
         }
-        Call::Failed(from, limit) => Answer::Failed(state.failed(*from, *limit)),
-        Call::Requeue(numbers) => Answer::Requeued(state.requeue(numbers)),
-        Call::Discard(numbers) => Answer::Discarded(state.discard(numbers)),
-        Call::Trim(keep) => Answer::Discarded(state.trim(*keep)),
-        Call::Pause(generator, handlers) => Answer::Paused(state.pause(*generator, *handlers).expect("a queue")),
-        Call::Handover(to) => Answer::Handover(state.handover(now, to.as_deref()).expect("a queue")),
-        Call::Report(report) => Answer::Reported(state.report(now, report)),
-        Call::History(range) => Answer::History(state.history(now, *range).map(Box::new)),
-        Call::Purge(force) => Answer::Purged(state.remove(now, *force).expect("a queue")),
-        Call::Status => Answer::Status(state.status(now).expect("our layout").map(Box::new)),
-    }
+        Call::Failed(from, limit) => Answer::Failed(rules::failed(state, *from, *limit)?),
+        Call::Requeue(numbers) => Answer::Requeued(rules::requeue(state, numbers)?),
+        Call::Discard(numbers) => Answer::Discarded(rules::discard(state, numbers)?),
+        Call::Trim(keep) => Answer::Discarded(rules::trim(state, *keep)?),
+        Call::Pause(generator, handlers) => Answer::Paused(rules::pause(state, *generator, *handlers)?),
+        Call::Handover(to) => Answer::Handover(rules::handover(state, now, to.as_deref())?),
+        Call::Report(report) => Answer::Reported(rules::report(state, now, report)?),
+        Call::History(range) => match rules::history(state, now, *range) {
+            Err(Error::NoQueue { .. }) => Answer::History(None),
+            history => Answer::History(Some(Box::new(history?))),
+        },
+        Call::Purge(force) => Answer::Purged(rules::purge(state, now, *force)?),
+        Call::Status => Answer::Status(Some(Box::new(rules::status(state, now)?))),
+    })
 }
 
 async fn remote<E: Engine>(engine: &E, call: &Call) -> Answer {

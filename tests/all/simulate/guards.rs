@@ -4,11 +4,13 @@
 //! those in `QUEENRIGHT_GUARD`, and prints the table.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Mutex;
 
 use super::plan::{Fault, Plan};
 use super::run::{Options, play};
 use super::{each, variable};
+use crate::sources::guards;
 
 /// Each guard, and a seed under which it is missed.
 const CATCHES: &[(&str, u64)] = &[
@@ -111,10 +113,10 @@ const SEARCHED: u64 = 30_000;
 
 #[test]
 fn every_guard_is_missed_by_some_fleet() {
-    let guards: BTreeSet<&str> = guards().into_iter().collect();
+    let marked: BTreeSet<&str> = guards("").into_iter().collect();
     let left_out = LEFT_OUT.iter().flat_map(|(_, guards)| guards.iter().copied());
     let listed: BTreeSet<&str> = CATCHES.iter().map(|(guard, _)| *guard).chain(left_out).collect();
-    assert_eq!(guards, listed, "every guard, and nothing else, is listed");
+    assert_eq!(marked, listed, "every guard, and nothing else, is listed");
     let complaints = Mutex::new(Vec::new());
     each(0..CATCHES.len() as u64, |index| {
         let (guard, seed) = CATCHES[usize::try_from(index).expect("few")];
@@ -141,25 +143,6 @@ fn is_missed(guard: &'static str, seed: u64) -> Option<String> {
     };
     let why = play(seed, options).failure?;
     play(seed, Options::default()).failure.is_none().then_some(why)
-}
-
-/// The guards of the engine and of the node, from their marks.
-fn guards() -> Vec<&'static str> {
-    let mut guards = crate::mutants::marks(&[
-        include_str!("../../../src/node/membership.rs"),
-        include_str!("../../../src/api/failed.rs"),
-        include_str!("../../../src/node/generate.rs"),
-        include_str!("../../../src/node/generate/batch.rs"),
-        include_str!("../../../src/node/handle.rs"),
-        include_str!("../../../src/node/handle/held.rs"),
-        include_str!("../../../src/node/handle/pool.rs"),
-        include_str!("../../../src/node/handle/slot.rs"),
-        include_str!("../../../src/node.rs"),
-        include_str!("../../../src/node/backoff.rs"),
-    ]);
-    assert!(guards.len() > 25, "the marks are found: {guards:?}");
-    guards.extend(crate::mutants::guards_of_the_verbs());
-    guards
 }
 
 /// Whether a plan has what it takes to miss a guard.
@@ -194,7 +177,7 @@ fn suits(guard: &str, plan: &Plan) -> bool {
 fn hunt() {
     let seeds = variable("QUEENRIGHT_SEEDS").unwrap_or(SEARCHED);
     let only = std::env::var("QUEENRIGHT_GUARD").ok();
-    for guard in guards() {
+    for guard in guards("") {
         if only
             .as_ref()
             .is_some_and(|only| !only.split(',').any(|only| only == guard))

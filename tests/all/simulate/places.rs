@@ -1,7 +1,7 @@
 //! Where the messages are.
 
 use queenright::Outcome;
-use queenright::engine::{Exchange, Item};
+use queenright::engine::{Exchange, Item, rules};
 use queenright::message::Pack;
 
 use super::checks::{Place, Shelf, Spot, count_of};
@@ -221,7 +221,7 @@ impl Inner {
 
     fn the_status_adds_up(&mut self) {
         let wall_ms = self.wall();
-        let Ok(Some(status)) = self.state.status(wall_ms) else {
+        let Ok(status) = rules::status(&mut self.state, wall_ms) else {
             return;
         };
         let sum = status.done + status.failed + status.queued + status.in_hand + status.later;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle};
 use queenright::error::Error;
 use queenright::event::{Entry, Event, Observer, What};
-use queenright::failed::{Present, drain_by};
+use queenright::failed::{ShowAsync, collect_async};
 use queenright::generate::{Draft, Generate, Made, Next};
 use queenright::handle::{Failure, Handle, Handled};
 use queenright::settings::Names;
@@ -357,7 +357,7 @@ pub fn start_reader(world: &Arc<World>, limit: Option<u64>, calm: bool) -> usize
         process,
         calm,
     };
-    let reading = drain_by(wire(world, process), limit, printer);
+    let reading = collect_async(wire(world, process), limit, printer);
     let over = world.clone();
     let running = tokio::spawn(async move {
         let ended = reading.await;
@@ -379,8 +379,8 @@ struct Printer {
     calm: bool,
 }
 
-impl Present for Printer {
-    async fn present(self, failed: Vec<Failed>) -> std::io::Result<Self> {
+impl ShowAsync for Printer {
+    async fn show(self, failed: Vec<Failed>) -> std::io::Result<Self> {
         let (slow, breaks) = self.world.with(|inner| match inner.rng.u8(..16) {
             _ if self.calm => (0, false),
             0..=2 => (inner.rng.u64(0..3000), false),

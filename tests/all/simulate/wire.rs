@@ -7,7 +7,7 @@ use queenright::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Reap,
     Reaped, Renewed, Status, Wake,
 };
-use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo};
+use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo, rules};
 use queenright::engine::{History, Range, Report, Reported};
 use queenright::error::{Error, Result};
 use tokio::sync::oneshot;
@@ -379,11 +379,11 @@ impl Engine for Wire {
     }
 
     async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        Ok(self.world.lock().state.latest(below, limit))
+        rules::latest(&mut self.world.lock().state, below, limit)
     }
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
-        Ok(self.world.lock().state.held(node, limit))
+        rules::held(&mut self.world.lock().state, node, limit)
     }
 
     async fn push(&self, push: &Push) -> Result<Pushed> {

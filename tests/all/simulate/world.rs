@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use queenright::engine::memory::State;
+use queenright::engine::rules;
 use queenright::engine::{Exchanged, Wake};
 use queenright::error::Error;
 use queenright::settings::Names;
@@ -241,7 +242,7 @@ impl Inner {
                 // A node with other key names looks at the same `meta` with other eyes.
                 let names = self.processes[process].names.clone();
                 let own = std::mem::replace(&mut self.state.names, names);
-                let joined = self.state.join(wall_ms, join);
+                let joined = rules::join(&mut self.state, wall_ms, join);
                 self.state.names = own;
                 Answer::Joined(joined?)
             }
@@ -251,7 +252,7 @@ impl Inner {
                     return Err(no_queue());
                 }
                 let own = std::mem::replace(&mut self.state.names, names);
-                let pushed = self.state.push(wall_ms, push);
+                let pushed = rules::push(&mut self.state, wall_ms, push);
                 self.state.names = own;
                 Answer::Pushed(pushed?)
             }

@@ -4,11 +4,13 @@
 
 use std::net::Ipv6Addr;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 
-use super::layer::{Given, Layer, Stack};
-use super::value;
-use crate::app::args::Usage;
+use super::layer::{Given, Layer, Stack, either};
+use crate::app::args::options::Opt;
+use crate::app::args::options::connection::{DB, HOST_NAME, PASS, PORT_NUMBER, URL, USER};
+use crate::app::args::resolved::{HOST, PORT, Store};
+use crate::app::args::{Usage, value};
 use crate::engine::sqlite::Database;
 
 const SCHEMES: &str = "write redis://host:port/db, rediss://host:port/db (TLS), unix:/path or sqlite:/path";
@@ -18,13 +20,6 @@ const VISIBLE: &str = "a password on the command line can be seen by other users
 pub struct Address {
     pub store: Store,
     pub shown: String,
-}
-
-/// Where the queue is.
-#[derive(Debug, Clone)]
-pub enum Store {
-    Redis(Box<ConnectionInfo>),
-    Sqlite(Database),
 }
 
 enum Found {
@@ -53,17 +48,17 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> 
             });
         }
     };
-    let by_flag = |name| stack.0.iter().find(|layer| layer.is_flags)?.get(name);
+    let by_flag = |option| stack.0.iter().find(|layer| layer.is_flags)?.get(option);
     let in_url = place.pass.is_some() && stack.0.get(place.depth).is_some_and(|layer| layer.is_flags);
-    if in_url || by_flag("pass").is_some_and(|given| !given.text.is_empty()) {
+    if in_url || by_flag(&PASS).is_some_and(|given| !given.text().is_empty()) {
         notes.push(VISIBLE.into());
     }
     // A password in the URL belongs to the user in the URL, so a less specific source cannot add another user.
-    let user = part(stack, &place, "user", place.user.is_some() || place.pass.is_some());
-    let pass = part(stack, &place, "pass", place.pass.is_some());
-    let db = part(stack, &place, "db", place.db.is_some());
+    let user = part(stack, &place, &USER, place.user.is_some() || place.pass.is_some());
+    let pass = part(stack, &place, &PASS, place.pass.is_some());
+    let db = part(stack, &place, &DB, place.db.is_some());
     let filled = |given: Option<&Given>, own: &Option<String>| match given {
-        Some(given) => Some(given.text.clone()).filter(|text| !text.is_empty()),
+        Some(given) => Some(given.text().to_string()).filter(|text| !text.is_empty()),
         None => own.clone(),
     };
     let db = db
@@ -98,27 +93,27 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> 
 }
 
 /// The most specific value of a part. Once the URL has that part, only sources at least as specific count.
-fn part<'a>(stack: &'a Stack, place: &ServerAddress, name: &str, in_url: bool) -> Option<&'a Given> {
+fn part<'a>(stack: &'a Stack, place: &ServerAddress, option: &Opt, in_url: bool) -> Option<&'a Given> {
     let until = if in_url { place.depth + 1 } else { stack.0.len() };
-    stack.0.iter().take(until).find_map(|layer| layer.get(name))
+    stack.0.iter().take(until).find_map(|layer| layer.get(option))
 }
 
 /// The first URL, unless host or port come before it: these displace it as a whole.
 fn place(stack: &Stack) -> Result<Found, Usage> {
     let (mut host, mut port, mut depth_found) = (None, None, None);
     for (depth, layer) in stack.0.iter().enumerate() {
-        let rivals = (layer.get("host"), layer.get("port"));
-        if let Some(given) = layer.get("url") {
+        let rivals = (layer.get(&HOST_NAME), layer.get(&PORT_NUMBER));
+        if let Some(given) = layer.get(&URL) {
             if depth_found.is_some() {
                 break;
             }
             refuse_both(layer, given, rivals)?;
-            let text = given.text.trim();
+            let text = given.text().trim();
             let found = match text.strip_prefix("sqlite:") {
                 Some(path) => file(path).map(Found::File),
                 None => from_url(text, depth).map(Found::Server),
             };
-            return found.map_err(|reason| Usage::new(format!("{}: {reason}", given.origin)));
+            return found.map_err(|reason| given.wrong(&reason));
         }
         host = host.or(rivals.0);
         port = port.or(rivals.1);
@@ -130,7 +125,7 @@ fn place(stack: &Stack) -> Result<Found, Usage> {
     let port = port.map(|given| given.parse(value::port)).transpose()?;
     Ok(Found::Server(ServerAddress {
         depth: depth_found.unwrap_or(stack.0.len()),
-        addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| "localhost".into()), port.unwrap_or(6379)),
+        addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| HOST.into()), port.unwrap_or(PORT)),
         protocol: redis::ProtocolVersion::default(),
         user: None,
         pass: None,
@@ -164,13 +159,7 @@ fn file(text: &str) -> Result<Database, String> {
 
 fn refuse_both(layer: &Layer, url: &Given, rivals: (Option<&Given>, Option<&Given>)) -> Result<(), Usage> {
     match rivals.0.or(rivals.1) {
-        Some(rival) if !layer.is_environment => {
-            let line = format!(
-                "{} and {} exclude each other: give one of them",
-                url.origin, rival.origin
-            );
-            Err(Usage::new(line))
-        }
+        Some(rival) if !layer.is_environment => Err(either(url, rival)),
         _ => Ok(()),
     }
 }

@@ -2,15 +2,13 @@
 
 use std::path::Path;
 
-use super::layer::{Layer, OPTIONS};
-use super::{address, value};
-use crate::app::args::Usage;
+use super::address;
+use super::layer::Layer;
+use crate::app::args::options;
+use crate::app::args::options::connection::{KEYS_BELL, KEYS_CROWN, KEYS_ERRORS, QUEUE, URL};
+use crate::app::args::resolved::PORT;
+use crate::app::args::{Usage, value};
 
-const KEYS: [(&str, &str); 3] = [
-    ("errors", "keys.errors"),
-    ("bell", "keys.bell"),
-    ("crown", "keys.crown"),
-];
 const FIVE: &str = "the five lines are host:port, queue, error store, notification channel, election channel";
 
 /// Either form: a first line that is a bare `host` or `host:port` cannot be TOML.
@@ -39,14 +37,15 @@ pub fn five_lines(path: &Path, text: &str) -> Result<Layer, Usage> {
     let Some((host, port)) = address::host_and_port(server) else {
         return Err(wrong("line 1 is no host:port".into()));
     };
-    let port = value::port(port.unwrap_or("6379")).map_err(|reason| wrong(format!("line 1: {reason}")))?;
+    let port = port.map_or(Ok(PORT), value::port);
+    let port = port.map_err(|reason| wrong(format!("line 1: {reason}")))?;
     let mut layer = Layer::default();
-    let mut set = |name, line, text: String| layer.set(name, text, format!("{}:{line}", path.display()));
-    set("url", 1, address::url(host, port));
-    set("queue", 2, queue.into());
-    set("keys.errors", 3, errors.into());
-    set("keys.bell", 4, bell.into());
-    set("keys.crown", 5, crown.into());
+    let mut set = |option, line, text: String| layer.set(option, text, format!("{}:{line}", path.display()));
+    set(&URL, 1, address::url(host, port));
+    set(&QUEUE, 2, queue.into());
+    set(&KEYS_ERRORS, 3, errors.into());
+    set(&KEYS_BELL, 4, bell.into());
+    set(&KEYS_CROWN, 5, crown.into());
     Ok(layer)
 }
 
@@ -62,28 +61,21 @@ fn toml(path: &Path, text: &str) -> Result<Layer, Usage> {
     })?;
     let mut layer = Layer::default();
     for (key, value) in &table {
+        // The only table in the table.
         if let ("keys", toml::Value::Table(keys)) = (key.as_str(), value) {
             for (key, value) in keys {
-                let known = KEYS.iter().find(|(name, _)| name == key).map(|(_, option)| *option);
-                set(&mut layer, path, &format!("keys.{key}"), known, value)?;
+                set(&mut layer, path, &format!("keys.{key}"), value)?;
             }
         } else {
-            let known = OPTIONS.iter().find(|name| *name == key).copied();
-            set(&mut layer, path, key, known, value)?;
+            set(&mut layer, path, key, value)?;
         }
     }
     Ok(layer)
 }
 
-fn set(
-    layer: &mut Layer,
-    path: &Path,
-    key: &str,
-    known: Option<&'static str>,
-    value: &toml::Value,
-) -> Result<(), Usage> {
+fn set(layer: &mut Layer, path: &Path, key: &str, value: &toml::Value) -> Result<(), Usage> {
     let origin = format!("{}: {key}", path.display());
-    let Some(name) = known else {
+    let Some(option) = options::all().find(|option| option.is_in_file && option.name == key) else {
         let known = "the names are those of the flags, and keys.errors, keys.bell, keys.crown";
         return Err(Usage::new(format!("{origin} is not known: {known}")));
     };
@@ -96,6 +88,6 @@ fn set(
             return Err(Usage::new(format!("{origin} must be text, a number, true or false")));
         }
     };
-    layer.set(name, text, origin);
+    layer.set(option, text, origin);
     Ok(())
 }

@@ -1,61 +1,37 @@
 //! What one source gives, and the stack of all of them.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 
-use crate::app::args::Usage;
-
-/// The options that have a value outside the command line, by the flag's name.
-pub const OPTIONS: [&str; 38] = [
-    "url",
-    "host",
-    "port",
-    "user",
-    "pass",
-    "db",
-    "queue",
-    "concurrency",
-    "interval",
-    "messages",
-    "lease",
-    "batch",
-    "grace",
-    "max-backlog",
-    "max-deliveries",
-    "max-errors",
-    "retries",
-    "backoff",
-    "also-handle",
-    "prefer",
-    "burst",
-    "generate",
-    "generate-each",
-    "generate-json",
-    "cron",
-    "tz",
-    "missed",
-    "handle",
-    "handle-each",
-    "timeout",
-    "work",
-    "error-rate",
-    "log",
-    "quiet",
-    "no-wait",
-    "metrics",
-    "dashboard",
-    "token",
-];
-const CONNECTION: [&str; 6] = ["url", "host", "port", "user", "pass", "db"];
+use crate::app::args::options::{self, Effect, Opt};
+use crate::app::args::{Flags, Usage};
 
 /// A value as it was written, and the place where people find it. Has no `Debug`: it may be a password.
 #[derive(Clone)]
 pub struct Given {
-    pub text: String,
+    /// More than one only of options that may be repeated.
+    pub values: Vec<OsString>,
     pub origin: String,
 }
 
-/// The values of one source.
+impl Given {
+    /// The text. Only paths are anything else, and these are not asked for it.
+    pub fn text(&self) -> &str {
+        self.values.last().and_then(|value| value.to_str()).unwrap_or_default()
+    }
+
+    /// Reads the text; a complaint is put behind the place of the value.
+    pub fn parse<T>(&self, read: impl Fn(&str) -> Result<T, String>) -> Result<T, Usage> {
+        read(self.text().trim()).map_err(|reason| self.wrong(&reason))
+    }
+
+    pub fn wrong(&self, reason: &str) -> Usage {
+        Usage::new(format!("{}: {reason}", self.origin))
+    }
+}
+
+/// The values of one source, by the option's name.
 #[derive(Clone, Default)]
 pub struct Layer {
     values: BTreeMap<&'static str, Given>,
@@ -65,17 +41,17 @@ pub struct Layer {
 }
 
 impl Layer {
-    pub fn of_flags<'a>(values: impl Iterator<Item = (&'static str, Option<&'a str>)>) -> Self {
-        let mut layer = Self {
+    pub fn of_flags(flags: &Flags) -> Self {
+        let given = flags.given().map(|option| {
+            let values = flags.values(option).to_vec();
+            let origin = option.flag();
+            (option.name, Given { values, origin })
+        });
+        Self {
+            values: given.collect(),
             is_flags: true,
-            ..Self::default()
-        };
-        for (name, text) in values {
-            if let Some(text) = text {
-                layer.set(name, text, format!("--{name}"));
-            }
+            is_environment: false,
         }
-        layer
     }
 
     /// Empty variables count as unset.
@@ -84,42 +60,30 @@ impl Layer {
             is_environment: true,
             ..Self::default()
         };
-        for name in OPTIONS {
-            let found = variable_names(name)
-                .into_iter()
-                .find_map(|variable| variables.get_key_value(&variable).filter(|(_, text)| !text.is_empty()));
-            if let Some((variable, text)) = found {
+        for option in options::all() {
+            let set = |name: &&str| variables.get_key_value(*name).filter(|(_, text)| !text.is_empty());
+            if let Some((variable, text)) = option.variables.iter().find_map(set) {
                 let origin = match file {
                     Some(file) => format!("{variable} in {}", file.display()),
                     None => variable.clone(),
                 };
-                layer.set(name, text, origin);
+                layer.set(option, text, origin);
             }
         }
         layer
     }
 
-    pub fn set(&mut self, name: &'static str, text: impl Into<String>, origin: String) {
-        let text = text.into();
-        self.values.insert(name, Given { text, origin });
+    pub fn set(&mut self, option: &Opt, text: impl Into<OsString>, origin: String) {
+        let values = vec![text.into()];
+        self.values.insert(option.name, Given { values, origin });
     }
 
-    pub fn get(&self, name: &str) -> Option<&Given> {
-        self.values.get(name)
+    pub fn get(&self, option: &Opt) -> Option<&Given> {
+        self.values.get(option.name)
     }
 
     pub fn is_about_the_connection(&self) -> bool {
-        CONNECTION.iter().any(|name| self.values.contains_key(name))
-    }
-}
-
-/// The variables of an option, the preferred one first.
-fn variable_names(option: &str) -> Vec<String> {
-    let upper = option.to_uppercase().replace('-', "_");
-    match option {
-        "url" => vec!["REDIS_URL".into(), "REDISURL".into()],
-        _ if CONNECTION.contains(&option) => vec![format!("REDIS_{upper}")],
-        _ => vec![format!("QUEENRIGHT_{upper}")],
+        options::all().any(|option| matches!(option.effect, Effect::Address) && self.get(option).is_some())
     }
 }
 
@@ -127,18 +91,34 @@ fn variable_names(option: &str) -> Vec<String> {
 pub struct Stack(pub Vec<Layer>);
 
 impl Stack {
-    pub fn get(&self, name: &str) -> Option<&Given> {
-        self.0.iter().find_map(|layer| layer.get(name))
+    /// The most specific value, whatever else was given.
+    pub fn get(&self, option: &Opt) -> Option<&Given> {
+        self.0.iter().find_map(|layer| layer.get(option))
     }
 
-    /// The most specific value, read by `read`, whose complaint is put behind the place of the value.
-    pub fn parse<T>(&self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Usage> {
-        self.get(name).map(|given| given.parse(read)).transpose()
+    /// The value that counts: none if a more specific source has given the option that excludes this one. Both in one source
+    /// are a mistake.
+    pub fn deciding(&self, option: &'static Opt) -> Result<Option<&Given>, Usage> {
+        let Some(rival) = option.rival() else {
+            return Ok(self.get(option));
+        };
+        for layer in &self.0 {
+            match (layer.get(option), layer.get(rival)) {
+                (Some(one), Some(other)) if option.excludes.is_some() => return Err(either(one, other)),
+                (Some(one), Some(other)) => return Err(either(other, one)),
+                (Some(given), None) => return Ok(Some(given)),
+                (None, Some(_)) => return Ok(None),
+                (None, None) => {}
+            }
+        }
+        Ok(None)
     }
 }
 
-impl Given {
-    pub fn parse<T>(&self, read: impl Fn(&str) -> Result<T, String>) -> Result<T, Usage> {
-        read(self.text.trim()).map_err(|reason| Usage::new(format!("{}: {reason}", self.origin)))
-    }
+/// Two values of one source that cannot both be meant.
+pub fn either(one: &Given, other: &Given) -> Usage {
+    Usage::new(format!(
+        "{} and {} exclude each other: give one of them",
+        one.origin, other.origin
+    ))
 }

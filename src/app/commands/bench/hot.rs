@@ -13,8 +13,10 @@ use crate::engine::redis::exchange_bytes;
 use crate::engine::redis::keys::Keys;
 use crate::engine::{Exchange, Run, Settle};
 use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack, PackBuilder};
-use crate::node::generate::{Generate, batch};
-use crate::node::handle::{Handle, Handled, dispatch};
+use crate::node::generate::Generate;
+use crate::node::generator::batch;
+use crate::node::handle::{Handle, Handled};
+use crate::node::handler::dispatch;
 use crate::settings::Settings;
 
 /// What `bench-hot` knows. `reference` is plain arithmetic, to compare compilers by.

@@ -10,8 +10,12 @@ use tokio::time::Instant;
 use super::errors::Draining;
 use super::member::{Member, State};
 use super::summary::Summary;
-use crate::app::args::Invocation;
+use crate::app::args::options::Scope;
+use crate::app::args::options::dashboard::DASHBOARD;
+use crate::app::args::options::running::METRICS;
+use crate::app::args::options::sources::{CONFIG, ENV, LOG, QUIET};
 use crate::app::args::sources::{Resolved, Store};
+use crate::app::args::{Flags, Invocation};
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{Capture, Copy};
 use crate::app::lab::fleet::{self, Starter};
@@ -32,8 +36,8 @@ pub(super) struct Fleet {
 
 impl Fleet {
     pub(super) fn new(directory: &Path, asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
-        let connection = connection(asked);
-        let arguments = [connection.clone(), given(&asked.start.values())].concat();
+        let connection = passed_on(&asked.flags, Scope::Every);
+        let arguments = [connection.clone(), passed_on(&asked.flags, Scope::Start)].concat();
         let starter = Starter::new(directory, arguments);
         Ok(Self {
             starter: starter.map_err(|error| Failure::cannot("find this program", error))?,
@@ -240,33 +244,12 @@ impl Fleet {
     }
 }
 
-/// The arguments that name store and queue.
-fn connection(asked: &Invocation) -> Vec<OsString> {
-    let shared = &asked.shared;
-    let mut arguments = Vec::new();
-    for (name, path) in [("env", &shared.env), ("config", &shared.config)] {
-        if let Some(path) = path {
-            let mut argument = OsString::from(format!("--{name}="));
-            argument.push(path);
-            arguments.push(argument);
-        }
-    }
-    arguments.extend(given(&shared.values()));
-    arguments
-}
-
-/// Options as they were given to the demo.
-fn given(values: &[(&'static str, Option<&str>)]) -> Vec<OsString> {
-    let mut arguments = Vec::new();
-    for (name, value) in values {
-        match (*name, value) {
-            // One address cannot be served by several copies.
-            (_, None) | ("log" | "quiet" | "metrics" | "dashboard", _) => {}
-            ("also-handle" | "burst" | "generate-json" | "no-wait", Some(_)) => {
-                arguments.push(format!("--{name}").into());
-            }
-            (name, Some(value)) => arguments.push(format!("--{name}={value}").into()),
-        }
-    }
-    arguments
+/// Options as they were given to the demo: those of every command name store and queue, those of `start` are for copies.
+fn passed_on(flags: &Flags, scope: Scope) -> Vec<OsString> {
+    flags.arguments(|option| {
+        // One address cannot be served by several copies.
+        let ours = [&LOG, &QUIET, &METRICS, &DASHBOARD].contains(&option);
+        let is_for_copies = option.is_in_file || [&ENV, &CONFIG].contains(&option);
+        option.group.scope == scope && is_for_copies && !ours
+    })
 }

@@ -1,27 +1,24 @@
 //! A Redis, looked at from all sides.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redis::Value;
 use tokio::time::Instant;
 
 use super::{Findings, ROUND_TRIPS, ms, rights};
 use crate::app::args::sources::Resolved;
 use crate::engine::Engine;
-use crate::engine::redis::RedisEngine;
-use crate::error::{Error, Result};
+use crate::engine::redis::{Info, RedisEngine};
 
 /// Clocks that differ by more than this are told of.
 const SKEW_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &str, findings: &mut Findings) {
-    match engine.ask(&redis::cmd("PING")).await {
-        // Who may not even do this is connected all the same.
+    match engine.ask(&redis::cmd("TIME")).await {
+        // A user who may not even do this is connected all the same.
         Err(error) if !rights::is_about_rights(&error) => return findings.error("connection", &error),
         _ => findings.ok("connection", format!("{} answers, as user {user}", resolved.address)),
     }
-    match info(engine).await {
+    match engine.info().await {
         Ok(info) => {
             server(&info, findings);
             eviction(&info, findings);
@@ -37,7 +34,7 @@ pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &st
     let mut times = Vec::with_capacity(ROUND_TRIPS);
     for _ in 0..ROUND_TRIPS {
         let asked = Instant::now();
-        if let Err(error) = engine.ask(&redis::cmd("PING")).await
+        if let Err(error) = engine.ask(&redis::cmd("TIME")).await
             && !rights::is_about_rights(&error)
         {
             return findings.error("latency", &error);
@@ -51,37 +48,6 @@ pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &st
     queue(engine, findings).await;
 }
 
-/// What INFO says.
-struct Info(BTreeMap<String, String>);
-
-impl Info {
-    fn get(&self, name: &str) -> &str {
-        self.0.get(name).map_or("", String::as_str)
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.get(name).parse().unwrap_or(0)
-    }
-}
-
-async fn info(engine: &RedisEngine) -> Result<Info> {
-    let text = match engine.ask(&redis::cmd("INFO")).await? {
-        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-        Value::VerbatimString { text, .. } => text,
-        other => {
-            return Err(Error::Protocol {
-                detail: format!("INFO: {other:?}"),
-            });
-        }
-    };
-    let fields = text.lines().filter_map(|line| line.split_once(':'));
-    Ok(Info(
-        fields
-            .map(|(name, value)| (name.to_string(), value.trim().to_string()))
-            .collect(),
-    ))
-}
-
 fn server(info: &Info, findings: &mut Findings) {
     let (redis, valkey) = (info.get("redis_version"), info.get("valkey_version"));
     let shown = if valkey.is_empty() {
@@ -89,8 +55,7 @@ fn server(info: &Info, findings: &mut Findings) {
     } else {
         format!("Valkey {valkey}")
     };
-    let mut parts = redis.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-    if (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (6, 2) {
+    if info.is_too_old() {
         findings.wrong("server", shown, "queenright needs Redis 6.2 or newer, or Valkey");
     } else if info.get("cluster_enabled") == "1" {
         findings.warn(
@@ -111,10 +76,10 @@ fn eviction(info: &Info, findings: &mut Findings) {
     );
     let mb = |bytes: u64| format!("{} MB", bytes.div_ceil(1024 * 1024));
     let fix = "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf";
-    if policy.starts_with("allkeys-") && most > 0 {
+    if info.evicts() {
         let found = format!("{policy} with maxmemory {}: the server may delete messages", mb(most));
         findings.wrong("eviction", found, fix);
-    } else if policy.starts_with("allkeys-") {
+    } else if info.may_evict() {
         let found = format!("{policy}, harmless for as long as maxmemory is not set");
         findings.warn("eviction", found, fix);
     } else if most > 0 && used > most / 10 * 8 {

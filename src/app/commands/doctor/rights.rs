@@ -1,122 +1,116 @@
 //! What the user may do: every command that queenright sends or its scripts call, tried on a key of the queue that nobody
 //! else uses.
 
-use crate::engine::redis::RedisEngine;
-use crate::error::Error;
-
 use super::Findings;
-
-/// Each command with arguments that do no harm. `K` stands for the key. What is written is removed by DEL, and a transaction has
-/// nothing in it.
-pub(super) const TRIED: &[&str] = &[
-    "PING",
-    "INFO",
-    "TIME",
-    "EVAL return+1 0",
-    "EVALSHA 0000000000000000000000000000000000000000 0",
-    "HSET K a 1",
-    "HSETNX K a 1",
-    "HDEL K a",
-    "HEXISTS K a",
-    "HGET K a",
-    "HGETALL K",
-    "HINCRBY K a 1",
-    "HKEYS K",
-    "HMGET K a",
-    "GET K",
-    "INCRBY K 1",
-    "BLPOP K 0.001",
-    "LINDEX K 0",
-    "LLEN K",
-    "LPOP K",
-    "LPOS K a",
-    "LPUSH K a",
-    "LRANGE K 0 0",
-    "LREM K 0 a",
-    "LTRIM K 0 0",
-    "RPUSH K a",
-    "SET K a",
-    "TYPE K",
-    "ZADD K 1 a",
-    "ZCARD K",
-    "ZCOUNT K 0 1",
-    "ZPOPMIN K 1",
-    "ZRANGE K 0 0",
-    "ZRANGEBYSCORE K 0 1",
-    "ZREM K a",
-    "ZREVRANGEBYSCORE K 1 0",
-    "ZSCORE K a",
-    "DEL K",
-    "UNLINK K",
-    "MULTI",
-    "EXEC",
-];
+use crate::engine::redis::RedisEngine;
+use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, Right, words};
+use crate::error::{Error, Result};
 
 /// The server refuses because of the user's rights.
 pub(super) fn is_about_rights(error: &Error) -> bool {
     matches!(error, Error::Refused { reason, .. } if reason.contains("NOPERM") || reason.contains("no permissions"))
 }
 
+/// What a user lacks.
+#[derive(Default)]
+struct Lacks {
+    /// As words of an `ACL SETUSER`: a right where the user may use none of its commands, else the commands.
+    grants: Vec<String>,
+    commands: Vec<String>,
+    keys: bool,
+    /// Whether any command reached its key: a user who may not use a command is not told about the key.
+    reached: bool,
+}
+
 /// True: nothing is missing.
 pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Findings) -> bool {
-    let key = format!("{}doctor", engine.keys().prefix);
-    // Who may not use a command is not told about its key.
-    let (mut commands, mut keys, mut reached) = (Vec::new(), false, false);
-    for tried in TRIED {
-        let mut words = tried.split(' ');
-        let name = words.next().unwrap_or_default();
-        let mut cmd = redis::cmd(name);
-        for word in words {
-            cmd.arg(match word {
-                "K" => key.clone(),
-                other => other.replace('+', " "),
-            });
+    // What is needed comes last: it ends with removing what was written.
+    let (for_effects, needed) = match (try_all(engine, FOR_EFFECTS).await, try_all(engine, NEEDED).await) {
+        (Ok(for_effects), Ok(needed)) => (for_effects, needed),
+        (Err(error), _) | (_, Err(error)) => {
+            findings.error("rights", &error);
+            return false;
         }
-        match engine.ask(&cmd).await {
-            Err(error) if is_about_rights(&error) => {
-                let text = error.to_string();
-                if text.contains("access") && text.contains("key") {
-                    keys = true;
-                } else {
-                    commands.push(format!("+{}", name.to_lowercase()));
-                }
-            }
-            Err(error @ Error::Away { .. }) => {
-                // A full or read-only server is told of elsewhere; one that is gone ends this.
-                if is_gone(&error) {
-                    findings.error("rights", &error);
-                    return false;
-                }
-            }
-            _ => reached |= tried.contains(" K"),
+    };
+    let prefix = &engine.keys().prefix;
+    let keys = needed.keys || !needed.reached;
+    if keys || !needed.commands.is_empty() {
+        let (mut grants, mut missing) = (needed.grants, Vec::new());
+        if keys {
+            grants.insert(0, format!("~{prefix}*"));
+            missing.push(format!("the keys {prefix}*"));
         }
+        if !needed.commands.is_empty() {
+            missing.push(needed.commands.join(", "));
+        }
+        findings.wrong(
+            "rights",
+            format!("user {user} may not use {}", missing.join("; ")),
+            format!("ACL SETUSER {user} {}", grants.join(" ")),
+        );
+        return false;
     }
-    keys |= !reached;
-    if commands.is_empty() && !keys {
+    let found = format!("user {user} may do all that a node needs");
+    if for_effects.commands.is_empty() {
         findings.ok(
             "rights",
-            format!("user {user} may do all {} things that are needed", TRIED.len()),
+            format!("{found}, and all that effects do, on keys of the queue"),
         );
-        return true;
+    } else {
+        let commands = for_effects.commands.join(", ");
+        findings.ok(
+            "rights",
+            format!(
+                "{found}, but not use {commands}: only for handlers with effects that add or set, {}",
+                words(FOR_EFFECTS)
+            ),
+        );
     }
-    let mut grants = Vec::new();
-    let mut missing = Vec::new();
-    if keys {
-        let pattern = format!("~{}*", engine.keys().prefix);
-        missing.push(format!("the keys {}*", engine.keys().prefix));
-        grants.push(pattern);
+    true
+}
+
+/// Fails only if the server is gone.
+async fn try_all(engine: &RedisEngine, rights: &[Right]) -> Result<Lacks> {
+    let mut lacks = Lacks::default();
+    for (right, tried) in rights {
+        let mut refused = Vec::new();
+        for tried in *tried {
+            match try_one(engine, tried).await {
+                Err(error) if is_about_rights(&error) => {
+                    let text = error.to_string();
+                    if text.contains("access") && text.contains("key") {
+                        lacks.keys = true;
+                    } else {
+                        refused.push(tried.split(' ').next().unwrap_or_default().to_lowercase());
+                    }
+                }
+                Err(error @ Error::Away { .. }) if is_gone(&error) => return Err(error),
+                // A full or read-only server is told of elsewhere.
+                Err(Error::Away { .. }) => {}
+                _ => lacks.reached |= tried.contains(" K"),
+            }
+        }
+        if refused.len() == tried.len() {
+            lacks.grants.push((*right).to_string());
+        } else {
+            lacks.grants.extend(refused.iter().map(|command| format!("+{command}")));
+        }
+        lacks.commands.extend(refused);
     }
-    if !commands.is_empty() {
-        let names: Vec<&str> = commands.iter().map(|name| &name[1..]).collect();
-        missing.push(names.join(", "));
+    Ok(lacks)
+}
+
+async fn try_one(engine: &RedisEngine, tried: &str) -> Result<()> {
+    let key = format!("{}doctor", engine.keys().prefix);
+    let mut words = tried.split(' ');
+    let mut cmd = redis::cmd(words.next().unwrap_or_default());
+    for word in words {
+        cmd.arg(match word {
+            "K" => key.clone(),
+            other => other.replace('+', " "),
+        });
     }
-    grants.extend(commands);
-    findings.wrong(
-        "rights",
-        format!("user {user} may not use {}", missing.join("; ")),
-        format!("ACL SETUSER {user} {}", grants.join(" ")),
-    );
-    false
+    engine.ask(&cmd).await.map(drop)
 }
 
 /// Away for another reason than what the server says of itself.
@@ -135,27 +129,4 @@ fn is_gone(error: &Error) -> bool {
     ]
     .iter()
     .any(|passing| text.contains(passing))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::TRIED;
-    use crate::engine::redis::Scripts;
-
-    #[test]
-    fn every_command_that_a_script_calls_is_tried() {
-        let tried: BTreeSet<&str> = TRIED.iter().filter_map(|tried| tried.split(' ').next()).collect();
-        let scripts = Scripts::new();
-        let texts = scripts.texts();
-        let called: BTreeSet<&str> = texts
-            .iter()
-            .flat_map(|text| text.split("call('").skip(1))
-            .filter_map(|rest| rest.split('\'').next())
-            .collect();
-        assert!(called.len() > 20, "{called:?}");
-        let missing: Vec<_> = called.difference(&tried).collect();
-        assert!(missing.is_empty(), "{missing:?}");
-    }
 }

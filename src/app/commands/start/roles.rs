@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::api::cron::Scheduled;
-use crate::app::args::StartFlags;
 use crate::app::args::program::{Program, Source};
 use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
 use crate::app::exit::Failure;
@@ -44,7 +43,7 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
 }
 
 /// Who handles.
-pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -> Result<Handler, Failure> {
+pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
     let outside: Option<Box<dyn Work>> = match &resolved.handle {
         Handling::Builtin => None,
@@ -75,7 +74,7 @@ pub(super) fn handler(resolved: &Resolved, flags: &StartFlags, log: &Arc<Log>) -
         outside,
         work: resolved.work,
         error_rate: resolved.error_rate,
-        effects: flags.effects.clone(),
+        effects: resolved.effects.clone(),
     })
 }
 

@@ -1,10 +1,10 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns
--- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch 7 most heirs
---       8 most messages that are due 9 most reigns
--- Returns  ok generator epoch seq made grain due-in crown-in heir wall victim more-due rewound paused cursor | deposed
--- Begins with a write that does nothing: Redis refuses the first write of a script when memory is full, but not
--- this one, and then none of the later ones. Without it a full Redis would depose the whole fleet.
+-- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
+-- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
+--          and cursor | deposed
+-- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
+-- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
 --+ members
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
@@ -25,18 +25,18 @@ if rewound then
 end
 
 redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
-local mine, chosen, reigning, rank = generator == node, m[15] or '', tonumber(m[16] or 0), tonumber(ARGV[4])
+local mine, chosen, reigning, rank = generator == node, m[15], tonumber(m[16]), tonumber(ARGV[4])
 local may = crown <= clock
 local called = false
 called = chosen == node or chosen == '*' -- guard: chosen
 may = may or called
 may = may or rank > reigning -- guard: rank
 if not mine and rank > 0 and may then
-  -- Who was chosen takes the place of the one before, also against those who would rather reign.
+  -- A node that was chosen takes the crown also from a generator of a higher rank.
   if not called then reigning = rank end
   mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
-  redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17] or 0)}))
-  redis.call('LTRIM', KEYS[9], 0, ARGV[9] - 1)
+  redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17])}))
+  redis.call('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
@@ -49,21 +49,22 @@ if heir and (mine or rank == 0) then
   heirs, heir = without(heirs, node), false
 elseif not heir and not mine and rank > 0 then
   local _, count = string.gsub(heirs, '%S+', '')
-  if count < tonumber(ARGV[7]) then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
+  if count < $HEIRS_MAX then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
 end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator', generator, 'epoch', num(epoch),
-  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17] or '0')
+  'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17])
 
--- While there is no generator, whoever beats keeps house.
-local keeps, victim, more = mine, '', 0
+-- The generator keeps house: it moves what is due, rings for work that waits and names a node to reap. While there is no
+-- generator, every member that beats does so.
+local keeps, victim, more = mine, nil, 0
 keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
-  -- What is due goes back to be taken, a bounded part of it a beat.
-  local now, moved, bytes, chunk, most = '+inf', 0, 0, 1, tonumber(ARGV[8])
+  -- Messages that are due go back to be taken, a bounded number a beat.
+  local now, moved, bytes, chunk = '+inf', 0, 0, 1
   now = num(wall) -- guard: due
   more = 1
-  while moved < most and bytes < 1048576 do
-    local due = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, math.min(chunk, most - moved))
+  while moved < $DUE_MAX and bytes < $DUE_BYTES_MAX do
+    local due = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, math.min(chunk, $DUE_MAX - moved))
     if #due == 0 then more = 0; break end
     redis.call('ZREM', KEYS[8], unpack(due))
     for i, entry in ipairs(due) do
@@ -71,19 +72,25 @@ if keeps then
       bytes = bytes + #due[i]
     end
     redis.call('RPUSH', KEYS[4], unpack(due))
-    moved, chunk = moved + #due, math.min(chunk * 2, 500)
+    moved, chunk = moved + #due, math.min(chunk * 2, $CHUNK_MAX)
   end
   if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '') end
-  local waits = (m[14] or '0') < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
+  local waits = m[14] < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
   if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    victim = tonumber(first[2]) <= clock and first[1] or ''
+    victim = tonumber(first[2]) <= clock and first[1]
   end
 end
--- Told once a reign, and again until the node has heard of it.
-local cursor = nil
-if mine and tonumber(ARGV[6]) < epoch then cursor = redis.call('HGET', KEYS[1], 'cursor') or '' end
-return {'ok', mine and 1 or 0, epoch, seq, tonumber(m[9]), tonumber(m[11]), math.max(m[10] - clock, 0),
-  math.max(crown - clock, 0), heir and 1 or 0, wall, victim, more, rewound and 1 or 0, tonumber(m[14] or 0), cursor}
+local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', m[9], 'grain', m[11],
+  'due_in_ms', math.max(m[10] - clock, 0), 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'wall_ms', wall,
+  'more_due', more, 'rewound', rewound and 1 or 0, 'paused', m[14]}
+local function tell(name, value)
+  answer[#answer + 1] = name
+  answer[#answer + 1] = value
+end
+if victim then tell('victim', victim) end
+-- A generator is given the cursor until its beats show that it has seen this reign.
+if mine and tonumber(ARGV[6]) < epoch then tell('cursor', redis.call('HGET', KEYS[1], 'cursor') or '') end
+return answer

@@ -1,15 +1,16 @@
 -- collect: confirms the batch that a reader of errors has printed, and takes its next one.
 -- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
 -- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 numbers shown, with commas
--- Returns  ok others victim records | deposed
--- The list of a reader begins with the number of the call that filled it, so a repeated call gets the same batch
--- and a late one confirms nothing. A late first call may take a batch for a reader that has left: what confirms it
--- must name all of it, so that no late second call does. Readers move the hive clock themselves: there may be no node to do it.
+-- Returns  ok and by name: others, failed (the records), maybe victim (a reader whose lease has run out) | deposed
+-- The list of a reader begins with the number of the call that filled it: a repeated call gets the same batch, and a late copy
+-- of an older call confirms nothing. A late copy of a first call may take a batch for a reader that has left; since a call must
+-- name all that it confirms, no late copy of a second call confirms that batch. Readers move the hive clock themselves: there
+-- may be no node to do it.
 --+ common
 redis.call('HDEL', KEYS[1], '') -- guard: opener-collect
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
-if not m[1] then return {'ok', 0, '', {}} end
+if not m[1] then return {'ok', 'others', 0, 'failed', {}} end
 local clock, wall = hive(m[1], m[2], m[3])
 local filled_by = redis.call('LINDEX', KEYS[5], 0)
 local batch = {}
@@ -25,7 +26,7 @@ else
     redis.call('ZREM', KEYS[4], reader)
   else
     local bytes, chunk = 0, 1
-    while #batch < want and bytes < 1048576 do
+    while #batch < want and bytes < $COLLECT_BYTES_MAX do
       local numbers = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3], 'LIMIT', 0, math.min(chunk, want - #batch))
       if #numbers == 0 then break end
       local kept = redis.call('HMGET', KEYS[3], unpack(numbers))
@@ -35,15 +36,16 @@ else
         batch[#batch + 1] = record or nil
         bytes = bytes + #(record or '')
       end
-      chunk = math.min(chunk * 2, 500)
+      chunk = math.min(chunk * 2, $CHUNK_MAX)
     end
     redis.call('RPUSH', KEYS[5], num(call))
-    for i = 1, #batch, 1000 do redis.call('RPUSH', KEYS[5], unpack(batch, i, math.min(i + 999, #batch))) end
+    for i = 1, #batch, $UNPACK_MAX do redis.call('RPUSH', KEYS[5], unpack(batch, i, math.min(i + ($UNPACK_MAX - 1), #batch))) end
   end
 end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall))
 if want > 0 then redis.call('ZADD', KEYS[4], num(clock + ARGV[5]), reader) end
 local first = redis.call('ZRANGE', KEYS[4], 0, 0, 'WITHSCORES')
-local victim = first[1] and first[1] ~= reader and tonumber(first[2]) <= clock and first[1] or ''
 local others = redis.call('ZCARD', KEYS[4]) - (want > 0 and 1 or 0)
-return {'ok', others, victim, batch}
+local answer = {'ok', 'others', others, 'failed', batch}
+if first[1] and first[1] ~= reader and tonumber(first[2]) <= clock then answer[6], answer[7] = 'victim', first[1] end
+return answer

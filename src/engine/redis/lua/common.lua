@@ -1,5 +1,5 @@
--- In every script: numbers, the hive clock, heads of packs, bells.
--- A line that ends in a "guard" mark holds a promise; a test strips each in turn and must see it fail.
+-- What most scripts need: numbers, the hive clock, heads of packs, bells.
+-- A line that ends in a `guard` mark holds a promise: tests remove each in turn, and one must fail.
 
 -- Digits only: tostring(1e14) would be '1e+14'.
 local function num(n)
@@ -8,8 +8,8 @@ local function num(n)
   return text or tostring(n)
 end
 
--- Leases run on a clock that never goes back and never jumps, whatever TIME does:
--- it moves by what TIME moved since the last look, within 0 .. step.
+-- Leases run on a clock that never goes back and never jumps, whatever TIME does: it moves by as much as TIME has moved since
+-- the last call, but never by less than 0 or more than `step`.
 local function hive(clock, seen, step)
   local time = redis.call('TIME')
   local wall = time[1] * 1000 + math.floor(time[2] / 1000)

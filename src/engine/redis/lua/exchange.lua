@@ -3,25 +3,25 @@
 --       keys of effects
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
---       text) 2 return 3 retry (extra: after so many ms); an effect: {kind, index of its key, ...}
--- Returns  ok refused packs | deposed | stale | unheld
+--       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}
+-- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
--- Functions and tables cost time where they are made: so those for what is rare are made only there.
+-- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
 
--- Where messages are handled one by one, nearly every call is this: a pack is done, one like it is taken, and takes its place.
--- The rest of this script would do the same, in half as much time again.
+-- The shortcut. Where messages are handled one by one, nearly every call settles one pack as done and takes one of the same
+-- size. The rest of this script would do the same, in one and a half times the time.
 if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1], 'shortcut') == ARGV[5] then
   local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[8])
   local stored = run('HMGET', KEYS[3], lane, place)
   local record, pack = stored[1], stored[2]
   if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' then
-    local call, like = tonumber(ARGV[3]), true
+    local call, fits = tonumber(ARGV[3]), true
     local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
     local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
-    like = call == last + 1 -- guard: shortcut-call
-    like = like and first == tonumber(ARGV[7]) -- guard: shortcut-piece
-    local want, next = tonumber(ARGV[5]), like and count == n and run('LPOP', KEYS[2])
+    fits = call == last + 1 -- guard: shortcut-call
+    fits = fits and first == tonumber(ARGV[7]) -- guard: shortcut-piece
+    local want, next = tonumber(ARGV[5]), fits and count == n and run('LPOP', KEYS[2])
     if next and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
       local id = string.format('%d', (struct.unpack('<I8', next, 9)))
       run('HSET', KEYS[3], place, next, lane, cmsgpack.pack({call, done + n, failed, held - n + want, {id}, {}}))
@@ -45,7 +45,7 @@ if not stored[1] then return {'deposed'} end -- guard: lane-record
 local last, was_done, was_failed, was_held = call - 1, 0, 0, 0
 local _
 if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limit(stored[1], 4, 1) end
--- A pack that has the place of a lane, which may be another one.
+-- A pack in the place of a lane, this one or another: its field, and the pack.
 local function placed(id)
   for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
     local pack = string.sub(field, 1, 5) == 'pack:' and redis.call('HGET', KEYS[3], field)
@@ -70,7 +70,7 @@ if call > last + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused', 'shortcut')
 if not m[1] then return {'deposed'} end
 local paused = false
-paused = (m[3] or '0') > '1' -- guard: paused-handlers
+paused = m[3] > '1' -- guard: paused-handlers
 if paused then want = 0 end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
@@ -96,7 +96,7 @@ for i = 4, #fields do
   end
   if not stored[i] then return {'unheld'} end
 end
--- What is done as a whole is not even read.
+-- Of a pack that is done as a whole only the head is read.
 for i = 7, #ARGV, 2 do
   local at, n = (i + 1) / 2, tonumber(ARGV[i + 1])
   local pack = stored[at]
@@ -131,8 +131,8 @@ if rest ~= none then
     end
     return entry
   end
-  -- 2^53 - 1: above it a sum may be rounded down to what is allowed.
-  local LIMIT = 9007199254740991
+  -- Above 2^53 - 1 a sum may be rounded down to what is allowed.
+  local LIMIT = $COUNTER_MAX
   local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
   local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
   local function refusal(effects)
@@ -186,7 +186,7 @@ if rest ~= none then
     local field, pack, runs = unpack(settle)
     local at, released, kept = 0, 0, 0
     local _, _, attempt, _, unordered, first, _, _, count = head(pack)
-    -- Its bytes are fetched where they are needed: not for what is only done, kept, or given back as it stands.
+    -- The body is fetched only if an outcome needs it: not for messages that are done or kept, nor for a pack that goes back whole.
     local full, entire = nil, not is_part(pack)
     for _, run in ipairs(runs) do
       local stands = entire and run[3] == 2 and run[2] == count
@@ -230,7 +230,7 @@ if rest ~= none then
     end
     if at < count then keep(at, count - at) end
     gone[#gone + 1] = field
-    -- What goes back as it stands takes its body along.
+    -- A pack that goes back whole keeps its body.
     if is_stub(pack) and released > kept then ended[#ended + 1] = {pack, released - kept} end
     if attempt > 1 then redelivered = redelivered - released end
     if attempt > 2 then suspects = suspects - released end
@@ -240,7 +240,7 @@ end
 -- Now the writes. The first is one that full memory does not refuse.
 if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
 if #effects > 0 then
-  -- A right that is missing would show only in the middle: so each is tried where it can do nothing.
+  -- A missing right would show only after some writes: so each is tried first where it changes nothing.
   local used = {}
   for _, effect in ipairs(effects) do used[effect[1]] = true end
   local tried = {}
@@ -252,7 +252,7 @@ if #effects > 0 then
     end
   end
 end
-for i = 1, #gone, 2000 do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + 1999, #gone))) end
+for i = 1, #gone, $UNPACK_MAX do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + ($UNPACK_MAX - 1), #gone))) end
 if ended ~= none then
   --+ packs
   for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
@@ -264,25 +264,26 @@ for _, effect in ipairs(effects) do
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
   else redis.call('RPUSH', key, effect[3]) end
 end
-for i = 1, #errors, 2000 do
-  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + 1999, #errors)))
-  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + 1999, #records)))
+for i = 1, #errors, $UNPACK_MAX do
+  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
+  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
-for i = 1, #later, 2000 do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + 1999, #later))) end
--- Back to the head, the oldest foremost.
+for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
+-- Returned packs go back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
--- Then the take: what waits to be taken again first.
+-- Then the take: `again` before the queue.
 local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
--- Of what was delivered before, one message a call. What was only put off comes as it stands, up to the first of those.
-while again and total < want and bytes < 1048576 and #packs < 256 do
+-- Messages that were delivered before come one per call, since one of them may have killed its handler. Messages that were only
+-- put off come as they are, up to the first that was delivered before.
+while again and total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   --+ packs
   local pack = redis.call('LPOP', KEYS[6])
   if not pack then again = false; break end
   local _, _, attempt, _, _, _, _, _, count = head(pack)
-  -- From the third attempt on a node holds one redelivered message only: a poison message takes no neighbours with it.
+  -- From its third delivery on, a node holds no other such message beside it: a poison message takes no neighbours with it.
   local alone, n = true, math.min(count, want - total)
   if attempt > 1 then
     alone = redelivered == 0 or (attempt < 3 and suspects == 0) -- guard: alone
@@ -299,11 +300,12 @@ while again and total < want and bytes < 1048576 and #packs < 256 do
   if attempt > 2 then suspects = suspects + n end
   if attempt > 1 then break end
 end
-local pop = 8
-while total < want and bytes < 1048576 and #packs < 256 do
-  -- Whoever has nearly all that it wants looks for no more, nor does whoever has much and expects a pack that does not fit.
-  if want >= 64 and 8 * (want - total) < want then break end
-  if bytes >= 32768 and (want - total) * #packs < total then break end
+local pop = $TAKE_POP_START
+while total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
+  -- A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack as large as those before would
+  -- not fit.
+  if want >= $TAKE_EXACT and $TAKE_SHARES * (want - total) < want then break end
+  if bytes >= $TAKE_CUT_BYTES and (want - total) * #packs < total then break end
   local expected = 1
   if want - total > grain then expected = math.min(pop, math.ceil((want - total) / grain)) end
   local popped = redis.call('LPOP', KEYS[2], expected)
@@ -312,12 +314,12 @@ while total < want and bytes < 1048576 and #packs < 256 do
   for i = 1, #popped do
     local pack = popped[i]
     local count, room = struct.unpack('<I4', pack, 33), want - total
-    -- To cut a pack copies it. Whoever has half of what it wants leaves one that does not fit, whoever has less fills up to half:
-    -- to fill up more would leave a rest, and the next take out of step with the packs.
+    -- To cut a pack copies it. A take that has half of what it wants leaves a pack that does not fit, one that has less fills up to
+    -- half. If it filled up to the last message, the next take would begin with the rest, cut the next pack, and so on.
     local cut = room
-    if want >= 64 and total > 0 then cut = math.ceil(want / 2) - total end
-    local leaves = count > room and (cut <= 0 or bytes >= 32768)
-    if room <= 0 or bytes >= 1048576 or leaves or left ~= none then
+    if want >= $TAKE_EXACT and total > 0 then cut = math.ceil(want / 2) - total end
+    local leaves = count > room and (cut <= 0 or bytes >= $TAKE_CUT_BYTES)
+    if room <= 0 or bytes >= $TAKE_BYTES_MAX or leaves or left ~= none then
       if left == none then left = {} end
       left[#left + 1] = pack
     else
@@ -325,16 +327,16 @@ while total < want and bytes < 1048576 and #packs < 256 do
         --+ packs
         local full = bring(KEYS[4], pack)
         if full then
-          -- A pack far larger than its taker is broken into eight, so that the next takers copy less.
+          -- The rest of a pack that is far larger than its taker is broken into pieces, so that the next takers copy less.
           local over = count - cut
-          local share = over > 8 * cut and math.ceil(over / 8) or over
+          local share = over > $TAKE_SHARES * cut and math.ceil(over / $TAKE_SHARES) or over
           left = {}
           for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
           pack, count = piece(full, 0, cut), cut
         end
       end
       packs[#packs + 1] = pack
-      -- As in size: of a stub, the length of what it stands for.
+      -- As in size(): of a stub, the length of its body.
       local length = #pack
       if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
       total, bytes = total + count, bytes + length
@@ -353,14 +355,14 @@ for i = 1, #packs do
 end
 
 if want > 0 then
-  local aim = math.min(want, 1000)
-  if aim < grain then grain = grain - math.ceil((grain - aim) / 8)
-  elseif aim > grain then grain = grain + math.ceil((aim - grain) / 8) end
+  local aim = math.min(want, $GRAIN_START)
+  if aim < grain then grain = grain - math.ceil((grain - aim) / $TAKE_SHARES)
+  elseif aim > grain then grain = grain + math.ceil((aim - grain) / $TAKE_SHARES) end
 end
 local flag = again and '1' or '0'
-local like = again and '' or paused and '' or num(grain)
-if grain ~= tonumber(m[1]) or flag ~= m[2] or like ~= m[4] then
-  redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', like)
+local shortcut = again and '' or paused and '' or num(grain)
+if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
+  redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
 end
 if redelivered ~= redelivered_before or suspects ~= suspects_before then
   set[#set + 1] = 'redelivered'; set[#set + 1] = num(redelivered) .. ' ' .. num(suspects)
@@ -368,8 +370,8 @@ end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
   was_held - done - failed - returned - #later / 2 + total, ids, refused})
-for i = 1, #set, 2000 do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + 1999, #set))) end
--- Whoever was woken wakes the next one if work is left, also when it turned out to have no use for any itself.
+for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
+-- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
 local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
 if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
 return {'ok', refused, packs}

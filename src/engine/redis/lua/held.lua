@@ -1,7 +1,7 @@
 -- held: what a node has in hand, the smallest numbers first. Writes nothing.
 -- KEYS  1 taken:NODE 2 bodies
--- ARGV  1 most 2 how many bytes of each first payload
--- Returns  {first, count, attempt, failures, published, start of the first payload} of each piece
+-- ARGV  1 most
+-- Returns  of each piece, by name: first count attempt failures published_ms start (of the first payload)
 --+ common
 --+ packs
 local firsts, fields = {}, {}
@@ -18,6 +18,7 @@ for i = 1, math.min(#firsts, tonumber(ARGV[1])) do
   local _, flags, attempt, failures, _, first, _, published, count = head(pack)
   local from, to = 1, 0
   if flags == 0 then from, to = offset(pack, count, 0), offset(pack, count, 1) - 1 end
-  held[i] = {first, count, attempt, failures, published, string.sub(pack, from, math.min(to, from + ARGV[2] - 1))}
+  local start = string.sub(pack, from, math.min(to, from + $HELD_START_BYTES - 1))
+  held[i] = {'first', first, 'count', count, 'attempt', attempt, 'failures', failures, 'published_ms', published, 'start', start}
 end
 return held

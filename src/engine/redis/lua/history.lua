@@ -1,7 +1,7 @@
--- history: what was. Writes nothing.
+-- history: sums over time, and the last reigns. Writes nothing.
 -- KEYS  1 meta 2 history 3 reigns
 -- ARGV  1 ring 2 number of its steps
--- Returns  ok wall last-beat-of-a-generator reigns slots | none
+-- Returns  ok and by name: now_ms, ruled_ms (last beat of a generator), reigns, slots | none
 --+ common
 local m = redis.call('HMGET', KEYS[1], 'birth', 'ruled')
 if not m[1] then return {'none'} end
@@ -11,4 +11,4 @@ for slot = 0, ARGV[2] - 1 do fields[slot + 1] = ARGV[1] .. ':' .. num(slot) end
 for _, slot in ipairs(redis.call('HMGET', KEYS[2], unpack(fields))) do
   if slot then slots[#slots + 1] = slot end
 end
-return {'ok', wall, tonumber(m[2] or 0), redis.call('LRANGE', KEYS[3], 0, -1), slots}
+return {'ok', 'now_ms', wall, 'ruled_ms', m[2], 'reigns', redis.call('LRANGE', KEYS[3], 0, -1), 'slots', slots}

@@ -1,30 +1,28 @@
 -- join: becomes a member. Creates the queue if there is none.
 -- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys: the types of all are checked
--- ARGV  1 node 2 lanes 3 lease 4 step 5 layout 6 key names 7 birth id for a new queue
---       8 seen birth 9 seen seq 10 seen epoch 11 first grain 12 about the node (msgpack)
---       13.. the types that the keys must have
--- Returns  ok birth rewound | other layout names (not ours) | type key found
--- Types are checked once, here: a wrong one found in the middle of a later script could not be rolled back.
+-- ARGV  1 node 2 lanes 3 lease 4 step 5 key names 6 birth id for a new queue 7 seen seq 8 seen epoch 9 its process (msgpack)
+--       10.. the types that the keys must have
+-- Returns  ok and by name: birth rewound | other layout names (not ours) | type key found
+-- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
 --+ members
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
-  if found ~= 'none' and found ~= ARGV[12 + i] then return {'type', key, found} end -- guard: key-types
+  if found ~= 'none' and found ~= ARGV[9 + i] then return {'type', key, found} end -- guard: key-types
 end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
-local node, seen_seq, seen_epoch = ARGV[1], tonumber(ARGV[9]), tonumber(ARGV[10])
+local node, seen_seq, seen_epoch = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped')
-if m[1] and tonumber(m[2]) > tonumber(ARGV[5]) then return {'other', m[2], m[3]} end -- guard: layout
-if m[1] and m[3] ~= ARGV[6] then return {'other', m[2], m[3]} end -- guard: names
+if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
+if m[1] and m[3] ~= ARGV[5] then return {'other', m[2], m[3]} end -- guard: names
 
 local birth = m[1]
 if not birth then
-  birth = ARGV[7]
+  birth = ARGV[6]
   local _, wall = hive(0, 0, 0)
-  found_queue(KEYS[1], birth, ARGV[5], ARGV[6], ARGV[4], ARGV[11], wall)
-  m = {birth, ARGV[5], ARGV[6], 0, wall, 0, 0, 0, 0}
+  found_queue(KEYS[1], birth, ARGV[5], ARGV[4], wall)
+  m = {birth, $LAYOUT, ARGV[5], 0, wall, 0, 0, 0, 0}
 end
-if tonumber(m[2]) < tonumber(ARGV[5]) then redis.call('HSET', KEYS[1], 'layout', ARGV[5]) end
 local clock, wall = hive(m[4], m[5], ARGV[4])
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', ARGV[4])
 
@@ -34,11 +32,11 @@ if rewound then
     'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), 'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join
 end
 
--- A late copy of the join of a node that was given up meanwhile does not bring it back.
+-- A late copy of a join does not bring back a node that was deposed meanwhile.
 local known = redis.call('ZSCORE', KEYS[2], node)
 known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
 if not known then
-  local fields = {'info', ARGV[12], 'joined', num(clock), 'redelivered', '0 0'}
+  local fields = {'process', ARGV[9], 'joined', num(clock), 'redelivered', '0 0'}
   for lane = 0, tonumber(ARGV[2]) - 1 do
     fields[#fields + 1] = 'lane:' .. num(lane)
     fields[#fields + 1] = cmsgpack.pack({0, 0, 0, 0, {}, {}})
@@ -46,4 +44,4 @@ if not known then
   redis.call('HSET', KEYS[3], unpack(fields))
   redis.call('ZADD', KEYS[2], num(clock + ARGV[3]), node)
 end
-return {'ok', birth, rewound and 1 or 0}
+return {'ok', 'birth', birth, 'rewound', rewound and 1 or 0}

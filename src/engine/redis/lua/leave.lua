@@ -1,8 +1,8 @@
--- leave: ends a membership in good order. What is still held goes the way of the dead; the crown is free at once.
+-- leave: ends a membership in good order. What the node still holds is handed on by reap; the crown is free at once.
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:NODE 5 crown
 -- ARGV  1 node
 -- Returns  1, or 0 if it was no member
--- Its first write is depose's ZREM, which full memory does not refuse.
+-- Its first write is depose's ZREM, which Redis does not refuse when memory is full.
 --+ common
 --+ members
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end

@@ -1,4 +1,4 @@
--- Members who leave, and the beginning of a queue. A script has this where it says so.
+-- Ending a membership, and creating a queue.
 
 local function without(heirs, node)
   local kept = {}
@@ -8,10 +8,11 @@ local function without(heirs, node)
   return table.concat(kept, ' ')
 end
 
--- Ends a membership: from `nodes` to `dead`, lanes closed, counts kept. Returns how many messages it still holds.
+-- Ends a membership: the node moves from `nodes` to `dead`, its lanes are closed, their counts added to those of the queue. Returns
+-- how many messages it still holds, and whether it was the generator.
 local function depose(meta, nodes, dead, taken, node)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
-  local done, failed, held, lanes, places = m[3], m[4], 0, {'redelivered', 'told', 'told-at', 'report'}, {}
+  local done, failed, held, lanes, places = m[3], m[4], 0, {'redelivered', 'report', 'report_number', 'report_ms'}, {}
   for _, field in ipairs(redis.call('HKEYS', taken)) do
     if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
     if string.sub(field, 1, 5) == 'pack:' then places[#places + 1] = field end
@@ -20,10 +21,10 @@ local function depose(meta, nodes, dead, taken, node)
     local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
     done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
   end
-  -- The first write must be one that full memory does not refuse; after it none is.
+  -- The first write is one that Redis does not refuse when memory is full; after it, it refuses none.
   redis.call('ZREM', nodes, node)
   redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
-  -- What had a place of its own is named by its number like the others.
+  -- A pack in the place of a lane gets the name that all others have: its first number.
   for _, place in ipairs(places) do
     local pack = redis.call('HGET', taken, place)
     redis.call('HDEL', taken, place)
@@ -37,10 +38,10 @@ local function depose(meta, nodes, dead, taken, node)
   return held, ruled
 end
 
--- Writes what a new queue knows of itself. Small hashes are searched from their start: there stands what every call reads.
-local function found_queue(meta, birth, layout, names, step, grain, wall)
-  redis.call('HSET', meta, 'shortcut', '', 'grain', grain, 'again', '0', 'paused', '0', 'birth', birth, 'layout', layout,
+-- Creates a queue. Redis searches small hashes from their start: the fields that every call reads come first.
+local function found_queue(meta, birth, names, step, wall)
+  redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'birth', birth, 'layout', $LAYOUT,
     'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
     'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
-    'skipped', '0')
+    'skipped', '0', 'trimmed', '0', 'chosen', '', 'rank', '0', 'ruled', '0')
 end

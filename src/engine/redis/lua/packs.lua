@@ -1,4 +1,4 @@
--- Packs, and the bytes of large ones. A script has this where it says so: functions cost time where they are made.
+-- Packs, and the bodies of large ones. Lua makes functions anew in every call: a script includes this only where it needs it.
 
 -- Where the payload of the message at an index begins in the pack's bytes; that of `count` is where the last one ends.
 local function offset(pack, count, index)
@@ -6,10 +6,10 @@ local function offset(pack, count, index)
   return 41 + 4 * count - base + struct.unpack('<I4', pack, 37 + 4 * index)
 end
 
--- Lua reads every byte of every string that it is handed. So a large pack stands apart in `bodies`, written and read by plain
--- commands, and what moves in its place is a stub: its head with flags 1, then the first number, the count and the length of the
--- pack that it stands for. In a hand, and in `again`, it may be a part of that pack. Beside each body is the number of messages
--- that still refer to it. The same in Rust: redis/apart.rs.
+-- Lua reads every byte of every string that it is handed. So the body of a large pack is stored separately in `bodies`, written and
+-- read by plain commands, and what moves in its place is a stub: its head with flags 1, then the first number, the count and the
+-- length of the pack that it stands for. In a hand, and in `again`, it may stand for a part of that pack. Beside each body is the
+-- number of messages that still refer to it. The same in Rust: redis/bodies.rs.
 local STUB = '<I8I4I4'
 
 local function is_stub(pack) return string.byte(pack, 2) == 1 end
@@ -55,7 +55,7 @@ local function bytes_gone(pack)
   return redis.error_reply('ERR queenright: the bytes of message ' .. num((select(6, head(pack)))) .. ' are gone from `bodies`')
 end
 
--- So many messages of a stub no longer refer to its body.
+-- `n` messages of a stub no longer refer to its body; with the last one the body goes.
 local function let_go(bodies, pack, n)
   local id, count = body(pack)
   if n == count or redis.call('HINCRBY', bodies, id .. '+', num(-n)) == 0 then
@@ -63,19 +63,20 @@ local function let_go(bodies, pack, n)
   end
 end
 
--- What is kept of a failed message.
+-- The record of a failed message.
 local function failure(pack, index, time, node, text)
   local _, _, attempt, failures, _, first, epoch, published, count = head(pack)
   local payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1)
   return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures})
 end
 
--- A message in `later`: its number stands before it, so that of two that are due together the older one is first.
+-- A message as an element of `later`: its number comes first, so that of two that are due together the older one is first.
 local function later_entry(number, pack)
   return struct.pack('>I8', number) .. pack
 end
 
--- To be cut, a pack gets its bytes back. One whose bytes are gone stays as it is: whoever takes it says so.
+-- A pack with its bytes in it, to be cut; its body is let go. Nothing, if the bytes are gone: then the node that takes it reports
+-- that.
 local function bring(bodies, pack)
   local full = whole(bodies, pack)
   if full and is_stub(pack) then let_go(bodies, pack, (select(9, head(pack)))) end

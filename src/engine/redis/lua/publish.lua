@@ -1,13 +1,13 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell 4 bodies
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
--- Returns  ok seq made grain due-in | fenced | gap | moved seq | full | paused | finished
--- The first write is RPUSH: with memory full it is refused, and so nothing is written.
--- The bodies of large packs were written just before this, in the same transaction: what is not published is removed again. One
--- that is published has its count beside it.
+-- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished
+-- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
+-- The bodies of large packs were written just before this, in the same transaction: those that are not published are removed
+-- again. A body that is published has a count beside it.
 --+ common
 --+ packs
-local function apart()
+local function large_ones()
   local ids, counts = {}, {}
   for i = 9, #ARGV do
     if is_stub(ARGV[i]) then ids[#ids + 1], counts[#counts + 1] = body(ARGV[i]) end
@@ -15,7 +15,7 @@ local function apart()
   return ids, counts
 end
 local function without_bodies(answer)
-  local ids, left = apart(), {}
+  local ids, left = large_ones(), {}
   for i, id in ipairs(ids) do left[i] = id .. '+' end
   local published = #ids > 0 and redis.call('HMGET', KEYS[4], unpack(left))
   for i, id in ipairs(ids) do
@@ -44,11 +44,12 @@ local applied = false
 applied = made + n <= tonumber(m[8]) -- guard: made
 if applied then return without_bodies({'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)}) end
 if made ~= tonumber(m[8]) then return without_bodies({'gap'}) end -- guard: gap
-if m[12] and tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
+if tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
 if first ~= seq then return without_bodies({'moved', seq}) end -- guard: moved
 if last >= 0 and seq + n > last then return without_bodies({'finished'}) end
 
--- How many wait is not counted but told from the number at the head, and that is looked up only when it matters.
+-- The backlog is not counted but told from the number at the head of the queue, which is looked up only when the limit seems
+-- reached.
 local waiting_from = tonumber(m[11])
 if seq + n - waiting_from > limit then
   local pack = redis.call('LINDEX', KEYS[2], 0)
@@ -59,7 +60,7 @@ end
 local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 9))
 if type(pushed) == 'table' then return without_bodies(pushed) end
 if large then
-  local ids, left = apart()
+  local ids, left = large_ones()
   local marks = {}
   for i, id in ipairs(ids) do marks[2 * i - 1], marks[2 * i] = id .. '+', num(left[i]) end
   redis.call('HSET', KEYS[4], unpack(marks))

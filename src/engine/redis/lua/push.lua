@@ -1,34 +1,34 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
 -- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values
--- ARGV  1 call 2 how long it is remembered 3 how long keys are 4 most waiting 5 layout 6 key names
---       7 birth id for a new queue 8 its step 9 its first grain, then of each message: key (or nothing) delay payload
+-- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step, then of each
+--       message: key (or nothing) delay payload
 -- Returns  ok {number, repeated, ...} | full | other layout names (not ours) | type key found
--- `once` has keys and calls by the time until which they are remembered, `once:values` what was answered to them.
--- The first write is one that is refused with memory full, and so nothing is written.
+-- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
+-- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
 --+ packs
 --+ members
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
 local _, wall = hive(0, 0, 0)
 if m[1] then
-  if tonumber(m[1]) > tonumber(ARGV[5]) then return {'other', m[1], m[2]} end -- guard: push-layout
-  if m[2] ~= ARGV[6] then return {'other', m[1], m[2]} end -- guard: push-names
+  if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
+  if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
-  -- Where nobody has joined yet, nobody has checked.
+  -- The types of keys are checked by join, and nobody has joined yet.
   for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash'}) do
     local found = redis.call('TYPE', KEYS[i]).ok
     if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found} end -- guard: push-types
   end
 end
 local asked = {'c' .. ARGV[1]}
-for i = 10, #ARGV, 3 do asked[#asked + 1] = 'k' .. ARGV[i] end
+for i = 7, #ARGV, 3 do asked[#asked + 1] = 'k' .. ARGV[i] end
 local known = redis.call('HMGET', KEYS[6], unpack(asked))
 local answered = nil
 answered = known[1] -- guard: push-repeat
 if answered then return {'ok', cmsgpack.unpack(answered)} end
 
 -- First everything is worked out.
-local seq, epoch, grain = tonumber(m[3] or 0), tonumber(m[4] or 0), tonumber(m[5] or ARGV[9])
+local seq, epoch, grain = tonumber(m[3] or 0), tonumber(m[4] or 0), tonumber(m[5] or $GRAIN_START)
 local from, answer, remembered, values, seen = seq, {}, {}, {}, {}
 local packs, later, batch, batch_bytes = {}, {}, {}, 0
 local function pack(first, payloads, unordered)
@@ -44,18 +44,18 @@ local function close()
   if #batch > 0 then packs[#packs + 1] = pack(seq - #batch, batch, 0) end
   batch, batch_bytes = {}, 0
 end
-for i = 10, #ARGV, 3 do
+for i = 7, #ARGV, 3 do
   local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   local number, repeated = seq, 0
   if key ~= '' then
-    local was, until_ms = string.match(known[(i - 10) / 3 + 2] or '', '(%d+) (%d+)')
+    local was, until_ms = string.match(known[(i - 7) / 3 + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
     lives = lives and tonumber(until_ms) > wall -- guard: once-until
     was = seen[key] or (lives and tonumber(was))
     if was then number, repeated = was, 1 end -- guard: once
     seen[key] = number
     if repeated == 0 then
-      local ends = num(wall + ARGV[3])
+      local ends = num(wall + ARGV[2])
       remembered[#remembered + 1] = ends; remembered[#remembered + 1] = 'k' .. key
       values[#values + 1] = 'k' .. key; values[#values + 1] = num(number) .. ' ' .. ends
     end
@@ -66,7 +66,7 @@ for i = 10, #ARGV, 3 do
     later[#later + 1] = later_entry(number, pack(number, {payload}, 1))
     seq = seq + 1
   elseif repeated == 0 then
-    if #batch > 0 and (#batch >= math.min(grain, 1000) or batch_bytes + #payload > 65536) then close() end
+    if #batch > 0 and (#batch >= math.min(grain, $PACK_MESSAGES_MAX) or batch_bytes + #payload > $PACK_BYTES_MAX) then close() end
     batch[#batch + 1] = payload
     batch_bytes = batch_bytes + #payload
     seq = seq + 1
@@ -74,7 +74,7 @@ for i = 10, #ARGV, 3 do
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 close()
-local waiting_from, limit = tonumber(m[6] or 0), tonumber(ARGV[4])
+local waiting_from, limit = tonumber(m[6] or 0), tonumber(ARGV[3])
 if #packs > 0 and seq - waiting_from > limit then
   local first = redis.call('LINDEX', KEYS[2], 0)
   waiting_from = first and select(6, head(first)) or from
@@ -82,17 +82,17 @@ if #packs > 0 and seq - waiting_from > limit then
 end
 
 -- Now the writes.
-if not m[1] then found_queue(KEYS[1], ARGV[7], ARGV[5], ARGV[6], ARGV[8], ARGV[9], wall) end
-for i = 1, #packs, 1000 do redis.call('RPUSH', KEYS[2], unpack(packs, i, math.min(i + 999, #packs))) end
-for i = 1, #later, 1000 do redis.call('ZADD', KEYS[4], unpack(later, i, math.min(i + 999, #later))) end
+if not m[1] then found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall) end
+for i = 1, #packs, $UNPACK_MAX do redis.call('RPUSH', KEYS[2], unpack(packs, i, math.min(i + ($UNPACK_MAX - 1), #packs))) end
+for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[4], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
 if seq > from then redis.call('HSET', KEYS[1], 'seq', num(seq), 'head', num(waiting_from)) end
-remembered[#remembered + 1] = num(wall + ARGV[2]); remembered[#remembered + 1] = asked[1]
+remembered[#remembered + 1] = num(wall + $CALL_MS); remembered[#remembered + 1] = asked[1]
 values[#values + 1] = asked[1]; values[#values + 1] = cmsgpack.pack(answer)
-for i = 1, #values, 1000 do
-  redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + 999, #remembered)))
-  redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + 999, #values)))
+for i = 1, #values, $UNPACK_MAX do
+  redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
+  redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
--- More is forgotten than was remembered, so this never grows beyond what was pushed within the time.
+-- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then
   redis.call('ZREM', KEYS[5], unpack(old))

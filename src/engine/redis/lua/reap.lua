@@ -1,23 +1,26 @@
--- reap: gives up a member whose lease has run out, and hands on what it held, a bounded part of it a call.
+-- reap: deposes a member whose lease has run out, and hands on what it held, a bounded number of packs a call.
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies
--- ARGV  1 victim 2 most deliveries 3 most packs
--- Returns  redelivered failed more deposed
--- Deposes before it moves anything: from then on the victim's calls are refused.
+-- ARGV  1 victim 2 most deliveries
+-- Returns  by name: redelivered failed more deposed
+-- Deposes before it moves anything: from then on the calls of the victim are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
 --+ common
 --+ packs
 --+ members
 local victim = ARGV[1]
+local function answer(redelivered, failed, more, deposed)
+  return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
+end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
-if not m[1] then return {0, 0, 0, 0} end
+if not m[1] then return answer(0, 0, 0, 0) end
 local clock, wall = hive(m[1], m[2], m[3])
 local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
 if deadline then
-  if tonumber(deadline) > clock then return {0, 0, 0, 0} end -- guard: reap-expired
+  if tonumber(deadline) > clock then return answer(0, 0, 0, 0) end -- guard: reap-expired
   depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], victim)
   deposed = 1
 elseif not redis.call('LPOS', KEYS[3], victim) then
-  return {0, 0, 0, 0}
+  return answer(0, 0, 0, 0)
 end
 
 local pieces = {}
@@ -26,8 +29,8 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
 end
 table.sort(pieces)
 local moved, redelivered, failed, bytes, again, errors, records, spent_stubs = {}, 0, 0, 0, {}, {}, {}, {}
-for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
-  if failed >= 1000 or bytes >= 1048576 then break end
+for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
+  if failed >= $REAP_FAILED_MAX or bytes >= $REAP_BYTES_MAX then break end
   moved[i] = num(pieces[i])
   local pack = redis.call('HGET', KEYS[4], moved[i])
   local _, _, attempt, _, _, _, _, _, count = head(pack)
@@ -51,9 +54,9 @@ for i = 1, math.min(#pieces, tonumber(ARGV[3])) do
 end
 if #moved > 0 then redis.call('HDEL', KEYS[4], unpack(moved)) end
 for _, stub in ipairs(spent_stubs) do let_go(KEYS[9], stub, (select(9, head(stub)))) end
-for i = 1, #errors, 2000 do
-  redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + 1999, #errors)))
-  redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + 1999, #records)))
+for i = 1, #errors, $UNPACK_MAX do
+  redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
+  redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
 if #again > 0 then
   redis.call('RPUSH', KEYS[5], unpack(again))
@@ -64,7 +67,7 @@ if failed > 0 then redis.call('HINCRBY', KEYS[1], 'failed', num(failed)) end
 if #moved == #pieces then
   redis.call('LREM', KEYS[3], 0, victim)
   redis.call('DEL', KEYS[4])
-  return {redelivered, failed, 0, deposed}
+  return answer(redelivered, failed, 0, deposed)
 end
 redis.call('HINCRBY', KEYS[4], 'held', num(-redelivered - failed))
-return {redelivered, failed, 1, deposed}
+return answer(redelivered, failed, 1, deposed)

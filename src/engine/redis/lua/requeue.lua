@@ -1,14 +1,14 @@
 -- requeue: withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
 -- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell
 -- ARGV  the numbers
--- Returns  looked-at numbers
--- Its first write is a ZREM, which full memory does not refuse.
+-- Returns  by name: looked (how many of the given numbers), numbers (of those that are in the queue again)
+-- Its first write is a ZREM, which Redis does not refuse when memory is full.
 --+ common
-if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {#ARGV, {}} end
--- First everything is read: a record that cannot be is an error before anything is written.
+if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {'looked', #ARGV, 'numbers', {}} end
+-- All records are read before anything is written: one that cannot be read is an error then.
 local looked, bytes, numbers, packs, named = 0, 0, {}, {}, {}
 for i = 1, #ARGV do
-  if bytes >= 1048576 then break end
+  if bytes >= $COLLECT_BYTES_MAX then break end
   looked = i
   local record = redis.call('HGET', KEYS[3], ARGV[i])
   if record and not named[ARGV[i]] then
@@ -30,4 +30,4 @@ if #packs > 0 then
   ring(KEYS[5])
 end
 for i = 1, #numbers do numbers[i] = tonumber(numbers[i]) end
-return {looked, numbers}
+return {'looked', looked, 'numbers', numbers}

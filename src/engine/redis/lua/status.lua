@@ -2,7 +2,9 @@
 -- KEYS  1 meta 2 nodes 3 dead 4 errors 5 later 6 readers, then taken:NODE of every member, of every dead node,
 --       and errors:READER of every reader
 -- ARGV  1 how many members 2 how many dead 3 how many readers, then their names in the order of the keys
--- Returns  ok meta errors later nodes held-by-the-dead wall | moved (someone came or went meanwhile: look again) | none
+-- Returns  ok and by name: birth layout names time_ms epoch published skipped orphaned (in the hands of the dead) later done failed
+--          errors requeued paused trimmed rewinds grain nodes, maybe generator; of each node, by name: node process age_ms
+--          in_hand done failed lease_in_ms, maybe report report_number report_ms | moved (someone came or went meanwhile: look again) | none
 --+ common
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
@@ -22,9 +24,11 @@ for i = 1, members do
       done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
     end
   end
-  local about = redis.call('HMGET', taken, 'info', 'joined', 'told', 'told-at', 'report')
-  nodes[i] = {ARGV[3 + i], about[1], math.max(clock - about[2], 0), held, done, failed,
-    math.max(lease - clock, 0), tonumber(about[3] or 0), tonumber(about[4] or 0), about[5] or ''}
+  local about = redis.call('HMGET', taken, 'process', 'joined', 'report', 'report_number', 'report_ms')
+  nodes[i] = {'node', ARGV[3 + i], 'process', about[1], 'age_ms', math.max(clock - about[2], 0), 'in_hand', math.max(held, 0),
+    'done', done, 'failed', failed, 'lease_in_ms', math.max(lease - clock, 0)}
+  local report = about[3] and {'report', about[3], 'report_number', about[4], 'report_ms', about[5]} or {}
+  for _, value in ipairs(report) do table.insert(nodes[i], value) end
 end
 local orphaned = 0
 for i = 1, dead do
@@ -33,7 +37,11 @@ for i = 1, dead do
 end
 local errors = redis.call('ZCARD', KEYS[4])
 for i = 1, readers do errors = errors + math.max(redis.call('LLEN', KEYS[6 + members + dead + i]) - 1, 0) end
-local generator = tonumber(m[7]) > clock and m[5] or ''
-return {'ok', {m[1], generator, tonumber(m[6]), tonumber(m[8]), tonumber(m[9]), tonumber(m[10]), tonumber(m[11]),
-  tonumber(m[12]), tonumber(m[13]), tonumber(m[14]), tonumber(m[15]), m[16], tonumber(m[17] or 0),
-  tonumber(m[18] or 0)}, errors, redis.call('ZCARD', KEYS[5]), nodes, orphaned, wall}
+local answer = {'ok', 'birth', m[1], 'layout', m[15], 'names', m[16], 'time_ms', wall, 'epoch', m[6], 'published', m[8],
+  'skipped', m[14], 'orphaned', orphaned, 'later', redis.call('ZCARD', KEYS[5]), 'done', m[9], 'failed', m[10], 'errors', errors,
+  'requeued', m[11], 'paused', m[17], 'trimmed', m[18], 'rewinds', m[12], 'grain', m[13], 'nodes', nodes}
+if tonumber(m[7]) > clock and m[5] ~= '' then
+  table.insert(answer, 'generator')
+  table.insert(answer, m[5])
+end
+return answer

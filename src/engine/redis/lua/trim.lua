@@ -1,9 +1,9 @@
 -- trim: removes the oldest errors beyond as many as are to be kept, a bounded number a call, and counts them.
 -- KEYS  1 meta 2 errors 3 errors:records
--- ARGV  1 how many to keep 2 how many to remove at most
+-- ARGV  1 how many to keep
 -- Returns  the numbers of those that are gone
 --+ common
-local excess = math.min(redis.call('ZCARD', KEYS[2]) - ARGV[1], ARGV[2])
+local excess = math.min(redis.call('ZCARD', KEYS[2]) - ARGV[1], $TRIM_MAX)
 if excess <= 0 then return {} end
 local popped, gone = redis.call('ZPOPMIN', KEYS[2], num(excess)), {}
 for i = 1, #popped, 2 do gone[#gone + 1] = popped[i] end

@@ -47,7 +47,7 @@ const WORDS: [&[u8]; 28] = [
     b"\neMOVED 1 x:1",
     b"\neWRONGTYPE x",
     b"\ns\xff\xfe",
-    b"\ns\x98\x01\x01\x01\x01\x01\xa1n\xa1e\xa1p",
+    b"\ns\x99\x01\x01\x01\x01\x01\xa1n\xa1e\xa1p\x01",
     b"\ns\x94\xa1h\x01\xa1v\x01",
 ];
 

@@ -1,0 +1,194 @@
+//! From the table of options to what clap knows, and back: what was given on the command line.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::Path;
+
+use clap::builder::{OsStringValueParser, StringValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::options::{self, Opt, Scope, Takes};
+
+/// The options that were given on the command line, as they were written.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Flags {
+    values: BTreeMap<&'static str, Vec<OsString>>,
+}
+
+/// Shows only which options there are, since a password may be inside.
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.values.keys()).finish()
+    }
+}
+
+impl Flags {
+    #[must_use]
+    pub fn has(&self, option: &Opt) -> bool {
+        self.values.contains_key(option.name)
+    }
+
+    /// All values of an option: none if it was not given, and more than one only of those that may be repeated.
+    #[must_use]
+    pub fn values(&self, option: &Opt) -> &[OsString] {
+        self.values.get(option.name).map_or(&[], Vec::as_slice)
+    }
+
+    #[must_use]
+    pub fn text(&self, option: &Opt) -> Option<&str> {
+        self.values(option).last().and_then(|value| value.to_str())
+    }
+
+    #[must_use]
+    pub fn path(&self, option: &Opt) -> Option<&Path> {
+        self.values(option).last().map(Path::new)
+    }
+
+    pub fn set(&mut self, option: &Opt, value: impl Into<OsString>) {
+        self.values.insert(option.name, vec![value.into()]);
+    }
+
+    /// The options that were given, in the order of the table.
+    pub fn given(&self) -> impl Iterator<Item = &'static Opt> {
+        options::all().filter(|option| self.has(option))
+    }
+
+    /// These, and what only `before` (the part in front of the command word) has.
+    pub(super) fn over(mut self, before: Self) -> Self {
+        for option in before.given() {
+            let mut earlier = before.values(option).to_vec();
+            let values = self.values.entry(option.name).or_default();
+            if values.is_empty() || matches!(option.takes, Takes::Several(_)) {
+                earlier.append(values);
+                *values = earlier;
+            }
+        }
+        self
+    }
+
+    /// The same as arguments for a copy of this program, as far as `passed_on` wants them.
+    pub fn arguments(&self, passed_on: impl Fn(&Opt) -> bool) -> Vec<OsString> {
+        let mut arguments = Vec::new();
+        for option in self.given().filter(|option| passed_on(option)) {
+            for value in self.values(option) {
+                let mut argument = OsString::from(option.flag());
+                if !matches!(option.takes, Takes::Nothing | Takes::Count) {
+                    argument.push("=");
+                    argument.push(value);
+                }
+                arguments.push(argument);
+            }
+        }
+        arguments
+    }
+
+    /// What clap has found of the options that this command takes.
+    pub(super) fn of(matches: &ArgMatches, word: Option<&str>) -> Self {
+        let mut flags = Self::default();
+        for option in taken_by(word) {
+            // Those of every command have been found in front of the word, wherever they stand.
+            if word.is_none() || option.group.scope != Scope::Every {
+                let values = values(matches, option);
+                if !values.is_empty() {
+                    flags.values.insert(option.name, values);
+                }
+            }
+        }
+        flags
+    }
+}
+
+fn values(matches: &ArgMatches, option: &Opt) -> Vec<OsString> {
+    let owned = |text: &dyn AsRef<OsStr>| text.as_ref().to_os_string();
+    match option.takes {
+        Takes::Nothing => Vec::from_iter(matches.get_flag(option.name).then(|| "true".into())),
+        Takes::Count => {
+            let count = matches.get_count(option.name);
+            Vec::from_iter((count > 0).then(|| count.to_string().into()))
+        }
+        _ if option.is_path() => {
+            let paths = matches.get_many::<OsString>(option.name).unwrap_or_default();
+            paths.map(|path| owned(path)).collect()
+        }
+        _ => {
+            let texts = matches.get_many::<String>(option.name).unwrap_or_default();
+            texts.map(|text| owned(text)).collect()
+        }
+    }
+}
+
+/// Tells clap of every option, at each command that takes it.
+pub(super) fn add_to(command: Command) -> Command {
+    let words: Vec<String> = command
+        .get_subcommands()
+        .map(|sub| sub.get_name().to_string())
+        .collect();
+    let arguments: Vec<(&Opt, Arg)> = taken_by(None).map(|option| (option, argument(option))).collect();
+    let mut command = command.args(arguments.iter().map(|(_, argument)| argument));
+    for word in &words {
+        // Those of every command are global: clap gives them to all by itself.
+        let own = |option: &Opt| option.group.scope != Scope::Every && option.applies_to(Some(word));
+        let own = arguments.iter().filter(|(option, _)| own(option));
+        command = command.mut_subcommand(word, |sub| sub.args(own.map(|(_, argument)| argument)));
+    }
+    command
+}
+
+fn taken_by(word: Option<&str>) -> impl Iterator<Item = &'static Opt> {
+    options::all().filter(move |option| option.applies_to(word))
+}
+
+fn argument(option: &'static Opt) -> Arg {
+    let argument = Arg::new(option.name)
+        .long(option.name)
+        .help(help(option))
+        .help_heading(option.group.title)
+        .hide(option.is_hidden)
+        .global(option.group.scope == Scope::Every)
+        .allow_hyphen_values(option.may_begin_with_dash);
+    let argument = match option.takes {
+        Takes::Nothing => return finish(option, argument.action(ArgAction::SetTrue)),
+        Takes::Count => return finish(option, argument.action(ArgAction::Count)),
+        Takes::Value(name) => argument.value_name(name).action(ArgAction::Set),
+        Takes::Several(name) => argument.value_name(name).action(ArgAction::Append),
+        Takes::Maybe(name, missing) => argument
+            .value_name(name)
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(missing),
+    };
+    let argument = if option.is_path() {
+        argument.value_parser(OsStringValueParser::new())
+    } else {
+        argument.value_parser(StringValueParser::new())
+    };
+    finish(option, argument)
+}
+
+fn finish(option: &Opt, mut argument: Arg) -> Arg {
+    if let Some(short) = option.short {
+        argument = argument.short(short);
+    }
+    if let Some(other) = option.requires {
+        argument = argument.requires(other);
+    }
+    argument
+}
+
+/// The room for a text in a terminal of 80 columns, beside the margin.
+const TEXT_COLUMNS: usize = 70;
+
+/// What the option is for, where else it can be set, and what holds if it is not: on a line of its own where it would wrap.
+fn help(option: &Opt) -> String {
+    let variables = (!option.variables.is_empty()).then(|| format!("[env: {}]", option.variables.join(", ")));
+    let default = option.default_text().map(|default| format!("[default: {default}]"));
+    let around: Vec<String> = variables.into_iter().chain(default).collect();
+    if around.is_empty() {
+        return option.help.into();
+    }
+    let around = around.join(" ");
+    let fits = option.help.len() + 1 + around.len() <= TEXT_COLUMNS;
+    format!("{}{}{around}", option.help, if fits { ' ' } else { '\n' })
+}

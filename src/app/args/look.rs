@@ -1,0 +1,63 @@
+//! The commands that look at a queue and its store, and take errors out.
+
+use clap::Args;
+
+pub(super) const GET_ERRORS: &str = "\
+A failed message is removed once it has been printed. Several get-errors may
+run at once: each message is printed by one of them. `errors` looks at failed
+messages without removing them, and requeues them.
+
+Examples:
+  queenright get-errors -q jobs
+  queenright get-errors --limit 100 --json > failed.jsonl
+  queenright get-errors --keep             only look";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  queenright status -q jobs
+  queenright status --watch
+  queenright status --json | jq .queued";
+
+pub(super) const DOCTOR: &str = "\
+Checks the connection, the version, eviction, persistence, replication, clocks,
+round-trip time, the user's rights (ACL), the layout of the queue and its
+nodes. Rights are tried on a key of the queue that nobody else uses; if some
+are missing, the ACL line that grants them is printed.
+
+Exit codes: 0 no errors (warnings are allowed), 1 something is wrong, 69 the
+store is away.
+
+Examples:
+  queenright doctor -h db1 -q jobs
+  queenright doctor --json | jq -r '.checks[] | select(.verdict != \"ok\")'";
+
+/// Examines what a queue lives on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Doctor {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct GetErrors {
+    /// Print at most this many messages [default: all that are there now]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Print without removing anything
+    #[arg(long)]
+    pub keep: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Status {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Refresh every second, until interrupted
+    #[arg(long)]
+    pub watch: bool,
+}

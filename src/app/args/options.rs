@@ -1,0 +1,324 @@
+//! Every option that more than one command takes, or that can be set elsewhere than on the command line: one entry each.
+//!
+//! An entry gives the flag, the environment variables, the key in a configuration file, the value's name, the default, the
+//! help, the commands that take it, and what its text does to the configuration. All else is made from the entries:
+//!
+//! | made from them | where |
+//! | --- | --- |
+//! | what clap knows, with the help | `flags` |
+//! | precedence: flag, environment, file of variables, configuration file, default | `sources` |
+//! | the flag in an error of the library, which speaks of settings | [`explain`] |
+//! | docs/options.md | `page` |
+//!
+//! To add one: an entry in the file of its group, and the field that it sets in `Resolved` or `Settings`; then renew the page
+//! with `QUEENRIGHT_WRITE=1 cargo test --all-features --lib options_page`.
+//!
+//! Flags that only one command takes (`--limit`, `--dry-run`) are fields of that command's struct, where clap's derive makes
+//! one entry of each.
+
+/// Entries as statics that code can name, and the list of them in the order of the help.
+macro_rules! options {
+    ($($name:ident = $entry:expr;)*) => {
+        $(pub static $name: Opt = $entry;)*
+        pub(super) static ALL: &[&Opt] = &[$(&$name),*];
+    };
+}
+
+/// Reads a text with a function, and sets a field of [`Resolved`] to the value.
+macro_rules! set {
+    ($($field:ident).+, $read:expr) => {
+        |to, text| {
+            to.$($field).+ = $read(text)?.into();
+            Ok(())
+        }
+    };
+}
+
+pub mod connection;
+pub mod dashboard;
+pub mod generating;
+pub mod handling;
+pub mod lab;
+#[cfg(test)]
+mod page;
+pub mod running;
+pub mod sources;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::resolved::Resolved;
+use crate::error::Error;
+
+/// One option.
+#[derive(Clone, Copy)]
+pub struct Opt {
+    /// The flag without its dashes, and the key in a configuration file.
+    pub name: &'static str,
+    pub short: Option<char>,
+    pub group: Group,
+    /// A command that takes it too, besides those of its group.
+    pub also: Option<&'static str>,
+    pub takes: Takes,
+    /// The environment variables, the preferred one first.
+    pub variables: &'static [&'static str],
+    pub has_flag: bool,
+    pub is_in_file: bool,
+    /// For copies that the program starts itself: not in the help.
+    pub is_hidden: bool,
+    /// The value may begin with a dash.
+    pub may_begin_with_dash: bool,
+    pub help: &'static str,
+    pub default: Shown,
+    /// The library's name for it, in [`Error::Setting`].
+    pub setting: Option<&'static str>,
+    /// Only one of the two may be given in one source, and the more specific source decides between them.
+    pub excludes: Option<&'static Opt>,
+    /// The flag that must be given with it.
+    pub requires: Option<&'static str>,
+    pub effect: Effect,
+}
+
+/// The options under one heading of the help.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    pub title: &'static str,
+    pub scope: Scope,
+}
+
+/// Which commands take an option.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All, before or after the command word.
+    Every,
+    /// Those that run copies.
+    Start,
+}
+
+/// The commands that run copies; without a command word it is the first.
+pub const STARTING: [&str; 4] = ["start", "demo", "verify", "bench-node"];
+
+/// What follows the flag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// A value of this name.
+    Value(&'static str),
+    /// A value of this name after an equals sign, or nothing, which means the second.
+    Maybe(&'static str, &'static str),
+    /// As the first, and the flag may be repeated.
+    Several(&'static str),
+    /// Nothing: it is given or not.
+    Nothing,
+    /// Nothing, and how often it is given counts.
+    Count,
+}
+
+/// The default, as people are told it.
+#[derive(Clone, Copy)]
+pub enum Shown {
+    Nothing,
+    Words(&'static str),
+    Of(fn(&Resolved) -> String),
+}
+
+/// What the option does.
+#[derive(Clone, Copy)]
+pub enum Effect {
+    /// Its text, without white space around it, is read into the configuration; the complaint says what to write instead.
+    Text(fn(&mut Resolved, &str) -> Result<(), String>),
+    /// Its text is taken as it stands.
+    Verbatim(fn(&mut Resolved, &str)),
+    /// It names a file.
+    Path(fn(&mut Resolved, PathBuf)),
+    /// A part of the store's address: `sources::address` reads all parts together.
+    Address,
+    /// It names a file with further values: `sources` opens it before anything else is read.
+    Source,
+}
+
+impl Opt {
+    const fn new(group: Group, name: &'static str, takes: Takes, effect: Effect) -> Self {
+        Self {
+            name,
+            short: None,
+            group,
+            also: None,
+            takes,
+            variables: &[],
+            has_flag: true,
+            is_in_file: false,
+            is_hidden: false,
+            may_begin_with_dash: false,
+            help: "",
+            default: Shown::Nothing,
+            setting: None,
+            excludes: None,
+            requires: None,
+            effect,
+        }
+    }
+
+    /// An option whose text is read into the configuration.
+    const fn text(
+        group: Group,
+        name: &'static str,
+        takes: Takes,
+        read: fn(&mut Resolved, &str) -> Result<(), String>,
+    ) -> Self {
+        Self::new(group, name, takes, Effect::Text(read))
+    }
+
+    const fn short(mut self, short: char) -> Self {
+        self.short = Some(short);
+        self
+    }
+
+    const fn help(mut self, help: &'static str) -> Self {
+        self.help = help;
+        self
+    }
+
+    /// Can be set by these variables, and in a configuration file.
+    const fn env(mut self, variables: &'static [&'static str]) -> Self {
+        self.variables = variables;
+        self.is_in_file = true;
+        self
+    }
+
+    const fn default(mut self, default: fn(&Resolved) -> String) -> Self {
+        self.default = Shown::Of(default);
+        self
+    }
+
+    const fn default_words(mut self, words: &'static str) -> Self {
+        self.default = Shown::Words(words);
+        self
+    }
+
+    const fn setting(mut self, setting: &'static str) -> Self {
+        self.setting = Some(setting);
+        self
+    }
+
+    const fn excludes(mut self, other: &'static Opt) -> Self {
+        self.excludes = Some(other);
+        self
+    }
+
+    const fn also(mut self, command: &'static str) -> Self {
+        self.also = Some(command);
+        self
+    }
+
+    /// The value may begin with a dash.
+    const fn with_dash(mut self) -> Self {
+        self.may_begin_with_dash = true;
+        self
+    }
+
+    const fn hidden(mut self) -> Self {
+        self.is_hidden = true;
+        self
+    }
+
+    /// The flag, as people write it.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        format!("--{}", self.name)
+    }
+
+    /// Whether this command takes it. No word is `start`.
+    #[must_use]
+    pub fn applies_to(&self, word: Option<&str>) -> bool {
+        let word = word.unwrap_or(STARTING[0]);
+        self.has_flag && (self.group.scope == Scope::Every || STARTING.contains(&word) || self.also == Some(word))
+    }
+
+    /// The default as text, if there is one to tell of.
+    #[must_use]
+    pub fn default_text(&self) -> Option<String> {
+        match self.default {
+            Shown::Nothing => None,
+            Shown::Words(words) => Some(words.into()),
+            Shown::Of(text) => Some(text(&DEFAULTS)),
+        }
+    }
+
+    /// Whether its value is a path, which need not be UTF-8.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        matches!(self.effect, Effect::Path(_) | Effect::Source)
+    }
+
+    /// The option that cannot be given beside this one, in whichever entry that is said.
+    #[must_use]
+    pub fn rival(&'static self) -> Option<&'static Opt> {
+        self.excludes
+            .or_else(|| all().find(|other| other.excludes.is_some_and(|excluded| excluded == self)))
+    }
+}
+
+impl PartialEq for Opt {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+static DEFAULTS: LazyLock<Resolved> = LazyLock::new(Resolved::default);
+
+/// All options, in the order of the help.
+pub fn all() -> impl Iterator<Item = &'static Opt> {
+    [
+        connection::ALL,
+        sources::ALL,
+        handling::ALL,
+        generating::ALL,
+        running::ALL,
+        dashboard::ALL,
+        lab::ALL,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// The option behind a setting of the library.
+#[must_use]
+pub fn of_setting(setting: &str) -> Option<&'static Opt> {
+    all().find(|option| option.setting == Some(setting))
+}
+
+/// The library's error in the words of the command line: settings are flags here.
+#[must_use]
+pub fn explain(error: &Error) -> String {
+    match error {
+        Error::Setting { setting, reason } => format!("{}: {reason}", name_of(setting)),
+        Error::Full { queue, most } => format!(
+            "queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise {}",
+            generating::MAX_BACKLOG.flag()
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// What people call a setting.
+#[must_use]
+pub fn name_of(setting: &str) -> String {
+    match of_setting(setting) {
+        Some(option) if option.has_flag => option.flag(),
+        // Three options make this setting, and none of them has a flag.
+        Some(_) => "key names".into(),
+        None => setting.into(),
+    }
+}
+
+/// A duration as people write it.
+fn time(duration: Duration) -> String {
+    if duration.is_zero() {
+        return "0".into();
+    }
+    humantime::format_duration(duration).to_string()
+}

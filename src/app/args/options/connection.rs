@@ -1,0 +1,64 @@
+//! Which store, and which queue in it.
+
+use super::{Effect, Group, Opt, Scope, Takes};
+use crate::app::args::resolved::{HOST, PORT, Resolved};
+
+const GROUP: Group = Group {
+    title: "Connection",
+    scope: Scope::Every,
+};
+
+const fn part(name: &'static str, value: &'static str) -> Opt {
+    Opt::new(GROUP, name, Takes::Value(value), Effect::Address)
+}
+
+/// A name of the queue's keys: only in a configuration file, since all nodes of a queue must have the same.
+const fn key(name: &'static str, set: fn(&mut Resolved, &str)) -> Opt {
+    let mut option = Opt::new(GROUP, name, Takes::Value("NAME"), Effect::Verbatim(set)).setting("names");
+    option.has_flag = false;
+    option.is_in_file = true;
+    option
+}
+
+options! {
+    URL = part("url", "URL")
+        .short('u')
+        .env(&["REDIS_URL", "REDISURL"])
+        .help("The store as a URL: redis://, rediss:// (TLS), unix:/path or sqlite:/path");
+    HOST_NAME = part("host", "HOST")
+        .short('h')
+        .env(&["REDIS_HOST"])
+        .default_words(HOST)
+        .help("Redis host");
+    PORT_NUMBER = part("port", "PORT")
+        .short('p')
+        .env(&["REDIS_PORT"])
+        .default(|_| PORT.to_string())
+        .help("Redis port");
+    USER = part("user", "NAME")
+        .env(&["REDIS_USER"])
+        .help("Redis user, where Redis has several (ACL)");
+    PASS = part("pass", "PASSWORD")
+        .with_dash()
+        .env(&["REDIS_PASS"])
+        .help("Redis password; better in REDIS_PASS, since other users of the machine can see command lines");
+    DB = part("db", "N")
+        .env(&["REDIS_DB"])
+        .default_words("0")
+        .help("Redis database number");
+    QUEUE = Opt::new(GROUP, "queue", Takes::Value("NAME"), Effect::Verbatim(|to, text| to.settings.queue = text.into()))
+        .short('q')
+        .env(&["QUEENRIGHT_QUEUE"])
+        .default(|to| to.settings.queue.clone())
+        .setting("queue")
+        .help("Queue name; queues of different names share nothing");
+    KEYS_ERRORS = key("keys.errors", |to, text| to.settings.names.errors = text.into())
+        .default(|to| to.settings.names.errors.clone())
+        .help("Name of the key that holds the failed messages");
+    KEYS_BELL = key("keys.bell", |to, text| to.settings.names.bell = text.into())
+        .default(|to| to.settings.names.bell.clone())
+        .help("Name of the key that wakes handlers when messages arrive");
+    KEYS_CROWN = key("keys.crown", |to, text| to.settings.names.crown = text.into())
+        .default(|to| to.settings.names.crown.clone())
+        .help("Name of the key that says who is the generator");
+}

@@ -1,0 +1,99 @@
+//! What a command is told: the store, the settings of the library, and what the program itself needs to know.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+use super::token::Token;
+use super::value::{Builtin, Generating, Handling, LogFormat, Work};
+use crate::api::cron::{Cron, Missed};
+use crate::engine::sqlite::Database;
+use crate::settings::Settings;
+
+/// The host and the port of a Redis that nobody names.
+pub const HOST: &str = "localhost";
+pub const PORT: u16 = 6379;
+
+/// Everything that a command needs to know, from all sources, checked. [`Resolved::default`] holds the default of every
+/// option; an option's entry in the table says what its text changes here.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    pub store: Store,
+    /// The store for people: never with user or password.
+    pub address: String,
+    pub settings: Settings,
+    pub work: Work,
+    pub error_rate: f64,
+    pub generate: Generating,
+    /// What a command generates is JSON, with a cursor.
+    pub generate_json: bool,
+    /// Instead of an interval.
+    pub cron: Option<(Cron, Missed)>,
+    pub handle: Handling,
+    pub log: LogFormat,
+    pub verbose: u8,
+    pub quiet: bool,
+    pub no_wait: bool,
+    /// Where to serve metrics.
+    pub metrics: Option<String>,
+    /// Where a copy serves the dashboard.
+    pub dashboard: Option<SocketAddr>,
+    pub serving: Serving,
+    /// What the dashboard asks for.
+    pub token: Option<Token>,
+    /// Where this copy writes down what it does, for whoever checks the queue from outside.
+    pub ledger: Option<PathBuf>,
+    /// Every message that is done adds its number to a counter with this prefix.
+    pub effects: Option<String>,
+    /// Stop when stdin ends.
+    pub until_stdin_closes: bool,
+    /// Warnings to print at the start.
+    pub notes: Vec<String>,
+}
+
+/// Where the queue is.
+#[derive(Debug, Clone)]
+pub enum Store {
+    Redis(Box<ConnectionInfo>),
+    Sqlite(Database),
+}
+
+/// How a dashboard is served.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Serving {
+    pub token_file: Option<PathBuf>,
+    pub read_only: bool,
+    pub allow_host: Vec<String>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+}
+
+impl Default for Resolved {
+    fn default() -> Self {
+        let server = ConnectionAddr::Tcp(HOST.into(), PORT).into_connection_info();
+        Self {
+            store: Store::Redis(Box::new(server.expect("an address"))),
+            address: format!("{HOST}:{PORT}"),
+            settings: Settings::default(),
+            work: Work::default(),
+            error_rate: 0.15,
+            generate: Generating::Builtin(Builtin::Counter),
+            generate_json: false,
+            cron: None,
+            handle: Handling::Builtin,
+            log: LogFormat::Text,
+            verbose: 0,
+            quiet: false,
+            no_wait: false,
+            metrics: None,
+            dashboard: None,
+            serving: Serving::default(),
+            token: None,
+            ledger: None,
+            effects: None,
+            until_stdin_closes: false,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! An engine by the URL of its queue.
+
+use std::time::Duration;
+
+use super::memory::Local;
+use super::redis::RedisEngine;
+#[cfg(feature = "sqlite")]
+use super::sqlite::SqliteEngine;
+use super::{
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, History, Join, Joined, NodeId,
+    Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
+    StoreInfo, Wake,
+};
+use crate::error::Result;
+use crate::settings::Settings;
+
+pub use super::url::{RedisUrl, StoreUrl};
+
+/// Whichever engine a URL names.
+///
+/// ```
+/// use queenright::Settings;
+/// use queenright::engine::any::AnyEngine;
+///
+/// # fn main() -> queenright::Result<()> {
+/// let engine = AnyEngine::open("redis://localhost", &Settings::default())?;
+/// assert!(matches!(engine, AnyEngine::Redis(_)));
+/// # Ok(())
+/// # }
+/// ```
+pub enum AnyEngine {
+    Redis(Box<RedisEngine>),
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteEngine),
+    Memory(Local),
+}
+
+impl AnyEngine {
+    /// The queue of these settings at a URL: `redis://`, `rediss://` (TLS), `unix:`, `sqlite:PATH`, or `memory:` for a queue in
+    /// this process that nobody else sees. A file is opened, and created if there is none; to a server nothing is sent yet.
+    pub fn open(url: &str, settings: &Settings) -> Result<Self> {
+        Ok(match StoreUrl::parse(url)? {
+            StoreUrl::Redis(_) => Self::Redis(Box::new(RedisEngine::open(url.trim(), settings)?)),
+            #[cfg(feature = "sqlite")]
+            StoreUrl::Sqlite(database) => Self::Sqlite(SqliteEngine::open(database, &settings.queue, &settings.names)?),
+            StoreUrl::Memory => Self::Memory(Local::new(&settings.queue)),
+        })
+    }
+}
+
+/// Hands each verb on to the engine that is there.
+macro_rules! hand_on {
+    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+        impl Engine for AnyEngine {
+            $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
+                match self {
+                    Self::Redis(engine) => engine.$verb($($name),*).await,
+                    #[cfg(feature = "sqlite")]
+                    Self::Sqlite(engine) => engine.$verb($($name),*).await,
+                    Self::Memory(engine) => engine.$verb($($name),*).await,
+                }
+            })+
+        }
+    };
+}
+
+hand_on! {
+    check() -> ();
+    store_info() -> StoreInfo;
+    join(join: &Join) -> Joined;
+    beat(beat: &Beat) -> Renewed;
+    leave(node: &NodeId) -> ();
+    reap(reap: &Reap) -> Reaped;
+    publish(publish: &Publish) -> Published;
+    push(push: &Push) -> Pushed;
+    exchange(exchange: &Exchange) -> Exchanged;
+    listen(wake: Wake, at_most: Duration) -> bool;
+    await_work(exchange: &Exchange, at_most: Duration) -> Exchanged;
+    collect(collect: &Collect) -> Collected;
+    hold(reader: &str, lease_ms: u64) -> bool;
+    release(reader: &str, expired: bool) -> ();
+    failed(from: u64, limit: u32) -> Vec<Failed>;
+    latest(below: u64, limit: u32) -> Vec<Failed>;
+    held(node: &str, limit: u32) -> Vec<Held>;
+    requeue(numbers: &[u64]) -> Requeued;
+    discard(numbers: &[u64]) -> Vec<u64>;
+    trim(keep: u64) -> Vec<u64>;
+    pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
+    handover(to: Option<&str>) -> Handover;
+    purge(force: bool) -> Purged;
+    report(report: &Report) -> Reported;
+    history(range: Range) -> History;
+    status() -> Status;
+    unsettled() -> Vec<(u64, u64)>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[tokio::test]
+    async fn a_url_names_the_engine() {
+        let settings = Settings::default();
+        let memory = AnyEngine::open("memory:", &settings).expect("in memory");
+        assert!(matches!(memory, AnyEngine::Memory(_)));
+        assert!(matches!(memory.status().await, Err(Error::NoQueue { .. })));
+        for url in ["redis://localhost/1", "unix:/run/redis.sock"] {
+            let redis = AnyEngine::open(url, &settings).expect("a URL");
+            assert!(matches!(redis, AnyEngine::Redis(_)), "{url}");
+        }
+        let error = AnyEngine::open("postgres://localhost", &settings).err();
+        assert!(
+            matches!(error, Some(Error::Setting { setting: "url", .. })),
+            "{error:?}"
+        );
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_file_is_a_queue_too() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let url = format!("sqlite:{}", directory.path().join("queue.db").display());
+        let file = AnyEngine::open(&url, &Settings::default()).expect("a file");
+        assert_eq!(file.store_info().await.expect("it tells").kind, "SQLite");
+        assert!(matches!(file.status().await, Err(Error::NoQueue { .. })));
+    }
+}

@@ -1,0 +1,152 @@
+//! Histograms of how long something took.
+
+/// Upper bounds of the classes of a [`Times`], in microseconds: three for each power of ten, from 10 µs to 100 s. One more class
+/// holds what is longer.
+pub const BOUNDS_US: [u64; 22] = [
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+];
+/// The classes of a [`Times`].
+pub const CLASSES: usize = BOUNDS_US.len() + 1;
+
+/// The class that a time belongs to.
+#[must_use]
+pub fn class(us: u64) -> usize {
+    /// For a number of this many bits: the first bound that it may be below. At most two bounds have the same number of bits.
+    const BEGIN: [u8; 28] = {
+        let (mut begin, mut bits) = ([0; 28], 0);
+        while bits < 28 {
+            // The least number of this many bits.
+            let least = if bits == 0 { 0 } else { 1 << (bits - 1) };
+            let mut at = 0;
+            while at < BOUNDS_US.len() && BOUNDS_US[at] < least {
+                at += 1;
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "there are 22 of them")]
+            {
+                begin[bits] = at as u8;
+            }
+            bits += 1;
+        }
+        begin
+    };
+    let bits = (64 - us.leading_zeros()) as usize;
+    let mut at = usize::from(BEGIN[bits.min(27)]);
+    while at < BOUNDS_US.len() && BOUNDS_US[at] < us {
+        at += 1;
+    }
+    at
+}
+
+/// How long something took, how often: a histogram.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Times {
+    pub counts: [u64; CLASSES],
+    pub sum_us: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            counts: [0; CLASSES],
+            sum_us: 0,
+        }
+    }
+}
+
+impl Times {
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The time that this share (0 to 1) of all stayed within, in microseconds, interpolated between the bounds of its class.
+    /// `None`, if nothing was counted. What is beyond the last bound counts as that bound.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    pub fn quantile_us(&self, share: f64) -> Option<u64> {
+        let total = self.count();
+        if total == 0 {
+            return None;
+        }
+        let rank = share.clamp(0.0, 1.0) * total as f64;
+        let mut below = 0;
+        for (at, &count) in self.counts.iter().enumerate() {
+            if count > 0 && (below + count) as f64 >= rank {
+                let low = if at == 0 { 0 } else { BOUNDS_US[at - 1] };
+                let high = BOUNDS_US.get(at).copied().unwrap_or(low);
+                let part = ((rank - below as f64) / count as f64).clamp(0.0, 1.0);
+                return Some(low + ((high - low) as f64 * part) as u64);
+            }
+            below += count;
+        }
+        BOUNDS_US.last().copied()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.each(other, u64::saturating_add);
+    }
+
+    pub(super) fn each(&mut self, other: &Self, change: fn(u64, u64) -> u64) {
+        for (mine, theirs) in self.counts.iter_mut().zip(other.counts) {
+            *mine = change(*mine, theirs);
+        }
+        self.sum_us = change(self.sum_us, other.sum_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_time_falls_into_the_class_whose_bound_it_does_not_pass() {
+        let slowly = |us| BOUNDS_US.iter().take_while(|bound| **bound < us).count();
+        for bound in BOUNDS_US {
+            for us in [bound - 1, bound, bound + 1, bound * 3 / 2] {
+                assert_eq!(class(us), slowly(us), "{us}");
+            }
+        }
+        for us in (0..64).map(|bits| 1u64 << bits).chain([0, u64::MAX]) {
+            assert_eq!(class(us), slowly(us), "{us}");
+        }
+    }
+
+    #[test]
+    fn quantiles_lie_within_the_class_that_they_fall_into() {
+        let mut times = Times::default();
+        assert_eq!(times.quantile_us(0.5), None);
+        times.counts[class(300)] = 98;
+        times.counts[class(1_500_000)] = 2;
+        assert!((200..=500).contains(&times.quantile_us(0.5).unwrap()));
+        assert!((1_000_000..=2_000_000).contains(&times.quantile_us(0.99).unwrap()));
+        let mut long = Times::default();
+        long.counts[CLASSES - 1] = 1;
+        assert_eq!(long.quantile_us(0.5), Some(100_000_000));
+    }
+}

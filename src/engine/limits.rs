@@ -1,0 +1,101 @@
+//! The limits of the protocol, with their reasons. A call is one step of the store, and holds up everybody else for as long
+//! as it takes: so each is bounded in messages and in bytes.
+
+use crate::message::PACK_MESSAGES_MAX;
+
+/// How many nodes watch the crown closely. All others look once per beat.
+pub const HEIRS_MAX: usize = 5;
+
+/// The grain of a new queue: packs are cut to this many messages until handlers ask for fewer.
+pub const GRAIN_START: u64 = PACK_MESSAGES_MAX as u64;
+
+/// How many packs one publish carries at most.
+pub const PUBLISH_PACKS_MAX: usize = 1024;
+
+/// The largest cursor of a generator.
+pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
+
+/// A take ends once it has this many packs.
+pub const TAKE_PACKS_MAX: usize = 256;
+
+/// A take ends once it has this many bytes.
+pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
+
+/// A take that has this many bytes does not cut a pack to get more: to cut a pack copies it.
+pub const TAKE_CUT_BYTES: usize = 32 * 1024;
+
+/// A take of fewer messages than this is always filled to the last one.
+pub const TAKE_EXACT: u64 = 64;
+
+/// A take that expects many packs pops this many at first, then twice as many, and so on.
+pub const TAKE_POP_START: u64 = 8;
+
+/// Takes reckon in eighths: a take that misses less than one share of what it wants looks for nothing more, the grain moves by
+/// one share of the difference towards what is wanted, and the rest of a pack that is far larger than its taker is broken into
+/// this many pieces.
+pub const TAKE_SHARES: u64 = 8;
+
+/// Whether a take misses less than an eighth of what it wants: then it looks for nothing more.
+pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
+    want >= TAKE_EXACT && TAKE_SHARES * want.saturating_sub(total) < want
+}
+
+/// How many messages a take cuts off a pack that does not fit. A take that has half of what it wants leaves the pack whole,
+/// one that has less fills up to half. If it filled up to the last message, the next take would begin with the rest, cut the
+/// next pack, and so on: a cut in every call.
+pub(crate) fn take_cut(total: u64, want: u64) -> u64 {
+    if want < TAKE_EXACT || total == 0 {
+        want - total
+    } else {
+        want.div_ceil(2).saturating_sub(total)
+    }
+}
+
+/// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).
+pub const SETTLES_PER_CALL_MAX: usize = 1000;
+
+/// Counters that effects add to stay between −2^53 and 2^53, where a Lua number counts exactly.
+pub const COUNTER_MAX: i64 = (1 << 53) - 1;
+
+/// No message is put off for longer than this: 366 days.
+pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
+
+/// How many packs one reap moves.
+pub const REAP_PACKS_MAX: usize = 1000;
+
+/// A reap ends once it has moved this many bytes.
+pub const REAP_BYTES_MAX: usize = 1024 * 1024;
+
+/// A reap ends once it has made this many messages errors.
+pub const REAP_FAILED_MAX: u64 = 1000;
+
+/// How many messages one beat moves back into the queue because they are due.
+pub const DUE_MAX: usize = 1000;
+
+/// A beat stops moving messages that are due once it has moved this many bytes.
+pub const DUE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How many messages one push carries.
+pub const PUSH_ITEMS_MAX: usize = 1000;
+
+/// The longest idempotency key of a pushed message.
+pub const KEY_BYTES_MAX: usize = 256;
+
+/// How long the store remembers a push, so that a repeat after a lost reply is answered and not applied: a minute, several
+/// times as long as anyone waits for a store that is away.
+pub const CALL_MS: u64 = 60_000;
+
+/// A batch of errors ends once it has this many bytes.
+pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
+
+/// How many errors one call requeues or discards.
+pub const ERRORS_PER_CALL_MAX: usize = 500;
+
+/// How many errors one call removes because there are too many.
+pub const TRIM_MAX: usize = 1000;
+
+/// Whoever reads until it has enough bytes reads 1, 2, 4 … records at a time, at most this many.
+pub const CHUNK_MAX: usize = 500;
+
+/// How much of a payload in hand is shown.
+pub const HELD_START_BYTES: usize = 200;

@@ -1,0 +1,26 @@
+//! The words of the protocol: what each verb is given, and what it answers. One file per group of verbs, as in `rules`.
+
+mod errors;
+mod exchange;
+mod manage;
+mod membership;
+mod publish;
+mod push;
+mod status;
+
+pub use errors::{Collect, Collected, Failed, Requeued};
+pub use exchange::{Exchange, Exchanged, Run, Settle};
+pub use manage::{Handover, Paused, Purged};
+pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
+pub use publish::{Publish, Published};
+pub use push::{Item, Push, Pushed, Receipt};
+pub use status::{Held, NodeStatus, Status};
+
+/// What one can wait for without asking again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// Work waits.
+    Bell,
+    /// The crown was given up.
+    Crown,
+}

@@ -1,0 +1,52 @@
+//! What a handler settles and takes.
+
+use super::NodeId;
+use crate::message::{Outcome, Pack};
+
+/// Settles what is finished, and takes what comes next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exchange {
+    pub node: NodeId,
+    pub lane: u32,
+    /// One more than the last call of this lane that was answered.
+    pub call: u64,
+    pub settles: Vec<Settle>,
+    /// How many messages to take at most.
+    pub want: u32,
+    /// The bell woke the caller: if work is left, the store rings again for the next handler.
+    pub woken: bool,
+}
+
+/// What became of a pack in hand: runs of its messages, ascending. Messages that no run names stay in hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settle {
+    /// The first number of the pack in hand.
+    pub piece: u64,
+    pub runs: Vec<Run>,
+}
+
+/// Consecutive messages of a pack in hand that ended alike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    /// Index of the first of them within the pack.
+    pub from: u32,
+    pub count: u32,
+    pub outcome: Outcome,
+}
+
+/// The answer to an exchange.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exchanged {
+    /// Applied, now or by an earlier copy of the same call.
+    Ok {
+        packs: Vec<Pack>,
+        /// Messages whose effects were refused, and why: they became errors.
+        refused: Vec<(u64, String)>,
+    },
+    /// The node was given up, or the store went back in time. Nothing was written.
+    Deposed,
+    /// An old copy of a call that was answered long ago. Nothing was written.
+    Stale,
+    /// Names something that this node does not hold. Nothing was written.
+    Unheld,
+}

@@ -1,0 +1,40 @@
+//! What an operator asks for: pause, handover, purge.
+
+/// What is paused. Messages in hand are finished all the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Paused {
+    /// Generators publish nothing; pushes go on.
+    pub generator: bool,
+    /// Handlers take nothing.
+    pub handlers: bool,
+}
+
+impl Paused {
+    /// As the scripts store it.
+    pub(crate) fn of_bits(bits: u64) -> Self {
+        Self {
+            generator: bits % 2 == 1,
+            handlers: bits / 2 % 2 == 1,
+        }
+    }
+}
+
+/// What became of a request to move the crown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handover {
+    /// The member that was asked for takes it with its next beat.
+    Asked,
+    /// This node has it already.
+    Reigns,
+    /// There is no such member.
+    Unknown,
+}
+
+/// The answer to a purge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purged {
+    /// The queue was removed.
+    Gone,
+    /// This many nodes are alive. Nothing was removed.
+    Alive(u64),
+}

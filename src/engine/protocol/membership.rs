@@ -1,0 +1,119 @@
+//! Membership and leader election: join, beat, leave, reap.
+
+use bytes::Bytes;
+
+use super::Paused;
+
+/// A running process, under the id of its present membership. Random, and never used twice.
+pub type NodeId = String;
+
+/// What a node has seen of the queue, so that a store which went back in time is noticed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub birth: String,
+    pub seq: u64,
+    pub epoch: u64,
+}
+
+/// Asks to become a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Join {
+    pub node: NodeId,
+    /// How many lanes the node will use, numbered from 0.
+    pub lanes: u32,
+    pub lease_ms: u64,
+    /// The furthest that one look may move the hive clock.
+    pub step_ms: u64,
+    pub seen: Seen,
+    /// Used as the birth id if this join creates the queue.
+    pub birth: String,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub concurrency: u32,
+}
+
+/// The answer to a join.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Joined {
+    pub birth: String,
+    /// The store had gone back in time behind what this node has seen, and was raised to that.
+    pub rewound: bool,
+}
+
+/// Says that a member is alive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beat {
+    pub node: NodeId,
+    pub lease_ms: u64,
+    pub crown_ms: u64,
+    /// Whether this node may be the generator. A generator that may not be one any more resigns with this.
+    pub eligible: bool,
+    /// How much it would like to be the generator: a node of a higher rank takes the crown from one of a lower rank.
+    pub rank: u8,
+    pub seen: Seen,
+}
+
+/// The answer to a beat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewed {
+    /// A member, whose lease was renewed.
+    Alive(Member),
+    /// Not a member (any more): join again under a new id. Nothing was written.
+    Deposed,
+}
+
+/// What a beat tells a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the store says yes or no to unrelated questions"
+)]
+pub struct Member {
+    pub generator: bool,
+    pub epoch: u64,
+    /// The next number.
+    pub seq: u64,
+    /// How many messages generators have made.
+    pub made: u64,
+    /// Packs are to be cut to this many messages.
+    pub grain: u64,
+    /// Until the next tick of the grid.
+    pub due_in_ms: u64,
+    /// Until the crown's lease ends, unless it is renewed.
+    pub crown_in_ms: u64,
+    /// Whether this node is among the few who watch the crown closely.
+    pub heir: bool,
+    /// The store's wall clock, for time stamps only.
+    pub wall_ms: u64,
+    /// A node that this member is to reap. Only the generator is told one, or any member while there is no generator.
+    pub victim: Option<NodeId>,
+    /// The cursor that the last generator left. Only a generator that has not seen this reign yet is told.
+    pub cursor: Option<Bytes>,
+    pub paused: Paused,
+    /// More messages are due than one beat moves: beat again at once.
+    pub more_due: bool,
+    /// The store had gone back in time behind what this node has seen, and was raised to that.
+    pub rewound: bool,
+}
+
+/// Names a node that is to be given up if its lease has run out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reap {
+    pub victim: NodeId,
+    /// A message that was delivered this often without an outcome becomes an error.
+    pub deliveries_max: u16,
+}
+
+/// The answer to a reap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    /// Messages that were handed on.
+    pub redelivered: u64,
+    /// Messages that had been delivered too often and became errors.
+    pub failed: u64,
+    /// Whether the victim still holds more.
+    pub more: bool,
+    /// Whether this very call ended its membership.
+    pub deposed: bool,
+}

@@ -1,0 +1,72 @@
+//! What programs outside the fleet push.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// Messages from outside, numbered with the generated ones. Creates the queue if there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// Random, and the same in every copy of this call: a repeat within a minute gets the same answer.
+    pub call: String,
+    /// How long keys are remembered.
+    pub keep_ms: u64,
+    pub backlog_max: u64,
+    /// Used as the birth id if this push creates the queue.
+    pub birth: String,
+    /// As in a join, if this push creates the queue.
+    pub step_ms: u64,
+    pub items: Vec<Item>,
+}
+
+/// A message to be pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    pub payload: Bytes,
+    /// An idempotency key: while it is remembered, a message with the same key is not put in again.
+    pub key: Option<String>,
+    /// Handled only after this time, by the store's time of day.
+    pub delay_ms: u64,
+}
+
+impl Item {
+    /// A message without a key, to be handled at once.
+    pub fn new(payload: impl Into<Bytes>) -> Self {
+        Self {
+            payload: payload.into(),
+            key: None,
+            delay_ms: 0,
+        }
+    }
+
+    /// With an idempotency key, which makes a repeat a no-op.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Not before this time has passed.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay_ms = crate::settings::ms(delay);
+        self
+    }
+}
+
+/// The answer to a push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pushed {
+    /// What became of each message, in the order given.
+    Ok(Vec<Receipt>),
+    /// The backlog is full. Nothing was written.
+    Full,
+}
+
+/// What became of a pushed message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    pub number: u64,
+    /// Its key was pushed before: this is the number that it has, and nothing was put in.
+    pub repeated: bool,
+}

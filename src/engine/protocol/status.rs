@@ -1,0 +1,81 @@
+//! A queue, its nodes and what they hold, at one moment.
+
+use super::{NodeId, Paused};
+use crate::engine::history::LastReport;
+use crate::engine::limits::HELD_START_BYTES;
+use crate::message::Pack;
+
+/// A queue at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    pub birth: String,
+    /// The store's time of day.
+    pub time_ms: u64,
+    pub generator: Option<NodeId>,
+    pub epoch: u64,
+    /// Numbers given out.
+    pub published: u64,
+    pub queued: u64,
+    pub in_hand: u64,
+    /// Put off: waiting to be tried again, or delayed.
+    pub later: u64,
+    pub done: u64,
+    pub failed: u64,
+    /// Failed messages that are kept: read by nobody yet, or being read.
+    pub errors: u64,
+    /// Errors that were withdrawn and put in again: done + failed + queued + in hand + later = published + requeued.
+    pub requeued: u64,
+    pub paused: Paused,
+    /// Errors that were removed because there were too many.
+    pub trimmed: u64,
+    /// How often the store was found to have gone back in time.
+    pub rewinds: u64,
+    pub grain: u64,
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// A member at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeStatus {
+    pub node: NodeId,
+    pub host: String,
+    pub pid: u32,
+    pub version: String,
+    pub concurrency: u32,
+    pub age_ms: u64,
+    pub in_hand: u64,
+    pub done: u64,
+    pub failed: u64,
+    /// Until its lease ends, unless it beats.
+    pub lease_in_ms: u64,
+    /// Its last report.
+    pub report: Option<LastReport>,
+}
+
+/// A pack in a node's hand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The number of its first message.
+    pub first: u64,
+    /// How many messages it has.
+    pub count: u64,
+    pub attempt: u16,
+    pub failures: u16,
+    pub published_ms: u64,
+    /// The beginning of the first payload.
+    pub start: Vec<u8>,
+}
+
+impl Held {
+    pub(crate) fn of(pack: &Pack) -> Self {
+        let payload = pack.payload(0);
+        Self {
+            first: pack.first(),
+            count: pack.count() as u64,
+            attempt: pack.attempt(),
+            failures: pack.failures(),
+            published_ms: pack.published_ms(),
+            start: payload[..payload.len().min(HELD_START_BYTES)].to_vec(),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What an operator does to a queue: pause, hand the crown over, purge.
+
+use super::link::Keyed;
+use super::reply::{Decode, Reply};
+use super::{LOOKS_MAX, RedisEngine};
+use crate::engine::{Handover, Paused, Purged};
+use crate::error::Result;
+
+pub(super) async fn pause(engine: &RedisEngine, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
+    let flag = |paused: Option<bool>| paused.map_or("", |paused| if paused { "1" } else { "0" });
+    let keys = &engine.keys;
+    let run = engine.aside.run(&engine.scripts.pause, |cmd| {
+        cmd.keys([&keys.meta, &keys.bell])
+            .arg(flag(generator))
+            .arg(flag(handlers));
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    match reply.next::<String>()?.as_str() {
+        "ok" => reply.next(),
+        _ => Err(engine.no_queue()),
+    }
+}
+
+pub(super) async fn handover(engine: &RedisEngine, to: Option<&str>) -> Result<Handover> {
+    let keys = &engine.keys;
+    let run = engine.aside.run(&engine.scripts.handover, |cmd| {
+        cmd.keys([&keys.meta, &keys.nodes, &keys.crown]).arg(to.unwrap_or("*"));
+    });
+    match String::decode(run.await?)?.as_str() {
+        "asked" => Ok(Handover::Asked),
+        "reigns" => Ok(Handover::Reigns),
+        "unknown" => Ok(Handover::Unknown),
+        _ => Err(engine.no_queue()),
+    }
+}
+
+pub(super) async fn purge(engine: &RedisEngine, force: bool) -> Result<Purged> {
+    for _ in 0..LOOKS_MAX {
+        if let Some(purged) = try_purge(engine, force).await? {
+            return Ok(purged);
+        }
+    }
+    Err(engine.restless())
+}
+
+/// None: a node or a reader came or went meanwhile.
+async fn try_purge(engine: &RedisEngine, force: bool) -> Result<Option<Purged>> {
+    let keys = &engine.keys;
+    let there = engine.there().await?;
+    let mut all = vec![&keys.meta, &keys.nodes, &keys.dead, &keys.readers];
+    let of_each = there.keys(keys);
+    all.extend(&of_each);
+    all.extend([
+        &keys.queue,
+        &keys.bodies,
+        &keys.again,
+        &keys.later,
+        &keys.errors,
+        &keys.records,
+        &keys.once,
+        &keys.once_values,
+        &keys.history,
+        &keys.reigns,
+        &keys.bell,
+        &keys.crown,
+    ]);
+    let run = engine.aside.run(&engine.scripts.purge, |cmd| {
+        cmd.arg(all.len()).arg(&all).arg(u8::from(force));
+        there.name(cmd);
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    match reply.next::<String>()?.as_str() {
+        "gone" => Ok(Some(Purged::Gone)),
+        "alive" => Ok(Some(Purged::Alive(reply.next()?))),
+        "moved" => Ok(None),
+        _ => Err(engine.no_queue()),
+    }
+}

@@ -1,0 +1,42 @@
+//! Messages from outside.
+
+use super::RedisEngine;
+use super::link::Keyed;
+use super::reply::{Decode, Reply};
+use crate::engine::{Push, Pushed, Receipt};
+use crate::error::Result;
+
+pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
+    let keys = &engine.keys;
+    let run = engine.aside.run(&engine.scripts.push, |cmd| {
+        cmd.keys([
+            &keys.meta,
+            &keys.queue,
+            &keys.bell,
+            &keys.later,
+            &keys.once,
+            &keys.once_values,
+        ])
+        .arg(&push.call)
+        .arg(push.keep_ms)
+        .arg(push.backlog_max)
+        .arg(keys.names.line())
+        .arg(&push.birth)
+        .arg(push.step_ms);
+        for item in &push.items {
+            cmd.arg(item.key.as_deref().unwrap_or_default())
+                .arg(item.delay_ms)
+                .arg(&item.payload[..]);
+        }
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    match reply.next::<String>()?.as_str() {
+        "ok" => {
+            let receipts = reply.next::<Reply>()?.pairs()?.into_iter();
+            let receipts = receipts.map(|(number, repeated)| Receipt { number, repeated });
+            Ok(Pushed::Ok(receipts.collect()))
+        }
+        "full" => Ok(Pushed::Full),
+        other => Err(engine.not_ours(other, reply)),
+    }
+}

@@ -1,0 +1,60 @@
+//! What nodes tell of themselves, and what was.
+
+use super::RedisEngine;
+use super::link::Keyed;
+use super::reply::{Decode, Reply, named};
+use crate::engine::history::{Bucket, Crowned, History, Range, Report, Reported};
+use crate::engine::record;
+use crate::error::Result;
+
+pub(super) async fn report(engine: &RedisEngine, report: &Report) -> Result<Reported> {
+    let keys = &engine.keys;
+    let taken = keys.taken(&report.node);
+    let (live, figures) = (record::encode(&report.live), record::encode(&report.figures));
+    let gauges = report.gauges.as_ref().map(record::encode).unwrap_or_default();
+    let run = engine.aside.run(&engine.scripts.report, |cmd| {
+        cmd.keys([&keys.nodes, &taken, &keys.history])
+            .arg(&report.node)
+            .arg(report.number)
+            .arg(&live)
+            .arg(&figures)
+            .arg(&gauges);
+        for range in Range::ALL {
+            cmd.arg(range.step_ms()).arg(range.steps());
+        }
+    });
+    match String::decode(run.await?)?.as_str() {
+        "stored" => Ok(Reported::Stored { look: false }),
+        "look" => Ok(Reported::Stored { look: true }),
+        "stranger" => Ok(Reported::Stranger),
+        other => Err(super::unknown(other)),
+    }
+}
+
+/// What the script says of the past.
+struct Past {
+    now_ms: u64,
+    /// When a generator last beat.
+    ruled_ms: u64,
+    reigns: Vec<Vec<u8>>,
+    slots: Vec<Vec<u8>>,
+}
+
+pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<History> {
+    let keys = &engine.keys;
+    let run = engine.aside.run(&engine.scripts.history, |cmd| {
+        cmd.keys([&keys.meta, &keys.history, &keys.reigns])
+            .arg(range.ring())
+            .arg(range.steps());
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    if reply.next::<String>()? != "ok" {
+        return Err(engine.no_queue());
+    }
+    let past = named!(reply => Past { now_ms, ruled_ms, reigns, slots });
+    let reigns = past.reigns.iter().map(|bytes| record::decode(bytes));
+    let reigns = reigns.collect::<Result<Vec<Crowned>>>()?;
+    let slots = past.slots.iter().map(|bytes| record::decode(bytes));
+    let slots = slots.collect::<Result<Vec<Bucket>>>()?;
+    Ok(History::of(past.now_ms, range, slots, &reigns, past.ruled_ms))
+}

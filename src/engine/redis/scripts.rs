@@ -1,0 +1,214 @@
+//! The texts of the scripts.
+//!
+//! A line `--+ NAME` stands for the whole of `lua/NAME.lua`: functions that only some scripts need, or only some of their
+//! branches. A word `$NAME` stands for a limit of the protocol, which is written once, in Rust.
+
+use std::borrow::Cow;
+
+use crate::engine::history::{LOOK_NODES_MAX, REIGNS_MAX};
+use crate::engine::{
+    CALL_MS, CHUNK_MAX, COLLECT_BYTES_MAX, COUNTER_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX,
+    HELD_START_BYTES, LAYOUT, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES,
+    TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX,
+};
+use crate::message::{PACK_BYTES_MAX, PACK_MESSAGES_MAX};
+
+/// One verb's script, as it is sent.
+#[derive(Debug, Clone)]
+pub struct Script {
+    pub text: String,
+    pub sha: String,
+}
+
+const COMMON: &str = include_str!("lua/common.lua");
+const PACKS: &str = include_str!("lua/packs.lua");
+const MEMBERS: &str = include_str!("lua/members.lua");
+
+/// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
+const UNPACK_MAX: usize = 2000;
+
+/// Each limit by its name.
+macro_rules! limits {
+    ($($name:ident),+ $(,)?) => {
+        #[expect(trivial_numeric_casts, reason = "they have several types")]
+        const LIMITS: &[(&str, u64)] = &[$((stringify!($name), $name as u64)),+];
+    };
+}
+
+limits![
+    CALL_MS,
+    CHUNK_MAX,
+    COLLECT_BYTES_MAX,
+    COUNTER_MAX,
+    DUE_BYTES_MAX,
+    DUE_MAX,
+    GRAIN_START,
+    HEIRS_MAX,
+    HELD_START_BYTES,
+    LAYOUT,
+    LOOK_NODES_MAX,
+    PACK_BYTES_MAX,
+    PACK_MESSAGES_MAX,
+    REAP_BYTES_MAX,
+    REAP_FAILED_MAX,
+    REAP_PACKS_MAX,
+    REIGNS_MAX,
+    TAKE_BYTES_MAX,
+    TAKE_CUT_BYTES,
+    TAKE_EXACT,
+    TAKE_PACKS_MAX,
+    TAKE_POP_START,
+    TAKE_SHARES,
+    TRIM_MAX,
+    UNPACK_MAX,
+];
+
+/// A line of a script, or what it stands for.
+fn included(line: &'static str) -> std::str::Lines<'static> {
+    match line.trim().strip_prefix("--+ ") {
+        Some("common") => COMMON.lines(),
+        Some("packs") => PACKS.lines(),
+        Some("members") => MEMBERS.lines(),
+        _ => line.lines(),
+    }
+}
+
+/// A line with its limits written out.
+fn limited(line: &str) -> Cow<'_, str> {
+    let Some((before, rest)) = line.split_once('$') else {
+        return line.into();
+    };
+    let end = rest.find(|letter: char| !letter.is_ascii_uppercase() && letter != '_');
+    let (name, after) = rest.split_at(end.unwrap_or(rest.len()));
+    match LIMITS.iter().find(|(known, _)| *known == name) {
+        Some((_, limit)) => format!("{before}{limit}{}", limited(after)).into(),
+        None => format!("{before}${name}{}", limited(after)).into(),
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident),+ $(,)?) => {
+        /// All scripts, by verb.
+        #[derive(Debug, Clone)]
+        pub struct Scripts { $(pub $name: Script),+ }
+
+        impl Scripts {
+            /// The scripts with every line passed through `edit`, which may change or drop it.
+            #[must_use]
+            pub fn edited(edit: impl Fn(&str) -> Option<String>) -> Self {
+                let script = |body: &'static str| {
+                    let lines = body.lines().flat_map(included).map(limited);
+                    let text: String = lines
+                        .filter_map(|line| edit(&line))
+                        .flat_map(|line| [line, "\n".into()])
+                        .collect();
+                    Script { sha: redis::Script::new(&text).get_hash().to_string(), text }
+                };
+                Self { $($name: script(include_str!(concat!("lua/", stringify!($name), ".lua")))),+ }
+            }
+
+            /// The text of each.
+            #[cfg(test)]
+            pub(crate) fn texts(&self) -> Vec<&str> {
+                vec![$(&self.$name.text),+]
+            }
+        }
+
+        /// Every file, as it is written.
+        #[cfg(any(test, feature = "mutants"))]
+        const FILES: &[&str] = &[
+            COMMON, PACKS, MEMBERS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+        ];
+    };
+}
+
+scripts!(
+    join, beat, reap, leave, publish, push, exchange, collect, hold, release, failed, requeue, discard, trim, pause,
+    handover, purge, report, history, status, held,
+);
+
+impl Scripts {
+    /// The scripts as they are in production: comments cut, since a script is sent whole the first time.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::edited(|line| {
+            let line = line.split("--").next().unwrap_or_default().trim();
+            (!line.is_empty()).then(|| line.to_string())
+        })
+    }
+}
+
+impl Default for Scripts {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(feature = "mutants")]
+impl Scripts {
+    /// The scripts without the lines of one guard, to show that a test notices; `edit` changes the others.
+    #[must_use]
+    pub fn without(name: &str, edit: impl Fn(&str) -> String) -> Self {
+        Self::edited(|line| (guard(line) != Some(name)).then(|| edit(line)))
+    }
+
+    /// The names of all guards, from the marks in the scripts.
+    #[must_use]
+    pub fn guards() -> Vec<String> {
+        let lines = FILES.iter().flat_map(|text| text.lines());
+        let mut guards: Vec<String> = lines.filter_map(guard).map(str::to_string).collect();
+        guards.dedup();
+        guards
+    }
+}
+
+/// The guard that a line holds.
+#[cfg(feature = "mutants")]
+fn guard(line: &str) -> Option<&str> {
+    line.split_once("-- guard: ").map(|(_, name)| name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Words of a script, without its comments.
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let code = text.lines().map(|line| line.split("--").next().unwrap_or_default());
+        // Milliseconds from seconds and from microseconds are no limit.
+        let code = code.filter(|line| !line.contains("time[1] * 1000 + math.floor(time[2] / 1000)"));
+        code.flat_map(|line| {
+            line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != '$')
+        })
+    }
+
+    #[test]
+    fn every_limit_of_a_script_is_known_and_every_known_one_is_used() {
+        let named = FILES
+            .iter()
+            .flat_map(|text| words(text))
+            .filter_map(|word| word.strip_prefix('$'));
+        let named: BTreeSet<&str> = named.filter(|name| !name.is_empty()).collect();
+        assert_eq!(named, LIMITS.iter().map(|(name, _)| *name).collect());
+    }
+
+    #[test]
+    fn no_limit_is_written_as_digits() {
+        for text in FILES {
+            for word in words(text) {
+                // Smaller ones are also places in a pack, or in a list of arguments.
+                let limit = LIMITS
+                    .iter()
+                    .find(|(_, limit)| *limit > 50 && word == limit.to_string());
+                assert_eq!(
+                    limit,
+                    None,
+                    "written as digits in {}",
+                    text.lines().next().unwrap_or_default()
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What an exchange settles, as its script is given it: MessagePack, which Redis' Lua reads natively.
+
+use crate::engine::record::{array, int, text, uint};
+use crate::engine::{DELAY_MS_MAX, Run, Settle};
+use crate::message::{Effect, Outcome};
+
+/// The piece and the count of a settle that says only: done, from its start on.
+pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
+    match settle.runs.as_slice() {
+        [run] if run.from == 0 && matches!(&run.outcome, Outcome::Done(effects) if effects.is_empty()) => {
+            Some((settle.piece, run.count))
+        }
+        _ => None,
+    }
+}
+
+/// All other settles, and the keys that their effects touch.
+pub(super) fn encode(settles: &[Settle]) -> (Vec<u8>, Vec<&str>) {
+    let (mut out, mut keys) = (Vec::new(), Vec::new());
+    let rest = || settles.iter().filter(|settle| plain(settle).is_none());
+    let count = rest().count();
+    if count == 0 {
+        return (out, keys);
+    }
+    array(&mut out, count);
+    for settle in rest() {
+        array(&mut out, 2);
+        uint(&mut out, settle.piece);
+        array(&mut out, settle.runs.len());
+        for run in &settle.runs {
+            encode_run(&mut out, run, &mut keys);
+        }
+    }
+    (out, keys)
+}
+
+fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
+    let mut open = |len, outcome| {
+        array(out, len);
+        uint(out, run.from.into());
+        uint(out, run.count.into());
+        uint(out, outcome);
+    };
+    match &run.outcome {
+        Outcome::Done(effects) if effects.is_empty() => open(3, 0),
+        Outcome::Done(effects) => {
+            open(4, 0);
+            array(out, effects.len());
+            for effect in effects {
+                encode_effect(out, effect, keys);
+            }
+        }
+        Outcome::Error(error) => {
+            open(4, 1);
+            text(out, error.as_bytes());
+        }
+        Outcome::Return => open(3, 2),
+        Outcome::Retry { after_ms, .. } => {
+            open(4, 3);
+            uint(out, (*after_ms).min(DELAY_MS_MAX));
+        }
+    }
+}
+
+fn encode_effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, keys: &mut Vec<&'a str>) {
+    let index = keys.iter().position(|key| *key == effect.key()).unwrap_or_else(|| {
+        keys.push(effect.key());
+        keys.len() - 1
+    });
+    let mut open = |kind: &str, len| {
+        array(out, len);
+        text(out, kind.as_bytes());
+        uint(out, index as u64 + 1);
+    };
+    match effect {
+        Effect::Add { by, .. } => {
+            open("add", 3);
+            int(out, *by);
+        }
+        Effect::Set { value, .. } => {
+            open("set", 3);
+            text(out, value);
+        }
+        Effect::SetField { field, value, .. } => {
+            open("field", 4);
+            text(out, field.as_bytes());
+            text(out, value);
+        }
+        Effect::Push { value, .. } => {
+            open("push", 3);
+            text(out, value);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What an exchange settles.
+
+use super::effects::{Known, admit};
+use crate::engine::limits::DELAY_MS_MAX;
+use crate::engine::store::{About, Line, Store};
+use crate::engine::{Exchange, Failed, Run};
+use crate::error::Result;
+use crate::message::{Effect, Outcome, Pack};
+
+/// What the settles of an exchange are going to change, worked out before anything is written.
+#[derive(Default)]
+pub(super) struct Plan<'a> {
+    /// Pieces that are settled, whole or in part, and what is left of them.
+    gone: Vec<u64>,
+    kept: Vec<Pack>,
+    /// Messages that are put off, and until when.
+    later: Vec<(u64, Pack)>,
+    effects: Vec<&'a Effect>,
+    /// What goes back to the head of the queue, or to the head of what is taken again.
+    back: Vec<Pack>,
+    pub(super) back_again: Vec<Pack>,
+    pub(super) errors: Vec<Failed>,
+    pub(super) refused: Vec<(u64, String)>,
+    /// Counts of messages.
+    pub(super) done: u64,
+    pub(super) returned: u64,
+}
+
+impl<'a> Plan<'a> {
+    /// None: the exchange names something that the node does not hold. `about` is told what leaves the node's hand.
+    pub(super) fn of(
+        store: &mut impl Store,
+        time_ms: u64,
+        exchange: &'a Exchange,
+        about: &mut About,
+    ) -> Result<Option<Self>> {
+        let (mut plan, mut known) = (Self::default(), Known::new());
+        let node = &exchange.node;
+        for settle in &exchange.settles {
+            if store.guard("named-once") && plan.gone.contains(&settle.piece) {
+                return Ok(None);
+            }
+            let Some(pack) = store.piece(node, settle.piece)? else {
+                return Ok(None);
+            };
+            let (mut at, mut released) = (0, 0);
+            for run in &settle.runs {
+                let (from, count) = (run.from as usize, run.count as usize);
+                let fits = count > 0 && from >= at && from + count <= pack.count();
+                if !fits && (store.guard("runs") || count == 0 || from + count > pack.count()) {
+                    return Ok(None);
+                }
+                if from > at {
+                    plan.kept.push(pack.piece(at, from - at));
+                }
+                plan.add(store, &mut known, time_ms, node, &pack, run)?;
+                at = from + count;
+                released += count as u64;
+            }
+            if at < pack.count() {
+                plan.kept.push(pack.piece(at, pack.count() - at));
+            }
+            plan.gone.push(settle.piece);
+            about.gave(&pack, released);
+        }
+        Ok(Some(plan))
+    }
+
+    /// One run of messages of a pack, all with the same outcome.
+    fn add(
+        &mut self,
+        store: &mut impl Store,
+        known: &mut Known,
+        time_ms: u64,
+        node: &str,
+        pack: &Pack,
+        run: &'a Run,
+    ) -> Result<()> {
+        let (from, count) = (run.from as usize, run.count as usize);
+        let indices = from..from + count;
+        let failed = |index, text: &str| Failed::of(pack, index, time_ms, node, text);
+        match &run.outcome {
+            Outcome::Done(effects) => match admit(store, known, effects)? {
+                None => {
+                    self.done += count as u64;
+                    self.effects.extend(effects);
+                }
+                Some(why) => {
+                    let text = format!("effect refused: {why}");
+                    self.errors.extend(indices.clone().map(|index| failed(index, &text)));
+                    let numbers = indices.map(|index| pack.first() + index as u64);
+                    self.refused.extend(numbers.map(|number| (number, text.clone())));
+                }
+            },
+            Outcome::Error(text) => self.errors.extend(indices.map(|index| failed(index, text))),
+            Outcome::Retry { after_ms, .. } => {
+                let due_ms = time_ms + after_ms.min(&DELAY_MS_MAX);
+                let counts = store.guard("failures");
+                self.later.extend(indices.map(|index| {
+                    let message = pack.piece(index, 1);
+                    let message = if counts { message.next_failure() } else { message };
+                    (due_ms, message)
+                }));
+            }
+            Outcome::Return => {
+                let back = if pack.attempt() > 1 || pack.unordered() {
+                    &mut self.back_again
+                } else {
+                    &mut self.back
+                };
+                back.push(pack.piece(from, count));
+                self.returned += count as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// How many messages leave the node's hand.
+    pub(super) fn released(&self) -> u64 {
+        self.done + self.errors.len() as u64 + self.later.len() as u64 + self.returned
+    }
+
+    pub(super) fn write(&self, store: &mut impl Store, node: &str) -> Result<()> {
+        for first in &self.gone {
+            store.remove_piece(node, *first)?;
+        }
+        for pack in &self.kept {
+            store.put_piece(node, pack)?;
+        }
+        for effect in &self.effects {
+            store.apply(effect)?;
+        }
+        for failed in &self.errors {
+            store.add_failed(failed)?;
+        }
+        for (due_ms, pack) in &self.later {
+            store.put_off(*due_ms, pack)?;
+        }
+        for pack in self.back.iter().rev() {
+            store.push_front(Line::Queue, pack)?;
+        }
+        for pack in self.back_again.iter().rev() {
+            store.push_front(Line::Again, pack)?;
+        }
+        Ok(())
+    }
+}

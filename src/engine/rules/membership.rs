@@ -1,0 +1,196 @@
+//! Who is a member: join, leave, and the reaping of nodes whose lease has run out.
+
+use super::clock::{advance, hive};
+use crate::engine::layout::check_layout;
+use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX};
+use crate::engine::store::{About, Lane, Lessee, Line, Meta, Store};
+use crate::engine::{Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
+use crate::error::{Error, Result};
+
+/// Becomes a member; creates the queue if there is none.
+pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined> {
+    let found = store.meta()?;
+    if let Some(meta) = &found {
+        let newer = store.guard("layout") && meta.layout > LAYOUT;
+        let other = store.guard("names") && meta.names != store.names().line();
+        if newer || other {
+            check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+        }
+    }
+    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &join.birth, wall_ms, join.step_ms));
+    meta.step = join.step_ms;
+    advance(store, &mut meta, wall_ms);
+    let rewound = is_behind(&meta, &join.seen);
+    if rewound && store.guard("rewind-join") {
+        raise(&mut meta, &join.seen);
+        meta.rewinds += 1;
+    }
+    // A late copy of the join of a node that was given up meanwhile does not bring it back.
+    let dead = store.guard("join-dead") && store.dead()?.contains(&join.node);
+    if !dead && store.lease(Lessee::Node, &join.node)?.is_none() {
+        let about = About {
+            host: join.host.clone(),
+            pid: join.pid,
+            version: join.version.clone(),
+            concurrency: join.concurrency,
+            joined: meta.clock,
+            redelivered: 0,
+            suspects: 0,
+            held: None,
+        };
+        store.set_about(&join.node, &about)?;
+        for lane in 0..join.lanes {
+            store.set_lane(&join.node, lane, &Lane::default())?;
+        }
+        store.set_lease(Lessee::Node, &join.node, meta.clock + join.lease_ms)?;
+    }
+    store.set_meta(&meta)?;
+    Ok(Joined {
+        birth: meta.birth,
+        rewound,
+    })
+}
+
+/// Ends a membership in good order.
+pub fn leave(store: &mut impl Store, node: &str) -> Result<()> {
+    if store.lease(Lessee::Node, node)?.is_none() {
+        return Ok(());
+    }
+    let deposed = depose(store, node)?;
+    if deposed.held == 0 {
+        store.remove_dead(node)?;
+        store.forget(node)?;
+    }
+    if deposed.reigned {
+        store.ring(Wake::Crown)?;
+    }
+    Ok(())
+}
+
+/// Gives up a member whose lease has run out, and hands on what it held.
+pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
+    const NOTHING: Reaped = Reaped {
+        redelivered: 0,
+        failed: 0,
+        more: false,
+        deposed: false,
+    };
+    let victim = &reap.victim;
+    let Some(meta) = store.meta()? else { return Ok(NOTHING) };
+    let clock = hive(store, &meta, wall_ms);
+    let deposed = match store.lease(Lessee::Node, victim)? {
+        Some(until) if until > clock && store.guard("reap-expired") => return Ok(NOTHING),
+        Some(_) => {
+            depose(store, victim)?;
+            true
+        }
+        None if store.dead()?.contains(victim) => false,
+        None => return Ok(NOTHING),
+    };
+    let (redelivered, failed) = hand_on(store, wall_ms, reap)?;
+    // Deposing has changed it.
+    let mut meta = store.meta()?.unwrap_or(meta);
+    meta.failed += failed;
+    if redelivered > 0 {
+        meta.again = true;
+        store.ring(Wake::Bell)?;
+    }
+    store.set_meta(&meta)?;
+    let more = !store.pieces(victim, 1)?.is_empty();
+    if more {
+        let mut about = store.about(victim)?.unwrap_or_default();
+        about.held = about.held.map(|held| held.saturating_sub(redelivered + failed));
+        store.set_about(victim, &about)?;
+    } else {
+        store.remove_dead(victim)?;
+        store.forget(victim)?;
+    }
+    Ok(Reaped {
+        redelivered,
+        failed,
+        more,
+        deposed,
+    })
+}
+
+/// Hands on what the victim holds, as much as one step may move. How many messages were handed on, and how many had been
+/// delivered too often and became errors.
+fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u64)> {
+    let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
+    let (mut redelivered, mut failed, mut bytes) = (0, 0, 0);
+    for _ in 0..REAP_PACKS_MAX {
+        if failed >= REAP_FAILED_MAX || bytes >= REAP_BYTES_MAX {
+            break;
+        }
+        let Some(pack) = store.pieces(victim, 1)?.pop() else {
+            break;
+        };
+        bytes += pack.bytes().len();
+        store.remove_piece(victim, pack.first())?;
+        if store.guard("deliveries") && pack.attempt() >= reap.deliveries_max {
+            let text = format!("delivered {} times without an outcome", pack.attempt());
+            for index in 0..pack.count() {
+                store.add_failed(&Failed::of(&pack, index, time_ms, victim, &text))?;
+            }
+            failed += pack.count() as u64;
+        } else {
+            redelivered += pack.count() as u64;
+            store.push_back(Line::Again, &pack.next_attempt())?;
+        }
+    }
+    Ok((redelivered, failed))
+}
+
+struct Deposed {
+    /// How many messages it still holds.
+    held: u64,
+    /// Whether it had the crown.
+    reigned: bool,
+}
+
+/// Ends a membership. What the node still holds is to be handed on by whoever reaps it.
+fn depose(store: &mut impl Store, node: &str) -> Result<Deposed> {
+    let mut meta = store.meta()?.ok_or_else(|| Error::Protocol {
+        detail: "a member without a queue".into(),
+    })?;
+    let mut held = 0i64;
+    for lane in store.lanes(node)? {
+        meta.done += lane.done;
+        meta.failed += lane.failed;
+        held += lane.held;
+    }
+    let held = u64::try_from(held).unwrap_or(0);
+    let mut about = store.about(node)?.unwrap_or_default();
+    if store.guard("depose-lanes") {
+        store.close_lanes(node)?;
+        about.redelivered = 0;
+        about.suspects = 0;
+    }
+    about.held = Some(held);
+    store.set_about(node, &about)?;
+    store.drop_report(node)?;
+    store.end_lease(Lessee::Node, node)?;
+    store.add_dead(node)?;
+    meta.heirs.retain(|other| other != node);
+    let reigned = meta.generator == node;
+    if reigned {
+        meta.generator = NodeId::new();
+        meta.crown = 0;
+    }
+    store.set_meta(&meta)?;
+    Ok(Deposed { held, reigned })
+}
+
+/// Whether the store has gone back in time behind what a node has seen.
+pub(super) fn is_behind(meta: &Meta, seen: &Seen) -> bool {
+    seen.seq > meta.seq || seen.epoch > meta.epoch
+}
+
+/// Brings a store that went back in time up to what was seen: no number and no epoch is ever used twice.
+pub(super) fn raise(meta: &mut Meta, seen: &Seen) {
+    meta.skipped += seen.seq.saturating_sub(meta.seq);
+    meta.seq = meta.seq.max(seen.seq);
+    meta.epoch = meta.epoch.max(seen.epoch);
+    meta.generator = NodeId::new();
+    meta.crown = 0;
+}

@@ -1,0 +1,71 @@
+//! One look at everything.
+
+use super::clock::hive;
+use super::no_queue;
+use crate::engine::layout::check_layout;
+use crate::engine::store::{Lane, Lessee, Store};
+use crate::engine::{Held, NodeStatus, Status};
+use crate::error::Result;
+
+/// One consistent look at everything.
+pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
+    let meta = store.meta()?.ok_or_else(|| no_queue(store))?;
+    check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+    let clock = hive(store, &meta, wall_ms);
+    let mut nodes = Vec::new();
+    for (node, until) in store.leases(Lessee::Node)? {
+        let report = store.report(&node)?;
+        let about = store.about(&node)?.unwrap_or_default();
+        let lanes = store.lanes(&node)?;
+        let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
+        let held: i64 = lanes.iter().map(|lane| lane.held).sum();
+        nodes.push(NodeStatus {
+            node,
+            host: about.host,
+            pid: about.pid,
+            version: about.version,
+            concurrency: about.concurrency,
+            age_ms: clock.saturating_sub(about.joined),
+            in_hand: u64::try_from(held).unwrap_or(0),
+            done: sum(|lane| lane.done),
+            failed: sum(|lane| lane.failed),
+            lease_in_ms: until.saturating_sub(clock),
+            report,
+        });
+    }
+    // What nodes that are gone still held.
+    let mut orphaned = 0;
+    for node in store.dead()? {
+        orphaned += store.about(&node)?.and_then(|about| about.held).unwrap_or(0);
+    }
+    let sum = |of: fn(&NodeStatus) -> u64| nodes.iter().map(of).sum::<u64>();
+    let in_hand = orphaned + sum(|node| node.in_hand);
+    let later = store.later_count()?;
+    let (done, failed) = (meta.done + sum(|node| node.done), meta.failed + sum(|node| node.failed));
+    // A message that is neither settled nor in hand nor put off is queued.
+    let elsewhere = meta.skipped + done + failed + in_hand + later;
+    Ok(Status {
+        birth: meta.birth,
+        time_ms: store.time_ms(wall_ms),
+        generator: Some(meta.generator).filter(|_| meta.crown > clock),
+        epoch: meta.epoch,
+        published: meta.seq,
+        queued: (meta.seq + meta.requeued).saturating_sub(elsewhere),
+        in_hand,
+        later,
+        done,
+        failed,
+        errors: store.failed_count()? + store.reading_count()?,
+        requeued: meta.requeued,
+        paused: meta.paused,
+        trimmed: meta.trimmed,
+        rewinds: meta.rewinds,
+        grain: meta.grain,
+        nodes,
+    })
+}
+
+/// What a node has in hand, the smallest numbers first.
+pub fn held(store: &mut impl Store, node: &str, limit: u32) -> Result<Vec<Held>> {
+    Ok(store.pieces(node, limit as usize)?.iter().map(Held::of).collect())
+}

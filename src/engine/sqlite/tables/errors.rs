@@ -1,0 +1,92 @@
+//! The failed messages, and what their readers are printing.
+
+use rusqlite::{Params, params};
+
+use super::{Tables, int, uint};
+use crate::engine::store::Errors;
+use crate::engine::{Failed, record};
+use crate::error::Result;
+
+impl Tables<'_> {
+    fn records(&self, sql: &str, params: impl Params) -> Result<Vec<Failed>> {
+        let records = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
+        records.iter().map(|bytes| record::decode(bytes)).collect()
+    }
+}
+
+impl Errors for Tables<'_> {
+    fn add_failed(&mut self, failed: &Failed) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO errors (queue, number, record) VALUES (?, ?, ?)",
+            params![self.queue, int(failed.number), record::encode(failed)],
+        )
+    }
+
+    fn remove_failed(&mut self, number: u64) -> Result<()> {
+        self.write(
+            "DELETE FROM errors WHERE queue = ? AND number = ?",
+            params![self.queue, int(number)],
+        )
+    }
+
+    fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>> {
+        self.records(
+            "SELECT record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
+            params![self.queue, int(from), int(below), int(limit as u64)],
+        )
+    }
+
+    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
+        self.records(
+            "SELECT record FROM errors WHERE queue = ? AND number < ? ORDER BY number DESC LIMIT ?",
+            params![self.queue, int(below), int(limit as u64)],
+        )
+    }
+
+    fn failed_count(&mut self) -> Result<u64> {
+        self.count("SELECT count(*) FROM errors WHERE queue = ?", params![self.queue])
+    }
+
+    fn reading(&mut self, reader: &str) -> Result<Option<(u64, Vec<Failed>)>> {
+        let call = self.one(
+            "SELECT call FROM readers WHERE queue = ? AND reader = ?",
+            params![self.queue, reader],
+            |row| uint(row, 0),
+        )?;
+        let Some(call) = call else { return Ok(None) };
+        let batch = self.records(
+            "SELECT record FROM reading WHERE queue = ? AND reader = ? ORDER BY number",
+            params![self.queue, reader],
+        )?;
+        Ok(Some((call, batch)))
+    }
+
+    fn set_reading(&mut self, reader: &str, call: u64, batch: &[Failed]) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO readers (queue, reader, call) VALUES (?, ?, ?)",
+            params![self.queue, reader, int(call)],
+        )?;
+        for failed in batch {
+            self.write(
+                "INSERT INTO reading (queue, reader, number, record) VALUES (?, ?, ?, ?)",
+                params![self.queue, reader, int(failed.number), record::encode(failed)],
+            )?;
+        }
+        Ok(())
+    }
+
+    fn remove_reading(&mut self, reader: &str) -> Result<()> {
+        self.write(
+            "DELETE FROM readers WHERE queue = ? AND reader = ?",
+            params![self.queue, reader],
+        )?;
+        self.write(
+            "DELETE FROM reading WHERE queue = ? AND reader = ?",
+            params![self.queue, reader],
+        )
+    }
+
+    fn reading_count(&mut self) -> Result<u64> {
+        self.count("SELECT count(*) FROM reading WHERE queue = ?", params![self.queue])
+    }
+}

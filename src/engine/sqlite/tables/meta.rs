@@ -1,0 +1,172 @@
+//! What a queue knows of itself, and its bells.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::schema::OF_QUEUES;
+use super::{Columns, Tables, int};
+use crate::engine::store::{Meta, Store};
+use crate::engine::{Paused, Wake};
+use crate::error::Result;
+use crate::settings::Names;
+
+/// The columns, in the order in which they are read and written here.
+const COLUMNS: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
+                       again, head, done, failed, requeued, rewinds, paused_generator, paused_handlers, ruled, chosen, \
+                       rank, skipped, trimmed";
+
+impl Store for Tables<'_> {
+    fn queue_name(&self) -> &str {
+        self.queue
+    }
+
+    fn names(&self) -> &Names {
+        self.names
+    }
+
+    #[cfg(feature = "mutants")]
+    fn guard(&self, name: &str) -> bool {
+        self.without != Some(name)
+    }
+
+    /// The clock that leases run on counts from the start of the machine; people want the date.
+    fn time_ms(&self, wall_ms: u64) -> u64 {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        match now {
+            Ok(now) if self.tells_time => u64::try_from(now.as_millis()).unwrap_or(wall_ms),
+            _ => wall_ms,
+        }
+    }
+
+    fn meta(&mut self) -> Result<Option<Meta>> {
+        let sql = format!("SELECT {COLUMNS} FROM meta WHERE queue = ?");
+        self.one(&sql, params![self.queue], |row| {
+            let mut row = Columns::of(row);
+            Ok(Meta {
+                birth: row.next()?,
+                layout: row.uint()?,
+                names: row.next()?,
+                clock: row.uint()?,
+                wall: row.uint()?,
+                step: row.uint()?,
+                generator: row.next()?,
+                epoch: row.uint()?,
+                crown: row.uint()?,
+                heirs: row.next::<String>()?.split_whitespace().map(str::to_string).collect(),
+                seq: row.uint()?,
+                made: row.uint()?,
+                due: row.uint()?,
+                grain: row.uint()?,
+                again: row.next()?,
+                head: row.uint()?,
+                done: row.uint()?,
+                failed: row.uint()?,
+                requeued: row.uint()?,
+                rewinds: row.uint()?,
+                paused: Paused {
+                    generator: row.next()?,
+                    handlers: row.next()?,
+                },
+                ruled: row.uint()?,
+                chosen: row.next()?,
+                rank: row.uint()?,
+                skipped: row.uint()?,
+                trimmed: row.uint()?,
+            })
+        })
+    }
+
+    fn set_meta(&mut self, meta: &Meta) -> Result<()> {
+        let places = ", ?".repeat(COLUMNS.split(',').count());
+        let sql = format!("INSERT OR REPLACE INTO meta (queue, {COLUMNS}) VALUES (?{places})");
+        self.write(
+            &sql,
+            params![
+                self.queue,
+                meta.birth,
+                int(meta.layout),
+                meta.names,
+                int(meta.clock),
+                int(meta.wall),
+                int(meta.step),
+                meta.generator,
+                int(meta.epoch),
+                int(meta.crown),
+                meta.heirs.join(" "),
+                int(meta.seq),
+                int(meta.made),
+                int(meta.due),
+                int(meta.grain),
+                meta.again,
+                int(meta.head),
+                int(meta.done),
+                int(meta.failed),
+                int(meta.requeued),
+                int(meta.rewinds),
+                meta.paused.generator,
+                meta.paused.handlers,
+                int(meta.ruled),
+                meta.chosen,
+                int(meta.rank),
+                int(meta.skipped),
+                int(meta.trimmed),
+            ],
+        )
+    }
+
+    fn cursor(&mut self) -> Result<Vec<u8>> {
+        let sql = "SELECT cursor FROM cursors WHERE queue = ?";
+        let cursor = self.one(sql, params![self.queue], |row| row.get(0))?;
+        Ok(cursor.unwrap_or_default())
+    }
+
+    fn set_cursor(&mut self, cursor: &[u8]) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO cursors (queue, cursor) VALUES (?, ?)";
+        self.write(sql, params![self.queue, cursor])
+    }
+
+    fn ring(&mut self, wake: Wake) -> Result<()> {
+        self.write(
+            "INSERT INTO bells (queue, bell, rung) VALUES (?, ?, 1)
+             ON CONFLICT (queue, bell) DO UPDATE SET rung = 1 WHERE rung = 0",
+            params![self.queue, bell(wake)],
+        )
+    }
+
+    fn unsettled(&mut self) -> Result<Vec<(u64, u64)>> {
+        Ok(self.dump()?.unsettled())
+    }
+
+    fn purge(&mut self) -> Result<()> {
+        for table in OF_QUEUES {
+            self.write(&format!("DELETE FROM {table} WHERE queue = ?"), params![self.queue])?;
+        }
+        Ok(())
+    }
+}
+
+impl Tables<'_> {
+    /// Stills a bell. True: it rang.
+    pub(in crate::engine::sqlite) fn answer(&mut self, wake: Wake) -> Result<bool> {
+        let changed = self.change(
+            "UPDATE bells SET rung = 0 WHERE queue = ? AND bell = ? AND rung = 1",
+            params![self.queue, bell(wake)],
+        )?;
+        Ok(changed > 0)
+    }
+}
+
+fn bell(wake: Wake) -> i64 {
+    match wake {
+        Wake::Bell => 0,
+        Wake::Crown => 1,
+    }
+}
+
+/// Whether a bell rings, without a transaction.
+pub(in crate::engine::sqlite) fn rings(connection: &Connection, queue: &str, wake: Wake) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare_cached("SELECT rung FROM bells WHERE queue = ? AND bell = ?")?;
+    let rung = statement
+        .query_row(params![queue, bell(wake)], |row| row.get::<_, i64>(0))
+        .optional()?;
+    Ok(rung == Some(1))
+}

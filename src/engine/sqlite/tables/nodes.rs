@@ -1,0 +1,137 @@
+//! What is kept of each node: who it is, its lanes, and the packs in its hand.
+
+use rusqlite::params;
+
+use super::{Columns, Tables, int};
+use crate::engine::store::{About, Lane, Nodes};
+use crate::engine::{NodeId, record};
+use crate::error::Result;
+use crate::message::Pack;
+
+impl Nodes for Tables<'_> {
+    fn dead(&mut self) -> Result<Vec<NodeId>> {
+        let sql = "SELECT node FROM dead WHERE queue = ? ORDER BY position";
+        self.all(sql, params![self.queue], |row| row.get(0))
+    }
+
+    fn add_dead(&mut self, node: &str) -> Result<()> {
+        self.write(
+            "INSERT INTO dead (queue, node) VALUES (?, ?)",
+            params![self.queue, node],
+        )
+    }
+
+    fn remove_dead(&mut self, node: &str) -> Result<()> {
+        self.write(
+            "DELETE FROM dead WHERE queue = ? AND node = ?",
+            params![self.queue, node],
+        )
+    }
+
+    fn about(&mut self, node: &str) -> Result<Option<About>> {
+        self.one(
+            "SELECT host, pid, version, concurrency, joined, redelivered, suspects, held FROM nodes WHERE queue = ? AND node = ?",
+            params![self.queue, node],
+            |row| {
+                let mut row = Columns::of(row);
+                Ok(About {
+                    host: row.next()?,
+                    pid: row.next()?,
+                    version: row.next()?,
+                    concurrency: row.next()?,
+                    joined: row.uint()?,
+                    redelivered: row.uint()?,
+                    suspects: row.uint()?,
+                    held: row.next::<Option<i64>>()?.map(i64::unsigned_abs),
+                })
+            },
+        )
+    }
+
+    fn set_about(&mut self, node: &str, about: &About) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, joined, redelivered, suspects, held)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            params![
+                self.queue,
+                node,
+                about.host,
+                about.pid,
+                about.version,
+                about.concurrency,
+                int(about.joined),
+                int(about.redelivered),
+                int(about.suspects),
+                about.held.map(int),
+            ],
+        )
+    }
+
+    fn forget(&mut self, node: &str) -> Result<()> {
+        for table in ["nodes", "lanes", "pieces"] {
+            let sql = format!("DELETE FROM {table} WHERE queue = ? AND node = ?");
+            self.write(&sql, params![self.queue, node])?;
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, node: &str, lane: u32) -> Result<Option<Lane>> {
+        let bytes = self.one(
+            "SELECT record FROM lanes WHERE queue = ? AND node = ? AND lane = ?",
+            params![self.queue, node, lane],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
+        bytes.map(|bytes| record::decode(&bytes)).transpose()
+    }
+
+    fn set_lane(&mut self, node: &str, lane: u32, lane_record: &Lane) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO lanes (queue, node, lane, record) VALUES (?, ?, ?, ?)",
+            params![self.queue, node, lane, record::encode(lane_record)],
+        )
+    }
+
+    fn lanes(&mut self, node: &str) -> Result<Vec<Lane>> {
+        let records = self.all(
+            "SELECT record FROM lanes WHERE queue = ? AND node = ? ORDER BY lane",
+            params![self.queue, node],
+            |row| row.get::<_, Vec<u8>>(0),
+        )?;
+        records.iter().map(|bytes| record::decode(bytes)).collect()
+    }
+
+    fn close_lanes(&mut self, node: &str) -> Result<()> {
+        self.write(
+            "DELETE FROM lanes WHERE queue = ? AND node = ?",
+            params![self.queue, node],
+        )
+    }
+
+    fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>> {
+        self.pack(
+            "SELECT pack FROM pieces WHERE queue = ? AND node = ? AND first = ?",
+            params![self.queue, node, int(first)],
+        )
+    }
+
+    fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO pieces (queue, node, first, pack) VALUES (?, ?, ?, ?)",
+            params![self.queue, node, int(pack.first()), &pack.bytes()[..]],
+        )
+    }
+
+    fn remove_piece(&mut self, node: &str, first: u64) -> Result<()> {
+        self.write(
+            "DELETE FROM pieces WHERE queue = ? AND node = ? AND first = ?",
+            params![self.queue, node, int(first)],
+        )
+    }
+
+    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>> {
+        self.packs(
+            "SELECT pack FROM pieces WHERE queue = ? AND node = ? ORDER BY first LIMIT ?",
+            params![self.queue, node, int(limit as u64)],
+        )
+    }
+}

@@ -1,0 +1,50 @@
+//! The tables. One file holds any number of queues.
+
+/// Packs have positions, not row ids: SQLite uses ids again after a delete.
+pub(in crate::engine::sqlite) const SCHEMA: &str = "
+CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, clock INT, wall INT, step INT,
+  generator TEXT, epoch INT, crown INT, heirs TEXT, seq INT, made INT, due INT, grain INT, again INT, head INT,
+  done INT, failed INT, requeued INT, rewinds INT, paused_generator INT, paused_handlers INT, ruled INT, chosen TEXT,
+  rank INT, skipped INT, trimmed INT) WITHOUT ROWID;
+CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
+CREATE TABLE bells (queue TEXT, bell INT, rung INT, PRIMARY KEY (queue, bell)) WITHOUT ROWID;
+
+CREATE TABLE leases (queue TEXT, lessee INT, name TEXT, until INT, PRIMARY KEY (queue, lessee, name)) WITHOUT ROWID;
+
+CREATE TABLE dead (position INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, node TEXT);
+CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, joined INT,
+  redelivered INT, suspects INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE lanes (queue TEXT, node TEXT, lane INT, record BLOB, PRIMARY KEY (queue, node, lane)) WITHOUT ROWID;
+CREATE TABLE pieces (queue TEXT, node TEXT, first INT, pack BLOB);
+CREATE UNIQUE INDEX pieces_by_node ON pieces (queue, node, first);
+
+CREATE TABLE lines (queue TEXT, line INT, position INT, pack BLOB);
+CREATE UNIQUE INDEX lines_by_position ON lines (queue, line, position);
+CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
+CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
+
+CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
+CREATE INDEX once_by_end ON once (queue, until, name);
+
+CREATE TABLE errors (queue TEXT, number INT, record BLOB);
+CREATE UNIQUE INDEX errors_by_number ON errors (queue, number);
+CREATE TABLE readers (queue TEXT, reader TEXT, call INT, PRIMARY KEY (queue, reader)) WITHOUT ROWID;
+CREATE TABLE reading (queue TEXT, reader TEXT, number INT, record BLOB);
+CREATE UNIQUE INDEX reading_by_number ON reading (queue, reader, number);
+
+CREATE TABLE reports (queue TEXT, node TEXT, number INT, time INT, live BLOB, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE history (queue TEXT, ring INT, slot INT, bucket BLOB, PRIMARY KEY (queue, ring, slot)) WITHOUT ROWID;
+CREATE TABLE reigns (queue TEXT, position INT, epoch INT, node TEXT, time INT, before INT,
+  PRIMARY KEY (queue, position)) WITHOUT ROWID;
+
+CREATE TABLE effect_values (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE effect_fields (key TEXT, field TEXT, value BLOB, PRIMARY KEY (key, field)) WITHOUT ROWID;
+CREATE TABLE effect_items (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT, value BLOB);
+CREATE INDEX effect_items_by_key ON effect_items (key, position);
+";
+
+/// The tables that hold queues; the other ones hold what effects have written, and stay when a queue is removed.
+pub(super) const OF_QUEUES: [&str; 17] = [
+    "meta", "cursors", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "errors",
+    "readers", "reading", "reports", "history", "reigns",
+];

@@ -1,0 +1,63 @@
+//! Effects: writes that the store applies together with the outcome of a message.
+
+/// A change in the store that happens exactly once, together with the settle of its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Add to a counter. Counters stay between −2^53 and 2^53, where every engine counts exactly.
+    Add { key: String, by: i64 },
+    /// Set a value.
+    Set { key: String, value: Vec<u8> },
+    /// Set one field of a hash.
+    SetField { key: String, field: String, value: Vec<u8> },
+    /// Append to a list.
+    Push { key: String, value: Vec<u8> },
+}
+
+impl Effect {
+    /// Add to a counter.
+    pub fn add(key: impl Into<String>, by: i64) -> Self {
+        Self::Add { key: key.into(), by }
+    }
+
+    /// Set a value.
+    pub fn set(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::Set {
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
+    /// Set one field of a hash.
+    pub fn set_field(key: impl Into<String>, field: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::SetField {
+            key: key.into(),
+            field: field.into(),
+            value: value.into(),
+        }
+    }
+
+    /// Append to a list.
+    pub fn push(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
+        Self::Push {
+            key: key.into(),
+            value: value.into(),
+        }
+    }
+
+    /// The key that it writes to.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        match self {
+            Self::Add { key, .. } | Self::Set { key, .. } | Self::SetField { key, .. } | Self::Push { key, .. } => key,
+        }
+    }
+
+    /// How much there is to be written.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Add { key, .. } => key.len(),
+            Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
+            Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What the parts of one node share: membership, generator, handler and reporter each have a clone.
+
+use std::sync::Arc;
+
+use crate::node::event::{Event, Observer};
+use crate::node::membership::{Requests, Standing};
+use crate::node::meter::Meter;
+use crate::node::shutdown::Shutdown;
+use crate::node::watch;
+use crate::settings::Settings;
+
+pub(crate) struct Context<E> {
+    pub engine: Arc<E>,
+    pub settings: Arc<Settings>,
+    /// Is told what happens.
+    pub observer: Arc<dyn Observer>,
+    /// What the other parts ask of the membership.
+    pub requests: Arc<Requests>,
+    /// What the node counts of itself.
+    pub meter: Arc<Meter>,
+    /// What the membership last learnt of this node.
+    pub standing: watch::Receiver<Standing>,
+    pub shutdown: Shutdown,
+}
+
+impl<E> Context<E> {
+    /// Tells the observer of one event.
+    pub(crate) fn tell(&self, node: &str, event: Event) {
+        self.observer.observe(node, &[event]);
+    }
+}
+
+/// By hand: an engine itself need not be `Clone`.
+impl<E> Clone for Context<E> {
+    fn clone(&self) -> Self {
+        Self {
+            engine: self.engine.clone(),
+            settings: self.settings.clone(),
+            observer: self.observer.clone(),
+            requests: self.requests.clone(),
+            meter: self.meter.clone(),
+            standing: self.standing.clone(),
+            shutdown: self.shutdown.clone(),
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Getting a publish into the store, however often it has to be sent.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::reigns;
+use crate::engine::{Engine, Publish, Published};
+use crate::error::Result;
+use crate::mutants::guard;
+use crate::node::backoff::Backoff;
+use crate::node::context::Context;
+use crate::node::event::{Entry, Event, What};
+
+/// How often a generator that is paused looks whether it still is.
+const PAUSED: Duration = Duration::from_millis(100);
+/// The longest wait for room in a queue that is full.
+const ROOM: Duration = Duration::from_millis(20);
+
+/// What came of a publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    Published(Now),
+    /// Others pushed: the next message has this number. Nothing was published.
+    Moved {
+        seq: u64,
+    },
+    /// No more numbers are wanted.
+    Finished,
+    /// The reign is over, or the node is to stop.
+    Over,
+}
+
+/// What the store said of the queue when it had published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Now {
+    /// The number of the next message.
+    pub seq: u64,
+    /// How many messages were generated and published, in all reigns.
+    pub made: u64,
+    /// How many messages a pack is to have at most.
+    pub grain: u64,
+    /// When the next tick is due.
+    pub due: Instant,
+}
+
+/// Sends as this node.
+pub(super) struct Sender<'a, E> {
+    pub context: &'a Context<E>,
+    pub confirmed: &'a AtomicU64,
+    pub node: &'a str,
+}
+
+impl<E: Engine> Sender<'_, E> {
+    /// Sends the same call until it is answered: only then is it known what was published. What is still unanswered
+    /// when the reign ends is given up, and the next reign has another epoch.
+    pub(super) async fn send(&self, publish: Publish) -> Result<Sent> {
+        let Context {
+            engine,
+            settings,
+            observer,
+            requests,
+            meter,
+            standing,
+            shutdown,
+        } = self.context;
+        let mut backoff = Backoff::new(settings);
+        let mut room = Backoff::up_to(ROOM);
+        let patience = Duration::from_millis(settings.crown_ms() / 8);
+        let entry = entry(&publish);
+        if observer.keeps_ledger() {
+            observer.intends(self.node, &[entry]);
+        }
+        loop {
+            match engine.publish(&publish).await {
+                Ok(Published::Ok {
+                    seq,
+                    made,
+                    grain,
+                    due_in_ms,
+                }) => {
+                    self.confirmed.store(made, Ordering::Relaxed);
+                    observer.confirms(self.node, &[entry]);
+                    self.tell(&publish);
+                    meter.add(|figures| figures.published += entry.count);
+                    if guard("saw-publish") {
+                        requests.saw(seq);
+                    }
+                    let due = Instant::now() + Duration::from_millis(due_in_ms).min(settings.interval);
+                    return Ok(Sent::Published(Now { seq, made, grain, due }));
+                }
+                Ok(Published::Moved { seq }) => {
+                    if guard("saw-moved") {
+                        requests.saw(seq);
+                    }
+                    return Ok(Sent::Moved { seq });
+                }
+                Ok(Published::Finished) => return Ok(Sent::Finished),
+                // The store went back in time, and this reign with it: another begins under another membership.
+                Ok(Published::Gap) if guard("gap-ends-it") => {
+                    requests.abandon(self.node);
+                    tokio::time::sleep(patience).await;
+                }
+                // The beat finds out whether this node still reigns.
+                Ok(Published::Fenced | Published::Gap) => {
+                    requests.beat_now();
+                    tokio::time::sleep(patience).await;
+                }
+                Ok(Published::Full) => room.wait().await,
+                Ok(Published::Paused) => tokio::time::sleep(PAUSED).await,
+                Err(error) if error.is_away() => {
+                    requests.beat_now();
+                    backoff.wait().await;
+                    if !guard("same-publish") {
+                        return Ok(Sent::Over);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            let over = !reigns(standing, publish.epoch) && guard("reign-over");
+            if shutdown.is_stopping() || over {
+                return Ok(Sent::Over);
+            }
+        }
+    }
+
+    fn tell(&self, publish: &Publish) {
+        if !self.context.observer.wants_messages() {
+            return;
+        }
+        let events: Vec<Event> = publish
+            .packs
+            .iter()
+            .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
+            .map(|message| Event::Published {
+                epoch: message.epoch,
+                number: message.number,
+                payload: message.payload,
+            })
+            .collect();
+        self.context.observer.observe(self.node, &events);
+    }
+}
+
+/// A publish, as the ledger has it.
+fn entry(publish: &Publish) -> Entry {
+    Entry {
+        first: publish.first,
+        count: publish.packs.iter().map(|pack| pack.count() as u64).sum(),
+        what: What::Publish { epoch: publish.epoch },
+    }
+}

@@ -1,0 +1,121 @@
+//! Take → handle → settle: what a handler does.
+//!
+//! ```text
+//!  store ◀── exchange ──▶ lane ──▶ pool ──▶ slots: one message after the other through the user's handler
+//!                          ▲                  │
+//!                          └─── outcomes ─────┘
+//! ```
+//!
+//! One lane of calls to the store feeds any number of slots. A call settles whatever has finished in any slot since the
+//! last one, and brings the messages that come next. [`next`] decides when to call; [`speed`] how many to ask for.
+
+mod account;
+mod bell;
+mod held;
+mod lane;
+mod measured;
+mod next;
+mod pool;
+mod slot;
+mod speed;
+mod stretch;
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::mutants::guard;
+use crate::node::context::Context;
+use crate::node::handle::Handle;
+use bell::Bell;
+use lane::{Ended, Lane};
+use pool::Pool;
+
+/// Handles messages under one membership after the other.
+pub(crate) struct Handler<E, H> {
+    context: Context<E>,
+    handle: Arc<H>,
+    bell: Arc<Bell>,
+    pool: Arc<Pool>,
+    slots: JoinSet<()>,
+}
+
+impl<E: Engine, H: Handle> Handler<E, H> {
+    pub(crate) fn new(context: Context<E>, handle: H) -> Self {
+        Self {
+            bell: Arc::default(),
+            pool: Arc::new(Pool::new(&context.settings, &context.meter)),
+            slots: JoinSet::new(),
+            handle: Arc::new(handle),
+            context,
+        }
+    }
+
+    /// Handles until the node is to stop and nothing is in hand any more.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let mut listener = JoinSet::new();
+        let (engine, settings) = (self.context.engine.clone(), self.context.settings.clone());
+        listener.spawn(bell::listen(engine, settings, self.bell.clone()));
+        let mut node = String::new();
+        loop {
+            let mut shutdown = self.context.shutdown.clone();
+            tokio::select! {
+                biased;
+                next = self.context.standing.wait_for(|standing| standing.node != node) => match next {
+                    Ok(standing) => node.clone_from(&standing.node),
+                    Err(_) => return Ok(()),
+                },
+                () = shutdown.stopping() => return Ok(()),
+            }
+            if self.lane(&node).run().await? == Ended::Stopped {
+                return Ok(());
+            }
+            // The membership is lost: what was in hand is handed to others, and the slots end here.
+            if guard("new-pool") {
+                self.pool = Arc::new(Pool::new(&self.context.settings, &self.context.meter));
+                self.slots = JoinSet::new();
+            }
+            if guard("abandon") {
+                self.context.requests.abandon(&node);
+            }
+        }
+    }
+
+    fn lane(&mut self, node: &str) -> Lane<'_, E, H> {
+        Lane::new(
+            node,
+            &mut self.context,
+            &self.handle,
+            &self.bell,
+            &self.pool,
+            &mut self.slots,
+        )
+    }
+}
+
+/// Handles packs as a node does, one message after the other, without a store: for measuring what that costs. Returns the
+/// settles that a call would carry.
+#[cfg(feature = "cli")]
+pub(crate) async fn dispatch<H: Handle>(
+    settings: &Arc<crate::settings::Settings>,
+    handle: &Arc<H>,
+    packs: Vec<crate::message::Pack>,
+) -> Vec<crate::engine::Settle> {
+    use std::time::Duration;
+    use tokio::time::Instant;
+
+    let (mut pool, mut held) = (Pool::new(settings, &Arc::default()), held::Held::default());
+    // As fast as it goes, however slow the machine that counts.
+    (pool.pace.stretch, pool.pace.turn) = (Duration::from_hours(1), Duration::from_hours(1));
+    let pool = Arc::new(pool);
+    for pack in &packs {
+        held.insert(pack.clone());
+    }
+    for _ in 0..pool.add(packs, Instant::now()) {
+        slot::slot(pool.clone(), handle.clone(), settings.clone(), None).await;
+    }
+    let finished = pool.collect(false, Instant::now());
+    held.settles(&finished)
+}

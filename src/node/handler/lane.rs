@@ -1,0 +1,304 @@
+//! One membership's calls to the store: the loop around [`next`].
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::account;
+use super::bell::Bell;
+use super::held::Held;
+use super::next::{Next, Seen, next};
+use super::pool::Pool;
+use super::slot::slot;
+use super::stretch::Finished;
+use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, take_cut};
+use crate::error::Result;
+use crate::message::Pack;
+use crate::mutants::guard;
+use crate::node::backoff::Backoff;
+use crate::node::context::Context;
+use crate::node::event::Event;
+use crate::node::handle::Handle;
+
+pub(super) struct Lane<'a, E, H> {
+    context: &'a mut Context<E>,
+    handle: &'a Arc<H>,
+    bell: &'a Bell,
+    pool: &'a Arc<Pool>,
+    slots: &'a mut JoinSet<()>,
+    node: NodeId,
+    /// The number of the last call that was answered.
+    call: u64,
+    held: Held,
+    /// The last take brought everything that was queued.
+    dry: bool,
+    /// When the store last answered.
+    called: Instant,
+    backoff: Backoff,
+}
+
+/// Why a lane ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// The node is to stop, and nothing is in hand.
+    Stopped,
+    /// The node is not this member any more.
+    Deposed,
+}
+
+/// What came of a call.
+enum Answer {
+    /// The store's answer, and how often the call was sent.
+    Said(Exchanged, u32),
+    /// The lane ends before the store has answered.
+    Over(Ended),
+}
+
+impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
+    pub(super) fn new(
+        node: &str,
+        context: &'a mut Context<E>,
+        handle: &'a Arc<H>,
+        bell: &'a Bell,
+        pool: &'a Arc<Pool>,
+        slots: &'a mut JoinSet<()>,
+    ) -> Self {
+        context.meter.in_hand.store(0, Ordering::Relaxed);
+        Self {
+            node: node.into(),
+            call: 0,
+            held: Held::default(),
+            dry: false,
+            called: Instant::now(),
+            backoff: Backoff::new(&context.settings),
+            context,
+            handle,
+            bell,
+            pool,
+            slots,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<Ended> {
+        loop {
+            while self.slots.try_join_next().is_some() {}
+            let seen = self.look();
+            let (gives_back, listens, awaits_bell) = match next(&seen) {
+                Next::Stop => return Ok(Ended::Stopped),
+                Next::Pause { until, listens } => {
+                    self.bell.want(listens);
+                    self.pause(until).await;
+                    continue;
+                }
+                Next::Call { gives_back, listens } => (gives_back, listens, false),
+                Next::AwaitWork => (false, false, true),
+            };
+            self.bell.want(listens);
+            let finished = self.pool.collect(gives_back, seen.now);
+            let mut exchange = Exchange {
+                node: self.node.clone(),
+                lane: 0,
+                call: self.call + 1,
+                settles: self.held.settles(&finished),
+                want: seen.pool.want,
+                woken: seen.rung || awaits_bell,
+            };
+            self.note_intents(&finished);
+            let (exchanged, tries) = match self.ask(&mut exchange, awaits_bell).await? {
+                Answer::Said(exchanged, tries) => (exchanged, tries),
+                Answer::Over(ended) => return Ok(ended),
+            };
+            self.call = exchange.call;
+            self.called = Instant::now();
+            let Exchanged::Ok { packs, refused } = exchanged else {
+                // After a lost reply this says nothing: the call may have been applied before the membership ended.
+                if tries == 1 || !guard("refused-for-sure") {
+                    self.context.observer.refuses(&self.node);
+                }
+                return Ok(Ended::Deposed);
+            };
+            self.account(finished, &refused, &packs);
+            self.held.release(&exchange.settles);
+            self.take_in(exchange.want, packs);
+        }
+    }
+
+    fn look(&self) -> Seen {
+        let (accepts, now) = (self.accepts(), Instant::now());
+        if !accepts {
+            // No take follows that outcomes could wait for.
+            self.pool.took_all(true);
+        }
+        let mut pool = self.pool.look(now);
+        if !accepts {
+            pool.want = 0;
+        }
+        Seen {
+            accepts,
+            stopping: self.context.shutdown.is_stopping(),
+            burst: self.context.settings.burst,
+            holds: !self.held.is_empty(),
+            dry: self.dry,
+            rung: self.bell.has_rung(),
+            heeded: self.bell.is_heeded(),
+            pool,
+            lease: self.context.settings.lease,
+            called: self.called,
+            now,
+        }
+    }
+
+    /// Whether this node takes messages: not while it generates, and not once it is to stop.
+    fn accepts(&self) -> bool {
+        let context = &self.context;
+        let generates = context.standing.borrow().reign.is_some() && !context.settings.also_handle;
+        let stops = context.shutdown.is_stopping();
+        !(generates && guard("either-role") || stops && guard("stops-taking"))
+    }
+
+    /// Waits until there may be something to say, at most until then.
+    async fn pause(&mut self, until: Instant) {
+        let mut shutdown = self.context.shutdown.clone();
+        let stopping = shutdown.is_stopping();
+        tokio::select! {
+            biased;
+            () = self.pool.changed() => {}
+            () = self.bell.heard() => {}
+            Ok(()) = self.context.standing.changed() => {}
+            () = shutdown.stopping(), if !stopping => {}
+            () = tokio::time::sleep_until(until) => {}
+        }
+    }
+
+    /// Makes a call, at once or when the bell rings.
+    async fn ask(&mut self, exchange: &mut Exchange, awaits_bell: bool) -> Result<Answer> {
+        if awaits_bell {
+            if let Some(exchanged) = self.await_work(exchange).await {
+                return Ok(Answer::Said(exchanged, 1));
+            }
+            // A wait that was given up may have made the call or not. To send the same call again tells which.
+            if !self.accepts() {
+                exchange.want = 0;
+            }
+            // A lane that is to stop sends it once: nothing is in hand unless the answer says so.
+            if self.context.shutdown.is_stopping() && self.context.engine.exchange(exchange).await.is_err() {
+                return Ok(Answer::Over(Ended::Stopped));
+            }
+        }
+        let answer = self.send(exchange).await?;
+        Ok(answer.map_or(Answer::Over(Ended::Deposed), |(exchanged, tries)| {
+            Answer::Said(exchanged, tries + u32::from(awaits_bell))
+        }))
+    }
+
+    /// Waits for messages at the bell. None: there is something else to look after, or the wait has failed.
+    async fn await_work(&mut self, exchange: &Exchange) -> Option<Exchanged> {
+        let mut shutdown = self.context.shutdown.clone();
+        let at_most = Duration::from_millis(self.context.settings.beat_ms());
+        tokio::select! {
+            biased;
+            // First: a node that has become the generator, or is to stop, takes nothing more.
+            Ok(()) = self.context.standing.changed() => None,
+            () = shutdown.stopping() => None,
+            answer = self.context.engine.await_work(exchange, at_most) => answer.ok(),
+        }
+    }
+
+    /// The same call until it is answered, and how often it was sent. None: the membership ended first.
+    async fn send(&mut self, exchange: &mut Exchange) -> Result<Option<(Exchanged, u32)>> {
+        let mut told = false;
+        for tries in 1.. {
+            match self.context.engine.exchange(exchange).await {
+                Ok(exchanged) => {
+                    self.backoff.reset();
+                    return Ok(Some((exchanged, tries)));
+                }
+                Err(error) if error.is_away() => {
+                    // The beat tells of a store that is away; this is for what only the lane meets.
+                    if self.backoff.is_long() && !told {
+                        told = true;
+                        let reason = error.to_string();
+                        self.context.tell(&self.node, Event::Away { reason });
+                    }
+                    self.backoff.wait().await;
+                    if !guard("same-call") {
+                        exchange.call += 1;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            if self.context.standing.borrow().node != self.node {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Puts into the ledger what the next call may settle.
+    fn note_intents(&self, finished: &[Finished]) {
+        if self.context.observer.keeps_ledger() {
+            let entries = account::intents(finished);
+            if !entries.is_empty() {
+                self.context.observer.intends(&self.node, &entries);
+            }
+        }
+    }
+
+    /// Writes down, counts and tells what the store has confirmed.
+    fn account(&self, finished: Vec<Finished>, refused: &[(u64, String)], packs: &[Pack]) {
+        let Context { observer, meter, .. } = &*self.context;
+        if observer.keeps_ledger() {
+            let entries = account::confirmed(&finished, refused, packs);
+            if !entries.is_empty() {
+                observer.confirms(&self.node, &entries);
+            }
+        }
+        account::count(meter, self.pool, &finished, refused.len() as u64, packs);
+        if observer.wants_messages() {
+            let events = account::settled(&self.held, finished, refused);
+            if !events.is_empty() {
+                observer.observe(&self.node, &events);
+            }
+        }
+    }
+
+    /// Hands what a take of so many messages brought to the slots.
+    fn take_in(&mut self, want: u32, packs: Vec<Pack>) {
+        // A take of 0 says nothing about the queue.
+        if want > 0 {
+            self.dry = is_dry(want, &packs);
+            // Messages that were delivered before come one by one, whether more are queued or not.
+            self.pool
+                .took_all(self.dry || packs.iter().any(|pack| pack.attempt() > 1));
+        }
+        for pack in &packs {
+            self.held.insert(pack.clone());
+            if guard("saw-take") {
+                self.context.requests.saw(pack.first() + pack.count() as u64);
+            }
+        }
+        let observer = &self.context.observer;
+        if observer.wants_messages() && packs.iter().any(|pack| pack.attempt() > 1) {
+            observer.observe(&self.node, &account::redelivered(&packs));
+        }
+        for _ in 0..self.pool.add(packs, Instant::now()) {
+            let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
+            let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
+            self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
+        }
+    }
+}
+
+/// Whether the take got everything that was queued. A take ends early at a message that was delivered before, which comes
+/// by itself; at a pack that does not fit once there is enough; and at its limits of packs and bytes.
+fn is_dry(want: u32, packs: &[Pack]) -> bool {
+    let total: usize = packs.iter().map(Pack::count).sum();
+    let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
+    take_cut(total as u64, want.into()) > 0
+        && bytes < TAKE_CUT_BYTES
+        && packs.len() < TAKE_PACKS_MAX
+        && packs.iter().all(|pack| pack.attempt() == 1)
+}

@@ -1,0 +1,299 @@
+//! Between the lane and the slots: messages that wait for a slot, outcomes that wait for a call, and how many messages to
+//! ask for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::measured::Measured;
+use super::next::PoolSeen;
+use super::speed::{LATE_MESSAGES_MAX, Speed, TAKE_MESSAGES_MAX};
+use super::stretch::{Finished, Open, Stretch, Turn, nanos};
+use crate::engine::SETTLES_PER_CALL_MAX;
+use crate::engine::history::Figures;
+use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack};
+use crate::mutants::guard;
+use crate::node::meter::Meter;
+use crate::settings::Settings;
+
+/// The most messages that one call settles; each may be a pack of its own in the store.
+const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
+/// The most bytes that one call settles, about: the script holds them all in memory.
+const SETTLED_BYTES_MAX: usize = 1024 * 1024;
+/// If this many times as many messages wait for a slot as should, and more than a few, they are given back.
+const OVERFULL: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Pool {
+    concurrency: usize,
+    batch: Option<u32>,
+    pub pace: Turn,
+    meter: Arc<Meter>,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// The pack whose messages are being started.
+    open: Option<Arc<Open>>,
+    /// The packs behind it, and how many messages they have.
+    queued: VecDeque<Pack>,
+    queued_count: usize,
+    /// How many slots are at work.
+    busy: usize,
+    finished: Vec<Finished>,
+    finished_count: usize,
+    /// When the first of `finished` had its outcome.
+    finished_at: Option<Instant>,
+    last_start: Instant,
+    speed: Speed,
+    measured: Measured,
+}
+
+impl Pool {
+    pub(super) fn new(settings: &Settings, meter: &Arc<Meter>) -> Self {
+        let now = Instant::now();
+        Self {
+            meter: meter.clone(),
+            concurrency: settings.concurrency as usize,
+            batch: settings.batch,
+            pace: Turn::default(),
+            changed: Notify::new(),
+            inner: Mutex::new(Inner {
+                open: None,
+                queued: VecDeque::new(),
+                queued_count: 0,
+                busy: 0,
+                finished: Vec::new(),
+                finished_count: 0,
+                finished_at: None,
+                last_start: now,
+                speed: Speed::default(),
+                measured: Measured::default(),
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many messages may wait here for a slot; none if the settings say how many to take.
+    fn ahead(&self, inner: &Inner) -> usize {
+        if self.batch.is_some() {
+            return 0;
+        }
+        inner.speed.ahead(self.concurrency)
+    }
+
+    /// What the lane decides by, in one look under one lock.
+    pub(super) fn look(&self, now: Instant) -> PoolSeen {
+        let inner = self.lock();
+        let (ahead, ready) = (self.ahead(&inner), inner.ready());
+        let stuck = inner.stuck(self.concurrency, now);
+        let settle_at = inner.finished_at.map(|at| at + inner.speed.patience());
+        let stuck_at = (ready > 0).then(|| inner.stuck_at());
+        let wake = [settle_at, stuck_at].into_iter().flatten().min();
+        PoolSeen {
+            want: if stuck { 0 } else { self.want(&inner, ahead) },
+            settles: self.settles(&inner, now),
+            ready: ready > 0,
+            stuck: stuck || inner.overfull(self.concurrency + ahead),
+            wake: wake.map(|at| at.max(now + Duration::from_millis(1))),
+        }
+    }
+
+    /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
+    fn want(&self, inner: &Inner, ahead: usize) -> u32 {
+        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready());
+        if room == 0 || room < ahead / 2 {
+            return 0;
+        }
+        let most = self.batch.map_or(TAKE_MESSAGES_MAX, |batch| batch as usize);
+        u32::try_from(room.min(most)).expect("a few packs")
+    }
+
+    /// This many outcomes are settled at once, rather than with the next take: as many as that would bring.
+    fn enough(&self, inner: &Inner) -> usize {
+        PACK_MESSAGES_MAX.max(self.ahead(inner) / 2)
+    }
+
+    /// Whether outcomes are to be settled now, rather than with the next take.
+    fn settles(&self, inner: &Inner, now: Instant) -> bool {
+        let idle = inner.busy == 0 && inner.ready() == 0;
+        !inner.finished.is_empty()
+            && (idle
+                || inner.finished_count >= self.enough(inner)
+                || inner.finished.len() >= SETTLES_PER_CALL_MAX
+                || inner.finished_at.is_some_and(|at| now >= at + inner.speed.patience()))
+    }
+
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The outcomes to settle, sorted by number, at most as many as one call carries; with `give_back`, also the messages
+    /// that no slot has started, as returned.
+    pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
+        let mut inner = self.lock();
+        if give_back {
+            let open = inner.open.take();
+            let open = open.map(|open| (open.pack().clone(), open.close()));
+            let queued = std::mem::take(&mut inner.queued).into_iter().map(|pack| (pack, 0));
+            inner.queued_count = 0;
+            for (pack, next) in open.into_iter().chain(queued) {
+                if next < pack.count() {
+                    inner.finished.push(Finished {
+                        first: pack.first() + next as u64,
+                        count: u32::try_from(pack.count() - next).expect("within a pack"),
+                        bytes: pack.bytes().len(),
+                        outcome: Outcome::Return,
+                    });
+                }
+            }
+        }
+        let (mut messages, mut bytes) = (0, 0);
+        let fits = |run: &&Finished| {
+            let fits = messages < SETTLED_MESSAGES_MAX && bytes < SETTLED_BYTES_MAX;
+            messages += run.count as usize;
+            bytes += run.bytes;
+            fits
+        };
+        let finished = inner.finished.iter();
+        let runs = finished.take(SETTLES_PER_CALL_MAX).take_while(fits).count();
+        let rest = inner.finished.split_off(runs);
+        let mut finished = std::mem::replace(&mut inner.finished, rest);
+        inner.finished_at = (!inner.finished.is_empty()).then_some(now);
+        inner.finished_count = inner.finished.iter().map(|run| run.count as usize).sum();
+        drop(inner);
+        finished.sort_unstable_by_key(|run| run.first);
+        finished
+    }
+
+    /// Whether the last take emptied the queue.
+    pub(super) fn took_all(&self, all: bool) {
+        self.lock().speed.took_all(all);
+    }
+
+    /// Adds messages that were taken. Returns how many slots are to be started for them.
+    pub(super) fn add(&self, packs: Vec<Pack>, now: Instant) -> usize {
+        let mut inner = self.lock();
+        for pack in packs {
+            inner.queued_count += pack.count();
+            inner.queued.push_back(pack);
+        }
+        let mut start = inner.ready();
+        if guard("slots") {
+            start = start.min(self.concurrency.saturating_sub(inner.busy));
+        }
+        inner.busy += start;
+        if start > 0 {
+            inner.last_start = now;
+        }
+        start
+    }
+
+    /// Takes in what a slot has done, and hands out the pack to go on with. None ends the slot.
+    pub(super) fn advance(&self, stretch: &mut Stretch) -> Option<Arc<Open>> {
+        let now = if stretch.is_empty() {
+            stretch.began
+        } else {
+            Instant::now()
+        };
+        let mut inner = self.lock();
+        let wakes = self.take_in(&mut inner, stretch, 1, now);
+        let open = inner.open_next();
+        match &open {
+            Some(open) => {
+                stretch.open(open.pack());
+                inner.last_start = now;
+            }
+            None => inner.busy -= 1,
+        }
+        drop(inner);
+        if wakes || open.is_none() {
+            self.changed.notify_one();
+        }
+        open
+    }
+
+    /// Takes in what a slot has done before its handler makes it wait. If it has done nothing, the pool is left alone.
+    pub(super) fn pause(&self, stretch: &mut Stretch) {
+        if stretch.ended == 0 {
+            stretch.rest();
+        } else if self.take_in(&mut self.lock(), stretch, 0, Instant::now()) {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Adds a slot's outcomes. True: the lane is to be woken, because these are the first, or enough for a call, or because
+    /// there is room for more messages; `free` slots have become free.
+    fn take_in(&self, inner: &mut Inner, stretch: &mut Stretch, free: usize, now: Instant) -> bool {
+        let waited = inner.measured.waited(stretch, &self.meter);
+        if stretch.started > 0 {
+            inner.speed.waited(waited.unwrap_or_default());
+        }
+        let took = now.saturating_duration_since(stretch.began);
+        let (ended, was_empty) = (stretch.ended > 0, inner.finished.is_empty());
+        if ended {
+            inner.finished(stretch, took, now);
+        }
+        stretch.close(took);
+        let ahead = self.ahead(inner);
+        let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
+        let overfull = inner.overfull(self.concurrency + ahead);
+        ended && (was_empty || overfull || room > ahead / 2 || inner.finished_count >= self.enough(inner))
+    }
+
+    /// Adds what was measured since the last time to `figures`.
+    pub(super) fn measured(&self, figures: &mut Figures) {
+        self.lock().measured.add_to(figures);
+    }
+}
+
+impl Inner {
+    /// How many messages wait for a slot here.
+    fn ready(&self) -> usize {
+        self.queued_count + self.open.as_ref().map_or(0, |open| open.left())
+    }
+
+    fn open_next(&mut self) -> Option<Arc<Open>> {
+        if self.open.as_ref().is_none_or(|open| open.left() == 0) {
+            self.open = self.queued.pop_front().map(|pack| {
+                self.queued_count -= pack.count();
+                Arc::new(Open::new(pack))
+            });
+        }
+        self.open.clone()
+    }
+
+    fn finished(&mut self, stretch: &mut Stretch, took: Duration, now: Instant) {
+        let took_ns = nanos(took);
+        self.speed.took(stretch.ended, took_ns);
+        self.measured.handled(stretch.ended, took_ns);
+        self.finished_count += stretch.ended as usize;
+        self.finished_at.get_or_insert(now);
+        for run in stretch.finished.drain(..) {
+            run.add_to(&mut self.finished);
+        }
+    }
+
+    fn stuck_at(&self) -> Instant {
+        self.last_start + self.speed.stuck_after()
+    }
+
+    /// Every slot has been busy with the same message for long.
+    fn stuck(&self, concurrency: usize, now: Instant) -> bool {
+        self.busy >= concurrency && now >= self.stuck_at()
+    }
+
+    /// Whether far more messages wait here than would be fetched ahead at the speed of now: they were fetched when messages
+    /// took less time.
+    fn overfull(&self, allowed: usize) -> bool {
+        self.ready() > LATE_MESSAGES_MAX.max(OVERFULL * allowed)
+    }
+}

@@ -1,0 +1,249 @@
+//! One slot: it handles one message after the other until the pool has none.
+
+use std::future::Future;
+use std::ops::DerefMut;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::pool::Pool;
+use super::stretch::Stretch;
+use crate::engine::NodeId;
+use crate::message::{Effect, Message, Outcome};
+use crate::mutants::guard;
+use crate::node::event::{Event, Observer};
+use crate::node::handle::{Handle, Handled};
+use crate::settings::Settings;
+
+/// The most effects of one message, and the most bytes that they have together.
+const EFFECTS_MAX: usize = 100;
+const EFFECT_BYTES_MAX: usize = 256 * 1024;
+
+/// The observer that is told of each message that starts, and the node's name.
+pub(super) type Told = Option<(NodeId, Arc<dyn Observer>)>;
+
+/// Messages are claimed one by one, so that a slow one holds back no other. But their outcomes are told to the pool in
+/// stretches, with one look at the clock for each stretch: for a message that takes next to no time, the pool's lock and the
+/// clock would cost more than everything else.
+pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
+    let mut stretch = Stretch::new(pool.pace, Instant::now());
+    let (mut turn, mut waited) = (stretch.began, false);
+    while let Some(pack) = pool.advance(&mut stretch) {
+        // A slot that waited has left the thread to others already.
+        if std::mem::take(&mut waited) {
+            turn = stretch.began;
+        } else if stretch.began >= turn + pool.pace.turn {
+            tokio::task::yield_now().await;
+            stretch.began = Instant::now();
+            turn = stretch.began;
+        }
+        while stretch.has_room()
+            && let Some(index) = pack.claim()
+        {
+            let message = pack.message(index);
+            let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
+            if let Some((node, observer)) = &told {
+                tell_start(node, &**observer, &message);
+            }
+            stretch.starts();
+            // Before the slot waits for this handler, it tells the pool the outcomes that it has.
+            let waits = || {
+                waited = true;
+                pool.pause(&mut stretch);
+            };
+            // The handler is called when its future is first polled: that may panic, too.
+            let handled = match settings.timeout {
+                None => guarded(pin!(async { handle.handle(message).await }), waits).await,
+                // On the heap: a future with a timer in it is large, and every message would pay for the size, timed or not.
+                Some(time) => guarded(Box::pin(timed(time, async { handle.handle(message).await })), waits).await,
+            };
+            match handled {
+                Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
+                handled => stretch.ends(number, bytes, outcome(handled, failures, &settings)),
+            }
+        }
+    }
+}
+
+fn outcome(handled: Handled, failures: u16, settings: &Settings) -> Outcome {
+    match handled.and_then(bounded) {
+        Ok(effects) => Outcome::Done(effects),
+        Err(failure) => failure.outcome(failures, settings),
+    }
+}
+
+#[cold]
+fn tell_start(node: &NodeId, observer: &dyn Observer, message: &Message) {
+    let started = Event::Started {
+        epoch: message.epoch,
+        number: message.number,
+        attempt: message.attempt,
+        payload: message.payload.clone(),
+    };
+    observer.observe(node, &[started]);
+}
+
+async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handled {
+    let late = |_| Err(format!("timed out after {time:?}").into());
+    tokio::time::timeout(time, handled).await.unwrap_or_else(late)
+}
+
+/// Refuses effects that are too many or too large: the script that applies them must be short.
+fn bounded(effects: Vec<Effect>) -> Handled {
+    let bytes: usize = effects.iter().map(Effect::bytes).sum();
+    if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
+        let count = effects.len();
+        let text = format!(
+            "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
+        );
+        return Err(text.into());
+    }
+    Ok(effects)
+}
+
+/// A panic of the handler fails its own message, and nothing else. The future is pinned where it stands: futures are large,
+/// and to move one for every message was a quarter of a handler's time. Calls `waits` each time the future is not ready.
+fn guarded<F: Future<Output = Handled>>(
+    mut handled: Pin<impl DerefMut<Target = F>>,
+    mut waits: impl FnMut(),
+) -> impl Future<Output = Handled> {
+    std::future::poll_fn(move |context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| handled.as_mut().poll(context)));
+        let polled = polled.unwrap_or_else(|panic| {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            if !guard("panic") {
+                return Poll::Pending;
+            }
+            let text = text.unwrap_or_else(|| "no message".into());
+            Poll::Ready(Err(format!("the handler panicked: {text}").into()))
+        });
+        if polled.is_pending() {
+            waits();
+        }
+        polled
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::mpsc;
+
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::message::PackBuilder;
+    use crate::node::handle::Failure;
+    use crate::node::handler::stretch::Finished;
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    /// The messages 100 to 109, and one slot for them.
+    fn work() -> Arc<Pool> {
+        let mut builder = PackBuilder::new();
+        for i in 0..10u8 {
+            builder.push(&[i]);
+        }
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        assert_eq!(pool.add(vec![builder.build(100, 1, 0)], Instant::now()), 1);
+        pool
+    }
+
+    fn run<H: Handle>(pool: &Arc<Pool>, handle: H) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(slot(pool.clone(), Arc::new(handle), Arc::default(), None))
+    }
+
+    fn numbers(finished: &[Finished], of: fn(&Outcome) -> bool) -> Vec<u64> {
+        let runs = finished.iter().filter(|run| of(&run.outcome));
+        runs.flat_map(|run| run.first..run.first + u64::from(run.count))
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn before_a_message_is_waited_for_what_ended_is_told_and_what_follows_can_be_given_back() {
+        let (pool, gate) = (work(), Arc::new(Notify::new()));
+        let opened = gate.clone();
+        let working = run(&pool, move |message: Message| {
+            let gate = gate.clone();
+            async move {
+                if message.number == 104 {
+                    gate.notified().await;
+                }
+                Ok(Vec::new())
+            }
+        });
+        let mut told = Vec::new();
+        let four = async {
+            while numbers(&told, Outcome::is_plain).len() < 4 {
+                tokio::task::yield_now().await;
+                told.extend(pool.collect(false, Instant::now()));
+            }
+        };
+        tokio::time::timeout(PATIENCE, four).await.expect("four are told");
+        told.extend(pool.collect(true, Instant::now()));
+        let returned = numbers(&told, |outcome| *outcome == Outcome::Return);
+        assert_eq!(returned, (105..110).collect::<Vec<_>>());
+        opened.notify_one();
+        working.await.expect("the slot ends");
+        told.extend(pool.collect(false, Instant::now()));
+        assert_eq!(numbers(&told, Outcome::is_plain), (100..105).collect::<Vec<_>>());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn what_follows_a_message_that_blocks_its_thread_can_be_given_back() {
+        let pool = work();
+        let (reached, blocks) = mpsc::channel();
+        let (unblock, blocked) = mpsc::channel::<()>();
+        let blocked = Mutex::new(blocked);
+        let working = run(&pool, move |message: Message| {
+            if message.number == 104 {
+                reached.send(()).expect("someone waits");
+                blocked.lock().expect("whole").recv().expect("it ends");
+            }
+            std::future::ready(Ok(Vec::new()))
+        });
+        blocks.recv_timeout(PATIENCE).expect("it comes to the fifth");
+        let mut told = pool.collect(true, Instant::now());
+        let returned = numbers(&told, |outcome| *outcome == Outcome::Return);
+        assert_eq!(returned, (105..110).collect::<Vec<_>>());
+        unblock.send(()).expect("it waits");
+        working.await.expect("the slot ends");
+        told.extend(pool.collect(false, Instant::now()));
+        assert_eq!(numbers(&told, Outcome::is_plain), (100..105).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_before_or_in_its_future_fails_its_own_message_only() {
+        let pool = work();
+        let working = run(&pool, |message: Message| {
+            assert!(message.number != 103, "before");
+            async move {
+                assert!(message.number != 107, "in it");
+                if message.number == 105 {
+                    return Err(Failure::from("refused"));
+                }
+                Ok(Vec::new())
+            }
+        });
+        working.await.expect("the slot goes on");
+        let told = pool.collect(false, Instant::now());
+        assert_eq!(numbers(&told, Outcome::is_plain), [100, 101, 102, 104, 106, 108, 109]);
+        let errors = told.iter().filter_map(|run| match &run.outcome {
+            Outcome::Error(text) => Some((run.first, run.count, text.as_str())),
+            _ => None,
+        });
+        let expected = [
+            (103, 1, "the handler panicked: before"),
+            (105, 1, "refused"),
+            (107, 1, "the handler panicked: in it"),
+        ];
+        assert_eq!(errors.collect::<Vec<_>>(), expected);
+    }
+}

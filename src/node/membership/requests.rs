@@ -1,0 +1,92 @@
+//! What the other parts of the node ask of its membership.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::engine::{NodeId, Seen};
+
+/// Can be asked for from anywhere; the membership looks at it before each beat.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    beat_now: Notify,
+    /// Grows for as long as the runtime that generates and handles makes progress.
+    turns: AtomicU64,
+    requested: Mutex<Requested>,
+}
+
+/// Everything that was asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Requested {
+    pub resign: bool,
+    pub leave: bool,
+    /// The membership that no longer works.
+    pub abandon: Option<NodeId>,
+    /// The highest number and epoch that this node knows of.
+    pub seen: Seen,
+}
+
+impl Requests {
+    fn lock(&self) -> MutexGuard<'_, Requested> {
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn request(&self, change: impl FnOnce(&mut Requested)) {
+        change(&mut self.lock());
+        self.beat_now();
+    }
+
+    /// Beat without waiting for the time.
+    pub(crate) fn beat_now(&self) {
+        self.beat_now.notify_one();
+    }
+
+    /// Give up the crown and never take it again.
+    pub(crate) fn resign(&self) {
+        self.request(|requested| requested.resign = true);
+    }
+
+    /// End the membership, and the beat.
+    pub(crate) fn leave(&self) {
+        self.request(|requested| requested.leave = true);
+    }
+
+    /// The store does not know this membership any more: get another.
+    pub(crate) fn abandon(&self, node: &str) {
+        self.request(|requested| requested.abandon = Some(node.into()));
+    }
+
+    /// The number behind the last message seen: so a store that went back in time is noticed.
+    pub(crate) fn saw(&self, seq: u64) {
+        let mut requested = self.lock();
+        requested.seen.seq = requested.seen.seq.max(seq);
+    }
+
+    /// The runtime that generates and handles makes progress.
+    pub(crate) fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn requested(&self) -> Requested {
+        self.lock().clone()
+    }
+
+    pub(super) fn saw_epoch(&self, epoch: u64) {
+        self.lock().seen.epoch = epoch;
+    }
+
+    /// The queue's birth, as the store told it at the join.
+    pub(super) fn saw_birth(&self, birth: String) {
+        self.request(|requested| requested.seen.birth = birth);
+    }
+
+    /// Returns when something was asked for that cannot wait for the next beat.
+    pub(super) async fn waiting(&self) {
+        self.beat_now.notified().await;
+    }
+}

@@ -1,0 +1,131 @@
+//! The README and the book are true: every block of code is run or says that it is not, every link leads somewhere.
+//!
+//! CONTRIBUTING.md has the marks. `run` runs the command lines page by page; what the programs on the pages do is looked at
+//! more closely in `e2e/outside/printed.rs`; Rust is compiled as doctests (the end of `src/lib.rs`).
+
+pub mod page;
+mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use page::{ROOT, Use, blocks, pages, read};
+
+#[test]
+fn every_block_is_run_or_marked_as_not_run() {
+    for block in blocks() {
+        assert!(
+            !matches!(block.usage(), Use::Unknown),
+            "{}: a block marked {:?} is neither run nor marked: see \"Documentation\" in CONTRIBUTING.md",
+            block.place(),
+            block.info
+        );
+    }
+}
+
+#[test]
+fn every_page_with_command_lines_is_run() {
+    let with_lines: BTreeSet<String> = blocks()
+        .into_iter()
+        .filter(|block| matches!(block.usage(), Use::Lines))
+        .map(|block| block.page)
+        .collect();
+    let run: BTreeSet<String> = run::PAGES.iter().map(ToString::to_string).collect();
+    assert_eq!(with_lines, run, "the list in tests/all/docs/run.rs is another one");
+}
+
+#[test]
+fn a_file_has_the_same_text_on_every_page_and_some_line_uses_it() {
+    let mut files: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut lines = String::new();
+    for block in blocks() {
+        match block.usage() {
+            Use::File(name) => {
+                let (text, place) = files
+                    .entry(name.into())
+                    .or_insert_with(|| (block.text.clone(), block.place()));
+                assert_eq!(*text, block.text, "{name} differs: {place}, {}", block.place());
+            }
+            Use::Lines => lines.push_str(&block.text),
+            _ => {}
+        }
+    }
+    for (name, (_, place)) in &files {
+        assert!(lines.contains(name), "{place}: no command line uses {name}");
+    }
+}
+
+#[test]
+fn rust_is_that_of_an_example_and_compiled_as_a_doctest() {
+    let examples = std::fs::read_dir(Path::new(ROOT).join("examples")).expect("examples");
+    let examples: Vec<String> = examples
+        .map(|entry| std::fs::read_to_string(entry.expect("a file").path()).expect("text"))
+        .collect();
+    let library = read("src/lib.rs");
+    for block in blocks().iter().filter(|block| matches!(block.usage(), Use::Rust)) {
+        let place = block.place();
+        assert!(examples.contains(&block.text), "{place}: this is no file of examples/");
+        let include = format!("include_str!(\"../{}\")", block.page);
+        assert!(library.contains(&include), "{place}: src/lib.rs has no {include}");
+    }
+}
+
+#[test]
+fn every_link_leads_somewhere_and_those_of_the_book_stay_in_it() {
+    for (page, text) in pages() {
+        let folder = Path::new(ROOT).join(&page);
+        let folder = folder.parent().expect("a page is in a folder");
+        for link in links(&text) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() {
+                Path::new(ROOT).join(&page)
+            } else {
+                folder.join(path)
+            };
+            let found = target
+                .canonicalize()
+                .unwrap_or_else(|_| panic!("{page}: {link} leads nowhere"));
+            if page.starts_with("docs/") {
+                let book = Path::new(ROOT).join("docs").canonicalize().expect("docs");
+                assert!(found.starts_with(book), "{page}: {link} leads out of the book");
+            }
+            if !anchor.is_empty() {
+                let text = std::fs::read_to_string(&found).expect("text");
+                let mut headings = text.lines().filter(|line| line.starts_with('#')).map(slug);
+                assert!(headings.any(|slug| slug == anchor), "{page}: no heading for {link}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_book_lists_every_page_once() {
+    let summary = read("docs/SUMMARY.md");
+    let mut listed: Vec<String> = links(&summary).map(|link| format!("docs/{link}")).collect();
+    listed.sort();
+    let mut there: Vec<String> = pages().into_iter().map(|(page, _)| page).collect();
+    there.retain(|page| page.starts_with("docs/") && page != "docs/SUMMARY.md");
+    there.sort();
+    assert_eq!(listed, there);
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read("README.md").lines().count();
+    assert!(lines <= 150, "{lines} lines: what is more belongs into docs/");
+}
+
+/// The targets of links and pictures that are no addresses of the web.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter(|target| !target.contains("://"))
+}
+
+/// A heading as forges and mdBook name it in links.
+fn slug(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
