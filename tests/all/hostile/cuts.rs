@@ -119,7 +119,7 @@ async fn one_reads(hive: &Redis) {
 }
 
 #[tokio::test]
-async fn a_drain_that_confirms_and_takes_or_leaves() {
+async fn a_collect_that_confirms_and_takes_or_leaves() {
     for want in [1, 0] {
         cut(async |hive| {
             one_reads(hive).await;
