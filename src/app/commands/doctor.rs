@@ -1,4 +1,4 @@
-//! `doctor`: is everything as it must be? One line for each thing that matters, with what to do about it.
+//! `doctor`: checks the store's configuration. One line per check, with the fix where something is wrong.
 
 mod redis;
 mod rights;
@@ -25,7 +25,7 @@ const ROUND_TRIPS: usize = 100;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Ok,
-    /// It works, and may not do so for ever.
+    /// It works now, but may fail later.
     Warning,
     Wrong,
 }
@@ -53,7 +53,7 @@ struct Finding {
 #[derive(Default)]
 struct Findings {
     all: Vec<Finding>,
-    /// Nothing could be asked.
+    /// The store did not answer.
     away: bool,
 }
 
@@ -79,7 +79,7 @@ impl Findings {
         });
     }
 
-    /// What the program itself says of this error.
+    /// An error of the store, with its own fix.
     fn error(&mut self, check: &'static str, error: &Error) {
         match error {
             Error::Away { reason, .. } => {
@@ -95,7 +95,7 @@ impl Findings {
         }
     }
 
-    /// How long one call takes, from many.
+    /// The round trip, from many calls.
     fn latency(&mut self, mut times: Vec<Duration>, lease: Duration) {
         times.sort_unstable();
         let at = |share: usize| times[(times.len() - 1) * share / 100];
@@ -108,7 +108,7 @@ impl Findings {
         }
     }
 
-    /// Whether this program can work on a queue of this layout and with these names.
+    /// Whether this program can use a queue with this layout and these key names.
     fn layout(&mut self, layout: u64, names: &str, own: &str) {
         if layout > LAYOUT {
             self.wrong(
@@ -127,7 +127,7 @@ impl Findings {
         }
     }
 
-    /// The nodes that are there.
+    /// The live nodes: their versions, and whether one generates.
     fn nodes(&mut self, nodes: &[NodeStatus], has_generator: bool) {
         let mut versions: Vec<&str> = nodes.iter().map(|node| node.version.as_str()).collect();
         versions.sort_unstable();

@@ -37,7 +37,7 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => rights::HINT.as_str(),
         Some("ERR") if reason.contains("user executing the script") => rights::HINT.as_str(),
         Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
-        Some("ERR") if reason.contains("DB index") => "choose another --db",
+        Some("ERR") if reason.contains("DB index") => "choose another database number",
         Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
         Some("CROSSSLOT") => "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
         Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },

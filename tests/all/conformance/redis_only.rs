@@ -28,7 +28,7 @@ redis_checks![
     with_memory_full_nodes_join_beat_and_leave,
     with_memory_full_work_in_hand_is_settled,
     with_memory_full_the_dead_are_handed_on,
-    with_memory_full_errors_are_drained,
+    with_memory_full_errors_are_collected,
     with_memory_full_errors_are_requeued,
     with_memory_full_a_queue_is_paused_and_handed_over,
     with_memory_full_nothing_is_published,
@@ -120,7 +120,7 @@ async fn with_memory_full_the_dead_are_handed_on(hive: &Redis) {
     assert_eq!((status.failed, status.queued, status.in_hand), (1, 2, 0));
 }
 
-async fn with_memory_full_errors_are_drained(hive: &Redis) {
+async fn with_memory_full_errors_are_collected(hive: &Redis) {
     hive.found("a", &["b"]).await;
     hive.fail("a", "b", 6).await;
     fill_memory(hive).await;

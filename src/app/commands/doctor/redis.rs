@@ -1,4 +1,4 @@
-//! A Redis, looked at from all sides.
+//! The checks of a Redis server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::app::args::sources::Resolved;
 use crate::engine::Engine;
 use crate::engine::redis::{Info, RedisEngine};
 
-/// Clocks that differ by more than this are told of.
+/// A larger difference between the clocks of server and machine is a warning.
 const SKEW_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &str, findings: &mut Findings) {

@@ -1,5 +1,5 @@
-//! What the user may do: every command that queenright sends or its scripts call, tried on a key of the queue that nobody
-//! else uses.
+//! The user's rights: every command that queenright sends or its scripts call is tried on a key of the queue that nothing else
+//! uses.
 
 use super::Findings;
 use crate::engine::redis::RedisEngine;
@@ -85,7 +85,7 @@ async fn try_all(engine: &RedisEngine, rights: &[Right]) -> Result<Lacks> {
                     }
                 }
                 Err(error @ Error::Away { .. }) if is_gone(&error) => return Err(error),
-                // A full or read-only server is told of elsewhere.
+                // Other checks report a full or read-only server.
                 Err(Error::Away { .. }) => {}
                 _ => lacks.reached |= tried.contains(" K"),
             }
@@ -113,7 +113,7 @@ async fn try_one(engine: &RedisEngine, tried: &str) -> Result<()> {
     engine.ask(&cmd).await.map(drop)
 }
 
-/// Away for another reason than what the server says of itself.
+/// The server did not answer, as opposed to an error that it answers with.
 fn is_gone(error: &Error) -> bool {
     let text = error.to_string();
     ![

@@ -1,4 +1,4 @@
-//! A queue in a file, looked at from all sides. A file that is not there is not made.
+//! The checks of a queue in a file. A missing file is not created.
 
 use std::path::Path;
 
