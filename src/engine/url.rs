@@ -106,11 +106,10 @@ impl RedisUrl {
         };
         let mut redis = RedisConnectionInfo::default().set_protocol(self.protocol);
         redis = redis.set_db(self.db.unwrap_or(0));
+        if self.lacks_password() {
+            return Err(wrong("a user needs a password (anything, if the user has none)"));
+        }
         if let Some(name) = self.user {
-            // Without a password the client would silently connect as another user, the default one.
-            if self.pass.is_none() && name != "default" {
-                return Err(wrong("a user needs a password (anything, if the user has none)"));
-            }
             redis = redis.set_username(name);
         }
         if let Some(password) = self.pass {
@@ -118,6 +117,12 @@ impl RedisUrl {
         }
         let info = self.addr.into_connection_info().map_err(|_| wrong(SCHEMES))?;
         Ok(info.set_redis_settings(redis))
+    }
+
+    /// Whether there is a user without a password: the client would silently connect as another user, the default one.
+    #[must_use]
+    pub fn lacks_password(&self) -> bool {
+        self.pass.is_none() && self.user.as_deref().is_some_and(|name| name != "default")
     }
 
     /// For people: where, and which database unless it is the first. Never the password.

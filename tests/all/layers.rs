@@ -8,15 +8,24 @@ const ROOMS: [(&str, &str); 8] = [
     ("mutants", "guards are taken out the same way everywhere"),
     ("settings", "how a node behaves is known to all, and knows nobody"),
     ("message", "a message does not know where it is stored"),
-    ("engine", "a store serves any caller: the node, the library and the command line"),
-    ("node", "one process works the same under the library and under the command line"),
+    (
+        "engine",
+        "a store serves any caller: the node, the library and the command line",
+    ),
+    (
+        "node",
+        "one process works the same under the library and under the command line",
+    ),
     ("api", "the library is built without the command line"),
     ("app", "nothing depends on the program: it is behind the feature `cli`"),
 ];
 
 /// The same within the program.
 const APP: [(&str, &str); 12] = [
-    ("base64", "bytes as text are the same in JSON, answers of children and cursors"),
+    (
+        "base64",
+        "bytes as text are the same in JSON, answers of children and cursors",
+    ),
     ("args", "what was asked for is known before anything is done"),
     ("exit", "how a command ends is the same for all"),
     ("run", "a runtime, stdout and signals are the same for all"),
@@ -63,7 +72,9 @@ fn upward(files: &[(String, String)], root: &str, prefix: &str, rooms: &[(&str, 
     let rank = |name: &str| rooms.iter().position(|(room, _)| *room == name);
     let mut wrong = Vec::new();
     for (path, text) in files {
-        let Some(inside) = path.strip_prefix(root) else { continue };
+        let Some(inside) = path.strip_prefix(root) else {
+            continue;
+        };
         let room = inside.split(['/', '.']).next().unwrap_or_default();
         let Some(own) = rank(room) else { continue };
         let code: String = text
@@ -74,7 +85,10 @@ fn upward(files: &[(String, String)], root: &str, prefix: &str, rooms: &[(&str, 
         for name in names_after(&code, prefix) {
             if let Some(used) = rank(name).filter(|used| *used > own) {
                 let (_, why) = rooms[own];
-                wrong.push(format!("{path} uses {prefix}{name}, but `{room}` comes before `{}`: {why}", rooms[used].0));
+                wrong.push(format!(
+                    "{path} uses {prefix}{name}, but `{room}` comes before `{}`: {why}",
+                    rooms[used].0
+                ));
             }
         }
     }
@@ -88,7 +102,11 @@ fn all_files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     sources(&root.join("src"), &mut found);
     let read = |path: &PathBuf| {
-        let name = path.strip_prefix(root).expect("inside").to_string_lossy().replace('\\', "/");
+        let name = path
+            .strip_prefix(root)
+            .expect("inside")
+            .to_string_lossy()
+            .replace('\\', "/");
         (name, std::fs::read_to_string(path).expect("text"))
     };
     found.iter().map(read).collect()
@@ -110,10 +128,16 @@ fn every_file_at_the_root_is_a_room() {
     for (path, _) in all_files() {
         let first = |inside: &str| inside.split(['/', '.']).next().unwrap_or_default().to_string();
         let room = first(path.strip_prefix("src/").expect("in src"));
-        assert!(known(&room), "{path}: `{room}` is no room; see the list in tests/all/layers.rs");
+        assert!(
+            known(&room),
+            "{path}: `{room}` is no room; see the list in tests/all/layers.rs"
+        );
         if let Some(inside) = path.strip_prefix("src/app/") {
             let room = first(inside);
-            assert!(app(&room), "{path}: `{room}` is no room of the program; see tests/all/layers.rs");
+            assert!(
+                app(&room),
+                "{path}: `{room}` is no room of the program; see tests/all/layers.rs"
+            );
         }
     }
 }
@@ -122,7 +146,10 @@ fn every_file_at_the_root_is_a_room() {
 fn no_file_has_more_than_500_lines() {
     for (path, text) in all_files() {
         let lines = text.lines().count();
-        assert!(lines <= 500, "{path} has {lines} lines: nobody holds that in their head; split it by role");
+        assert!(
+            lines <= 500,
+            "{path} has {lines} lines: nobody holds that in their head; split it by role"
+        );
     }
 }
 

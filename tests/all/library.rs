@@ -288,13 +288,14 @@ fn errors_say_what_to_do_and_name_settings_not_flags() {
 #[test]
 fn a_payload_that_is_too_large_ends_the_node_and_says_so() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let ended = runtime.block_on(
-        queenright::on(Arc::new(Local::new("library")))
+    let ended = runtime.block_on(async {
+        let running = queenright::on(Arc::new(Local::new("library")))
             .queue("library")
             .generate(|_: Next| async { vec![0; PAYLOAD_BYTES_MAX + 1] })
             .handle(done)
-            .run_until(tokio::time::sleep(PATIENCE)),
-    );
+            .run_until(std::future::pending::<()>());
+        tokio::time::timeout(PATIENCE, running).await.expect("in time")
+    });
     let Err(Error::TooLarge {
         what,
         number,

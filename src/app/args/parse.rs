@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::sync::LazyLock;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches};
@@ -68,9 +69,11 @@ where
     })
 }
 
+static COMMAND: LazyLock<clap::Command> = LazyLock::new(|| flags::add_to(Cli::command()));
+
 /// All commands and all their flags.
 pub(super) fn command() -> clap::Command {
-    flags::add_to(Cli::command())
+    COMMAND.clone()
 }
 
 /// Reduces clap's paragraph to its first line, and a hint.

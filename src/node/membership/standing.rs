@@ -160,6 +160,9 @@ mod tests {
         }
     }
 
+    /// The reign before, the store's answer, the number seen; then the reign after, and the events.
+    type Case = (&'static str, Option<u64>, (bool, u64), u64, Option<u64>, Vec<Event>);
+
     #[test]
     fn the_answer_to_a_beat_decides_what_a_node_is() {
         let elected = |epoch| Event::Elected {
@@ -167,8 +170,6 @@ mod tests {
             next_number: 100,
         };
         let deposed = |epoch| Event::Deposed { epoch: Some(epoch) };
-        // The reign before, the store's answer, the number seen; then the reign after, and the events.
-        type Case = (&'static str, Option<u64>, (bool, u64), u64, Option<u64>, Vec<Event>);
         let cases: [Case; 7] = [
             ("a handler stays one", None, (false, 4), 100, None, vec![]),
             ("a handler is elected", None, (true, 5), 100, Some(5), vec![elected(5)]),

@@ -4,7 +4,6 @@
 //! those in `QUEENRIGHT_GUARD`, and prints the table.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Mutex;
 
 use super::plan::{Fault, Plan};

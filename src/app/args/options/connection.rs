@@ -24,6 +24,7 @@ options! {
     URL = part("url", "URL")
         .short('u')
         .env(&["REDIS_URL", "REDISURL"])
+        .setting("url")
         .help("The store as a URL: redis://, rediss:// (TLS), unix:/path or sqlite:/path");
     HOST_NAME = part("host", "HOST")
         .short('h')

@@ -1,4 +1,4 @@
-//! The table of cases: what a lane sees, and what it does.
+//! The tables of cases: what a lane sees, and what it does.
 
 use super::*;
 
@@ -44,169 +44,108 @@ const GIVE_BACK: Next = Next::Call {
     listens: false,
 };
 
-#[test]
-fn a_lane_does_what_the_table_says() {
+/// Nothing to say, and nothing to listen for: until the lane has been silent for long.
+const SILENT: Wait = Wait(4 * 2000, false);
+/// Not yet worth listening.
+const SOON: Wait = Wait(1, false);
+
+/// A pause until so many milliseconds after the last call, and whether the lane listens.
+#[derive(Clone, Copy)]
+struct Wait(u64, bool);
+
+trait Expected {
+    fn after(&self, called: Instant) -> Next;
+}
+
+impl Expected for Next {
+    fn after(&self, _: Instant) -> Next {
+        *self
+    }
+}
+
+impl Expected for Wait {
+    fn after(&self, called: Instant) -> Next {
+        Next::Pause {
+            until: called + Duration::from_millis(self.0),
+            listens: self.1,
+        }
+    }
+}
+
+/// What it is about; the lane before; what is different; what it does.
+type Case<'a> = (&'static str, fn(Instant) -> Seen, fn(&mut Seen), &'a dyn Expected);
+
+fn holds(cases: &[Case]) {
     let called = Instant::now();
-    let silent = called + 4 * LEASE;
-    let soon = called + LISTEN_AFTER;
-    let pause = |until| Next::Pause { until, listens: false };
-    type Case = (&'static str, fn(Instant) -> Seen, fn(&mut Seen), Next);
-    let cases: Vec<Case> = vec![
-        // An empty queue.
-        ("idle: the bell makes the call", idle, |_| {}, Next::AwaitWork),
-        ("idle, the bell rang: take", idle, |seen| seen.rung = true, CALL),
-        (
-            "idle, but the listener would answer the bell: wait until it is gone",
-            idle,
-            |seen| seen.heeded = true,
-            pause(silent),
-        ),
-        (
-            "idle and just called, the listener is still there",
-            idle,
-            |seen| (seen.heeded, seen.now) = (true, seen.called),
-            pause(soon),
-        ),
-        // A queue with more in it.
-        ("the last take left messages: take", idle, |seen| seen.dry = false, CALL),
-        (
-            "the same with messages in hand",
-            busy,
-            |seen| (seen.dry, seen.pool.want) = (false, 1),
-            CALL,
-        ),
-        (
-            "no room for any: wait for a slot",
-            busy,
-            |seen| seen.dry = false,
-            pause(silent),
-        ),
-        // Messages in hand, room for more, and an empty queue.
-        (
-            "just called: most are done before it is worth listening",
-            busy,
-            |seen| (seen.pool.want, seen.now) = (1, seen.called),
-            pause(soon),
-        ),
-        (
-            "a while later: listen",
-            busy,
-            |seen| seen.pool.want = 1,
-            Next::Pause {
-                until: silent,
-                listens: true,
-            },
-        ),
-        (
-            "it rang: take, and go on listening",
-            busy,
-            |seen| (seen.pool.want, seen.rung) = (1, true),
-            Next::Call {
-                gives_back: false,
-                listens: true,
-            },
-        ),
-        // Outcomes.
-        ("outcomes are due: settle", busy, |seen| seen.pool.settles = true, CALL),
-        (
-            "they are due at a time: wait for that",
-            busy,
-            |seen| seen.pool.wake = Some(seen.now + Duration::from_millis(3)),
-            pause(called + Duration::from_millis(103)),
-        ),
-        (
-            "due later than the lane may be silent",
-            busy,
-            |seen| seen.pool.wake = Some(seen.called + 5 * LEASE),
-            pause(silent),
-        ),
-        // What waits behind a slow message.
-        (
-            "every slot is stuck: give back what waits",
-            busy,
-            |seen| (seen.pool.stuck, seen.pool.ready) = (true, true),
-            GIVE_BACK,
-        ),
-        (
-            "stuck, and nothing waits",
-            busy,
-            |seen| seen.pool.stuck = true,
-            pause(silent),
-        ),
-        (
-            "this node generates now: give back what waits",
-            busy,
-            |seen| (seen.accepts, seen.pool.ready) = (false, true),
-            GIVE_BACK,
-        ),
-        (
-            "it generates, and one is in work",
-            busy,
-            |seen| seen.accepts = false,
-            pause(silent),
-        ),
-        (
-            "it generates, nothing in hand",
-            idle,
-            |seen| (seen.accepts, seen.pool.want) = (false, 0),
-            pause(silent),
-        ),
-        // Four leases without a call.
-        (
-            "silent for long: call",
-            busy,
-            |seen| seen.now = seen.called + 4 * LEASE,
-            CALL,
-        ),
-        (
-            "the same with an empty hand",
-            idle,
-            |seen| seen.now = seen.called + 4 * LEASE,
-            CALL,
-        ),
-        // The end.
-        (
-            "to stop, nothing in hand",
-            idle,
-            |seen| (seen.stopping, seen.accepts, seen.pool.want) = (true, false, 0),
-            Next::Stop,
-        ),
-        (
-            "to stop, and one is in work: finish it",
-            busy,
-            |seen| (seen.stopping, seen.accepts) = (true, false),
-            pause(silent),
-        ),
-        (
-            "to stop, and it is done: settle it",
-            busy,
-            |seen| (seen.stopping, seen.accepts, seen.pool.settles) = (true, false, true),
-            GIVE_BACK,
-        ),
-        (
-            "a burst, and the queue is empty",
-            idle,
-            |seen| seen.burst = true,
-            Next::Stop,
-        ),
-        (
-            "a burst, and one is in work",
-            busy,
-            |seen| seen.burst = true,
-            pause(silent),
-        ),
-        (
-            "a burst, and the queue is not empty",
-            idle,
-            |seen| (seen.burst, seen.dry) = (true, false),
-            CALL,
-        ),
-    ];
     for (case, seen, change, expected) in cases {
         let mut seen = seen(called);
         change(&mut seen);
-        assert_eq!(next(&seen), expected, "{case}: {seen:?}");
+        assert_eq!(next(&seen), expected.after(called), "{case}: {seen:?}");
     }
+}
+
+#[test]
+#[rustfmt::skip]
+fn with_nothing_in_hand_a_lane_waits_for_the_bell_or_takes() {
+    holds(&[
+        ("the queue is empty: the bell makes the call", idle, |_| {}, &Next::AwaitWork),
+        ("the bell rang", idle, |seen| seen.rung = true, &CALL),
+        ("the listener would answer the bell: wait until it is gone", idle, |seen| seen.heeded = true, &SILENT),
+        ("the same right after a call", idle, |seen| (seen.heeded, seen.now) = (true, seen.called), &SOON),
+        ("the last take left messages", idle, |seen| seen.dry = false, &CALL),
+        ("this node generates", idle, |seen| (seen.accepts, seen.pool.want) = (false, 0), &SILENT),
+        ("silent for four leases", idle, |seen| seen.now = seen.called + 4 * LEASE, &CALL),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn with_room_for_more_a_lane_takes_or_listens() {
+    holds(&[
+        ("the last take left messages", busy, |seen| (seen.dry, seen.pool.want) = (false, 1), &CALL),
+        ("the same without room", busy, |seen| seen.dry = false, &SILENT),
+        ("just called: most are done before it is worth listening", busy,
+            |seen| (seen.pool.want, seen.now) = (1, seen.called), &SOON),
+        ("a while later: listen", busy, |seen| seen.pool.want = 1, &Wait(8000, true)),
+        ("the bell rang: take, and go on listening", busy, |seen| (seen.pool.want, seen.rung) = (1, true),
+            &Next::Call { gives_back: false, listens: true }),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn outcomes_are_settled_when_they_are_due() {
+    holds(&[
+        ("now", busy, |seen| seen.pool.settles = true, &CALL),
+        ("in 3 ms", busy, |seen| seen.pool.wake = Some(seen.now + Duration::from_millis(3)), &Wait(103, false)),
+        ("later than a lane may be silent", busy, |seen| seen.pool.wake = Some(seen.called + 5 * LEASE), &SILENT),
+        ("never, and the lane was silent for four leases", busy, |seen| seen.now = seen.called + 4 * LEASE, &CALL),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn messages_that_wait_in_vain_are_given_back() {
+    holds(&[
+        ("every slot is stuck", busy, |seen| (seen.pool.stuck, seen.pool.ready) = (true, true), &GIVE_BACK),
+        ("stuck, and none waits", busy, |seen| seen.pool.stuck = true, &SILENT),
+        ("this node generates now", busy, |seen| (seen.accepts, seen.pool.ready) = (false, true), &GIVE_BACK),
+        ("it generates, and none waits", busy, |seen| seen.accepts = false, &SILENT),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
+fn a_lane_ends_with_empty_hands() {
+    holds(&[
+        ("to stop", idle, |seen| (seen.stopping, seen.accepts, seen.pool.want) = (true, false, 0), &Next::Stop),
+        ("to stop, one in work", busy, |seen| (seen.stopping, seen.accepts) = (true, false), &SILENT),
+        ("to stop, and it is done", busy,
+            |seen| (seen.stopping, seen.accepts, seen.pool.settles) = (true, false, true), &GIVE_BACK),
+        ("a burst, the queue is empty", idle, |seen| seen.burst = true, &Next::Stop),
+        ("a burst, one in work", busy, |seen| seen.burst = true, &SILENT),
+        ("a burst, the queue is not empty", idle, |seen| (seen.burst, seen.dry) = (true, false), &CALL),
+    ]);
 }
 
 /// Every combination: a lane never waits while there is something to do, and never for longer than it may be silent.
