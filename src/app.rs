@@ -20,8 +20,9 @@ pub mod base64;
 pub mod args;
 
 mod exit;
-mod on_engine;
 mod run;
+
+mod on_engine;
 
 pub mod output;
 
