@@ -55,7 +55,7 @@ impl Flags {
     }
 
     /// These, and what only `before` (the part in front of the command word) has.
-    pub(super) fn over(mut self, before: Self) -> Self {
+    pub(super) fn over(mut self, before: &Self) -> Self {
         for option in before.given() {
             let mut earlier = before.values(option).to_vec();
             let values = self.values.entry(option.name).or_default();
