@@ -55,7 +55,7 @@ impl Flags {
     }
 
     /// These, and what only `before` (the part in front of the command word) has.
-    pub(super) fn over(mut self, before: Self) -> Self {
+    pub(super) fn over(mut self, before: &Self) -> Self {
         for option in before.given() {
             let mut earlier = before.values(option).to_vec();
             let values = self.values.entry(option.name).or_default();
@@ -177,8 +177,8 @@ fn finish(option: &Opt, mut argument: Arg) -> Arg {
     argument
 }
 
-/// The room for a text in a terminal of 80 columns, beside the margin.
-const TEXT_COLUMNS: usize = 70;
+/// The room for a text in a terminal of 80 columns, beside the widest flags.
+const TEXT_COLUMNS: usize = 55;
 
 /// What the option is for, where else it can be set, and what holds if it is not: on a line of its own where it would wrap.
 fn help(option: &Opt) -> String {

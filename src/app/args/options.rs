@@ -55,6 +55,7 @@ use crate::error::Error;
 
 /// One option.
 #[derive(Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each says one thing about an option")]
 pub struct Opt {
     /// The flag without its dashes, and the key in a configuration file.
     pub name: &'static str,

@@ -61,7 +61,7 @@ where
             let line = format!("{flag} is an option of start, not of {word}; see queenright {word} --help");
             return Err(Stop::Usage(Usage::new(line)));
         }
-        flags = Flags::of(after, Some(word)).over(flags);
+        flags = Flags::of(after, Some(word)).over(&flags);
     }
     Ok(Invocation {
         command: cli.command.unwrap_or(Command::Start),

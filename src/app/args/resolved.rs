@@ -18,6 +18,7 @@ pub const PORT: u16 = 6379;
 /// Everything that a command needs to know, from all sources, checked. [`Resolved::default`] holds the default of every
 /// option; an option's entry in the table says what its text changes here.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "options that are given or not")]
 pub struct Resolved {
     pub store: Store,
     /// The store for people: never with user or password.

@@ -219,10 +219,13 @@ fn the_defaults_that_people_are_told_are_those_that_hold() {
     }
 }
 
+/// Makes a setting what it cannot be; the time is longer than any may be.
+type Break = fn(&mut Settings, Duration);
+
 #[test]
 fn each_setting_that_the_library_refuses_is_a_flag_here() {
     let year = Duration::from_hours(367 * 24);
-    let break_it: [(&str, fn(&mut Settings, Duration)); 13] = [
+    let broken: [(&str, Break); 13] = [
         ("--queue", |it, _| it.queue.clear()),
         ("--concurrency", |it, _| it.concurrency = 0),
         ("--lease", |it, year| it.lease = year),
@@ -237,7 +240,7 @@ fn each_setting_that_the_library_refuses_is_a_flag_here() {
         ("--timeout", |it, _| it.timeout = Some(Duration::ZERO)),
         ("--messages", |it, _| it.messages = Some(u64::MAX)),
     ];
-    for (flag, break_it) in break_it {
+    for (flag, break_it) in broken {
         let mut settings = Settings::default();
         break_it(&mut settings, year);
         let error = settings.check().expect_err("is refused");
