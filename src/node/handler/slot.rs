@@ -88,7 +88,7 @@ fn tell_start(node: &NodeId, observer: &dyn Observer, message: &Message) {
 }
 
 async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handled {
-    let late = |_| Err(format!("timed out after {time:?}").into());
+    let late = |_| Err(format!("timed out after {time:?} (setting timeout)").into());
     tokio::time::timeout(time, handled).await.unwrap_or_else(late)
 }
 

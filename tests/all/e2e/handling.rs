@@ -170,6 +170,6 @@ fn a_message_that_takes_longer_than_the_timeout_is_an_error() {
         .start_joined();
     assert_eq!(fleet.wait_through(2).failed, 2);
     for error in fleet.errors() {
-        assert_eq!(error["error"], "timed out after 50ms (--timeout)");
+        assert_eq!(error["error"], "timed out after 50ms (setting timeout)");
     }
 }
