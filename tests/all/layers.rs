@@ -75,8 +75,8 @@ fn upward(files: &[(String, String)], root: &str, prefix: &str, rooms: &[(&str, 
         let Some(inside) = path.strip_prefix(root) else {
             continue;
         };
-        let room = inside.split(['/', '.']).next().unwrap_or_default();
-        let Some(own) = rank(room) else { continue };
+        let home = inside.split(['/', '.']).next().unwrap_or_default();
+        let Some(own) = rank(home) else { continue };
         let code: String = text
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
@@ -86,7 +86,7 @@ fn upward(files: &[(String, String)], root: &str, prefix: &str, rooms: &[(&str, 
             if let Some(used) = rank(name).filter(|used| *used > own) {
                 let (_, why) = rooms[own];
                 wrong.push(format!(
-                    "{path} uses {prefix}{name}, but `{room}` comes before `{}`: {why}",
+                    "{path} uses {prefix}{name}, but `{home}` comes before `{}`: {why}",
                     rooms[used].0
                 ));
             }
