@@ -69,7 +69,6 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         queue: settings.queue.clone(),
         nodes: flags.nodes,
         messages,
-        length: plan.as_ref().map(|plan| plan.length),
         lease: settings.lease,
         stalled_after: STALLED_LEASES * settings.lease + resolved.work.high,
         plan,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::copies::event;
-use super::row::{Row, at_most};
+use super::row::Row;
+use super::row::Target::AtMost;
 use super::session::{Queue, Session};
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -118,7 +119,7 @@ pub(super) fn failover(session: &Session, load: Load) -> Rows {
     }
     let late = gaps.iter().filter(|gap| **gap > 1000.0).count();
     let row = Row::new("failover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
-    let row = row.target(at_most(650.0)).moonshot(at_most(550.0));
+    let row = row.target(AtMost(650.0)).moonshot(AtMost(550.0));
     Ok(vec![row.note(format!(
         "kill -9; {late} of {kills} over 1 s; baseline: the tick"
     ))])
@@ -148,7 +149,7 @@ pub(super) fn handover(session: &Session, load: Load) -> Rows {
     }
     let row = Row::new("handover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
     Ok(vec![
-        row.target(at_most(550.0))
+        row.target(AtMost(550.0))
             .note("SIGTERM; widest distance of two ticks; baseline: the tick"),
     ])
 }
@@ -182,7 +183,7 @@ pub(super) fn redelivery(session: &Session, load: Load) -> Rows {
     }
     Ok(vec![
         Row::new("redelivery", "ms", times)
-            .target(at_most(3000.0))
+            .target(AtMost(3000.0))
             .note("kill -9 of a handler"),
     ])
 }

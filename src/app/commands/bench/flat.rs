@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::cost::{self, Cost, typical};
 use super::measure::{GENERATOR, HANDLER, HANDLERS, drain, queued_bytes, through};
 use super::raw::{self, float};
-use super::row::{Row, at_most, ratio_at_least};
+use super::row::Row;
+use super::row::Target::{AtMost, RatioAtLeast};
 use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -15,7 +16,7 @@ use crate::app::lab::server::{Fsync, Server};
 pub(super) fn flat_out(session: &Session, load: Load) -> Rows {
     let messages = load.of(1_000_000, 20_000);
     let row = beside_cycle(session, load, "flat-out", messages, 0)?;
-    Ok(vec![row.target(ratio_at_least(1.0)).moonshot(ratio_at_least(3.0))])
+    Ok(vec![row.target(RatioAtLeast(1.0)).moonshot(RatioAtLeast(3.0))])
 }
 
 fn beside_cycle(session: &Session, load: Load, name: &str, messages: u64, payload: usize) -> Result<Row, Failure> {
@@ -49,7 +50,7 @@ pub(super) fn payloads(session: &Session, load: Load) -> Rows {
         let messages = load.of(200_000_000 / payload, 2_000_000 / payload).min(1_000_000);
         let bytes = usize::try_from(payload).expect("small");
         let row = beside_cycle(session, load, &format!("payloads {name}"), messages, bytes)?;
-        rows.push(row.target(ratio_at_least(target)).moonshot(ratio_at_least(0.8)));
+        rows.push(row.target(RatioAtLeast(target)).moonshot(RatioAtLeast(0.8)));
     }
     Ok(rows)
 }
@@ -66,7 +67,7 @@ pub(super) fn backlog(session: &Session, load: Load) -> Rows {
     let row = Row::new("backlog 10 M", "messages/s", ours)
         .beside(theirs)
         .cost(typical(&costs));
-    let row = row.target(ratio_at_least(0.8)).moonshot(ratio_at_least(1.0));
+    let row = row.target(RatioAtLeast(0.8)).moonshot(RatioAtLeast(1.0));
     Ok(vec![row.note("baseline: 1 M")])
 }
 
@@ -81,7 +82,7 @@ pub(super) fn persistence(session: &Session, load: Load) -> Rows {
         }
         let durable = session.durable(fsync)?;
         let row = beside_cycle(&durable, load, &name, load.of(1_000_000, 20_000), 0)?;
-        rows.push(row.target(ratio_at_least(1.0)));
+        rows.push(row.target(RatioAtLeast(1.0)));
     }
     Ok(rows)
 }
@@ -102,7 +103,7 @@ pub(super) fn memory(session: &Session, load: Load) -> Rows {
     };
     let published = queue.status()?.map_or(0, |status| status.published);
     let row = Row::new("memory", "MB", vec![cost.peak_rss])
-        .target(at_most(30.0))
+        .target(AtMost(30.0))
         .cost(cost);
     let millions = float(published) / 1e6;
     Ok(vec![row.note(format!(

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::app::args::BenchNode;
 use crate::app::args::sources::{Resolved, Store, Work};
+use crate::app::commands::start::stop_when_stdin_closes;
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
 use crate::engine::redis::keys::Keys;
@@ -25,17 +26,13 @@ pub(super) fn fill(payload: &mut Vec<u8>, number: u64, bytes: usize) {
     payload.resize(payload.len().max(bytes), b'x');
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Whether messages are slow at this time.
 pub(super) fn is_slow(time: Duration, window: Duration) -> bool {
     (time.as_nanos() / window.as_nanos().max(1)) % 2 == 1
-}
-
-pub(super) fn wall() -> Duration {
-    now()
 }
 
 struct Maker {
@@ -98,12 +95,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
         work: resolved.work,
     };
     let (stopper, shutdown) = shutdown::channel();
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        stopper.stop();
-        std::thread::sleep(Duration::from_secs(1));
-        std::process::exit(1);
-    });
+    stop_when_stdin_closes(stopper)?;
     runtime.block_on(async {
         let mut nodes = tokio::task::JoinSet::new();
         for _ in 0..flags.nodes {

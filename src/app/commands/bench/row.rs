@@ -14,42 +14,12 @@ pub(super) struct Row {
     pub(super) note: String,
 }
 
-/// What is to be reached.
+/// What is to be reached: by the ratio to the baseline, or by the value itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    of: Of,
-    at_least: bool,
-    value: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    Value,
-    Ratio,
-}
-
-pub(super) fn ratio_at_least(value: f64) -> Target {
-    Target {
-        of: Of::Ratio,
-        at_least: true,
-        value,
-    }
-}
-
-pub(super) fn ratio_at_most(value: f64) -> Target {
-    Target {
-        of: Of::Ratio,
-        at_least: false,
-        value,
-    }
-}
-
-pub(super) fn at_most(value: f64) -> Target {
-    Target {
-        of: Of::Value,
-        at_least: false,
-        value,
-    }
+pub(super) enum Target {
+    RatioAtLeast(f64),
+    RatioAtMost(f64),
+    AtMost(f64),
 }
 
 impl Row {
@@ -121,14 +91,11 @@ impl Row {
     }
 
     fn reaches(&self, target: Target) -> bool {
-        let measured = match target.of {
-            Of::Value => self.value(),
-            Of::Ratio => self.ratio().unwrap_or(f64::NAN),
-        };
-        if target.at_least {
-            measured >= target.value
-        } else {
-            measured <= target.value
+        let ratio = self.ratio().unwrap_or(f64::NAN);
+        match target {
+            Target::RatioAtLeast(least) => ratio >= least,
+            Target::RatioAtMost(most) => ratio <= most,
+            Target::AtMost(most) => self.value() <= most,
         }
     }
 
@@ -141,13 +108,11 @@ impl Row {
     }
 
     fn words(&self, target: Option<Target>) -> String {
-        let Some(Target { of, at_least, value }) = target else {
-            return String::new();
-        };
-        let sign = if at_least { ">=" } else { "<=" };
-        match of {
-            Of::Ratio => format!("{sign} {value} x"),
-            Of::Value => format!("{sign} {} {}", figure(value), self.unit),
+        match target {
+            None => String::new(),
+            Some(Target::RatioAtLeast(least)) => format!(">= {least} x"),
+            Some(Target::RatioAtMost(most)) => format!("<= {most} x"),
+            Some(Target::AtMost(most)) => format!("<= {} {}", figure(most), self.unit),
         }
     }
 
@@ -169,8 +134,8 @@ mod tests {
         // The machine halved its speed after the first round: the ratio did not change.
         let row = Row::new("r", "messages/s", vec![200.0, 100.0, 100.0])
             .beside(vec![100.0, 50.0, 50.0])
-            .target(ratio_at_least(2.0))
-            .moonshot(ratio_at_least(2.1));
+            .target(Target::RatioAtLeast(2.0))
+            .moonshot(Target::RatioAtLeast(2.1));
         assert_eq!(
             (row.ratio(), row.reached(), row.reaches_moonshot()),
             (Some(2.0), Some(true), Some(false))

@@ -3,7 +3,8 @@
 use super::cost::typical;
 use super::measure::{GENERATOR, through};
 use super::raw;
-use super::row::{Row, ratio_at_least};
+use super::row::Row;
+use super::row::Target::RatioAtLeast;
 use super::session::Session;
 use super::{Load, Rows};
 
@@ -25,5 +26,5 @@ pub(super) fn one_by_one(session: &Session, load: Load) -> Rows {
     let row = Row::new("one-by-one", "messages/s", ours)
         .beside(theirs)
         .cost(typical(&costs));
-    Ok(vec![row.target(ratio_at_least(0.5)).moonshot(ratio_at_least(0.8))])
+    Ok(vec![row.target(RatioAtLeast(0.5)).moonshot(RatioAtLeast(0.8))])
 }

@@ -116,13 +116,13 @@ fn real(out: &mut String, name: &str, value: Option<f64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::ratio_at_least;
+    use super::super::row::Target::RatioAtLeast;
     use super::*;
 
     #[test]
     fn a_target_is_told_with_whether_it_was_reached() {
         let row = Row::new("r", "messages/s", vec![200.0]).beside(vec![100.0]);
-        let text = object(&row.target(ratio_at_least(2.0)));
+        let text = object(&row.target(RatioAtLeast(2.0)));
         assert!(text.contains("\"target\":\">= 2 x\",\"reached\":true"), "{text}");
     }
 

@@ -52,8 +52,8 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
             role.to_string(),
             member.reign.map_or(String::new(), |epoch| epoch.to_string()),
             doing(member, book, summary),
-            format!("{:>7}", grouped(book.done())),
-            format!("{:>6}", grouped(book.errors())),
+            format!("{:>7}", grouped(book.done)),
+            format!("{:>6}", grouped(book.errors)),
             format!("{age:>4} s"),
         ],
         tone,
@@ -74,7 +74,7 @@ fn doing(member: &Member, book: &Book, summary: &Summary) -> String {
     }
     match (member.reign, book.holds(), book.in_hand()) {
         (Some(_), _, _) => book
-            .last_published()
+            .last_published
             .map_or_else(|| "begins".into(), |last| format!("published {}", grouped(last))),
         (None, Some(number), 1) => format!("handles {}", grouped(number)),
         (None, Some(number), more) => format!("handles {} +{}", grouped(number), grouped(more - 1)),
