@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cost::{self, Cost, typical};
-use super::measure::{GENERATOR, HANDLER, HANDLERS, drain, queued_bytes, through};
+use super::measure::{GENERATOR, HANDLER, HANDLERS, compared, drain, queued_bytes, through};
 use super::raw::{self, float};
 use super::row::Row;
 use super::row::Target::{AtMost, RatioAtLeast};
@@ -24,23 +24,21 @@ fn beside_cycle(session: &Session, load: Load, name: &str, messages: u64, payloa
         0 => GENERATOR.to_string(),
         bytes => format!("bench-node {GENERATOR} --payload {bytes}"),
     };
-    let (mut ours, mut theirs, mut costs, mut plain) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds {
-        let (rate, cost) = through(session, messages, &generator, (HANDLERS, HANDLER))?;
-        ours.push(rate);
-        costs.push(cost);
+    let mut plain = Vec::new();
+    let ours = || through(session, messages, &generator, (HANDLERS, HANDLER));
+    let mut row = compared(name, load.rounds, ours, || {
         let (rate, cost) = raw::cycle(session, messages, payload)?;
-        theirs.push(rate);
         plain.push(cost);
-    }
+        Ok(rate)
+    })?;
     let plain = typical(&plain);
     let note = format!(
         "baseline: Redis {:.2} us, clients {:.2} us",
         plain.redis_cpu, plain.client_cpu
     );
-    let mut cost = typical(&costs);
-    cost.queued_bytes = queued_bytes(session, messages.min(100_000), &generator)?;
-    Ok(Row::new(name, "messages/s", ours).beside(theirs).cost(cost).note(note))
+    let queued = queued_bytes(session, messages.min(100_000), &generator)?;
+    row.cost.get_or_insert_default().queued_bytes = queued;
+    Ok(row.note(note))
 }
 
 pub(super) fn payloads(session: &Session, load: Load) -> Rows {
@@ -57,16 +55,8 @@ pub(super) fn payloads(session: &Session, load: Load) -> Rows {
 
 pub(super) fn backlog(session: &Session, load: Load) -> Rows {
     let (small, large) = load.of((1_000_000, 10_000_000), (10_000, 50_000));
-    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds.min(3) {
-        theirs.push(drain(session, small)?.0);
-        let (rate, cost) = drain(session, large)?;
-        ours.push(rate);
-        costs.push(cost);
-    }
-    let row = Row::new("backlog 10 M", "messages/s", ours)
-        .beside(theirs)
-        .cost(typical(&costs));
+    let (ours, rounds) = (|| drain(session, large), load.rounds.min(3));
+    let row = compared("backlog 10 M", rounds, ours, || Ok(drain(session, small)?.0))?;
     let row = row.target(RatioAtLeast(0.8)).moonshot(RatioAtLeast(1.0));
     Ok(vec![row.note("baseline: 1 M")])
 }

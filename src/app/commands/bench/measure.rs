@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::cost::{self, Cost};
 use super::raw::float;
+use super::row::Row;
 use super::session::{Queue, Session};
 use super::socket::{Answer, Socket};
 use crate::app::exit::Failure;
@@ -46,6 +47,24 @@ pub(super) fn through(
     let mut cost = meter.until_now(session, messages, client)?;
     cost.peak_rss = cost::peak_rss(&copies);
     Ok((float(messages) / seconds, cost))
+}
+
+/// Ours and the baseline in turns, so many rounds of both.
+pub(super) fn compared(
+    name: &str,
+    rounds: u32,
+    mut ours: impl FnMut() -> Result<(f64, Cost), Failure>,
+    mut baseline: impl FnMut() -> Result<f64, Failure>,
+) -> Result<Row, Failure> {
+    let (mut rates, mut costs, mut baselines) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (rate, cost) = ours()?;
+        rates.push(rate);
+        costs.push(cost);
+        baselines.push(baseline()?);
+    }
+    let row = Row::new(name, "messages/s", rates).beside(baselines);
+    Ok(row.cost(cost::typical(&costs)))
 }
 
 /// Waits until all of these are members. Nobody waits for one that has ended.

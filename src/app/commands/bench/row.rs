@@ -8,8 +8,8 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     pub(super) values: Vec<f64>,
     baselines: Vec<f64>,
-    target: Option<Target>,
-    moonshot: Option<Target>,
+    pub(super) target: Option<Target>,
+    pub(super) moonshot: Option<Target>,
     pub(super) cost: Option<Cost>,
     pub(super) note: String,
 }
@@ -90,7 +90,7 @@ impl Row {
         (!ratios.is_empty()).then(|| median(&ratios))
     }
 
-    fn reaches(&self, target: Target) -> bool {
+    pub(super) fn reaches(&self, target: Target) -> bool {
         let ratio = self.ratio().unwrap_or(f64::NAN);
         match target {
             Target::RatioAtLeast(least) => ratio >= least,
@@ -99,29 +99,14 @@ impl Row {
         }
     }
 
-    pub(super) fn reached(&self) -> Option<bool> {
-        self.target.map(|target| self.reaches(target))
-    }
-
-    pub(super) fn reaches_moonshot(&self) -> Option<bool> {
-        self.moonshot.map(|target| self.reaches(target))
-    }
-
-    fn words(&self, target: Option<Target>) -> String {
+    /// In words; nothing where there is no target.
+    pub(super) fn words(&self, target: Option<Target>) -> String {
         match target {
             None => String::new(),
             Some(Target::RatioAtLeast(least)) => format!(">= {least} x"),
             Some(Target::RatioAtMost(most)) => format!("<= {most} x"),
             Some(Target::AtMost(most)) => format!("<= {} {}", figure(most), self.unit),
         }
-    }
-
-    pub(super) fn target_words(&self) -> String {
-        self.words(self.target)
-    }
-
-    pub(super) fn moonshot_words(&self) -> String {
-        self.words(self.moonshot)
     }
 }
 
@@ -136,10 +121,11 @@ mod tests {
             .beside(vec![100.0, 50.0, 50.0])
             .target(Target::RatioAtLeast(2.0))
             .moonshot(Target::RatioAtLeast(2.1));
+        let reached = |target| row.reaches(target);
         assert_eq!(
-            (row.ratio(), row.reached(), row.reaches_moonshot()),
+            (row.ratio(), row.target.map(reached), row.moonshot.map(reached)),
             (Some(2.0), Some(true), Some(false))
         );
-        assert_eq!(row.target_words(), ">= 2 x");
+        assert_eq!(row.words(row.target), ">= 2 x");
     }
 }

@@ -10,6 +10,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 use super::socket::Socket;
 use crate::app::args::Invocation;
 use crate::app::args::sources::{Resolved, Store};
+use crate::app::commands::status_if_any;
 use crate::app::exit::Failure;
 use crate::app::lab::server::Fsync;
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
@@ -91,9 +92,15 @@ impl Session {
 
     /// Asked through the engine, which has the words for a server that is away, or refuses.
     fn answers(&self) -> Result<(), Failure> {
-        match self.runtime.block_on(self.queue()?.engine.status()) {
-            Ok(_) | Err(crate::Error::NoQueue { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+        self.runtime.block_on(status_if_any(&self.queue()?.engine))?;
+        Ok(())
+    }
+
+    /// None: nobody has joined yet, or the store is away.
+    pub(super) fn status_of(&self, engine: &impl Engine) -> Result<Option<Status>, Failure> {
+        match self.runtime.block_on(status_if_any(engine)) {
+            Err(error) if error.is_away() => Ok(None),
+            status => Ok(status?),
         }
     }
 
@@ -196,12 +203,7 @@ pub(super) struct Queue<'a> {
 impl Queue<'_> {
     /// None: nobody has joined yet.
     pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
-        match self.session.runtime.block_on(self.engine.status()) {
-            Ok(status) => Ok(Some(status)),
-            Err(crate::Error::NoQueue { .. }) => Ok(None),
-            Err(error) if error.is_away() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        self.session.status_of(&self.engine)
     }
 
     pub(super) fn until<T>(

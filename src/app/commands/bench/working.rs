@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::cost::typical;
 use super::figures::median;
-use super::measure::{GENERATOR, joined, through};
+use super::measure::{GENERATOR, compared, joined, through};
 use super::node::{is_slow, now};
 use super::raw;
 use super::raw::float;
@@ -18,16 +18,10 @@ use crate::app::lab::copy::Capture;
 pub(super) fn async_work(session: &Session, load: Load) -> Rows {
     let (messages, at_once, each) = (load.of(300_000, 20_000), 1000, Duration::from_millis(10));
     let handler = format!("--prefer never --work 10ms --error-rate 0 --concurrency {at_once}");
-    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds {
-        let (rate, cost) = through(session, messages, GENERATOR, (1, &handler))?;
-        ours.push(rate);
-        costs.push(cost);
-        theirs.push(raw::sleepers(at_once, each, messages)?);
-    }
-    let row = Row::new("async-work", "messages/s", ours)
-        .beside(theirs)
-        .cost(typical(&costs));
+    let ours = || through(session, messages, GENERATOR, (1, &handler));
+    let row = compared("async-work", load.rounds, ours, || {
+        raw::sleepers(at_once, each, messages)
+    })?;
     Ok(vec![row.target(RatioAtLeast(0.7)).moonshot(RatioAtLeast(0.95))])
 }
 

@@ -48,11 +48,11 @@ impl Progress {
         } = seen.map(|seen| seen.sample).unwrap_or_default();
         let (settled, seconds) = (done + failed, self.begun.elapsed().as_secs_f64());
         #[allow(clippy::cast_precision_loss)]
-        let (part, rate) = match (self.length, self.messages) {
-            (Some(length), _) => (seconds / length.as_secs_f64(), settled as f64 / seconds),
-            (None, messages) => (settled as f64 / messages.unwrap_or(1) as f64, settled as f64 / seconds),
-        };
-        let part = part.clamp(0.0, 1.0);
+        let (settled_f, wanted) = (settled as f64, self.messages.unwrap_or(1) as f64);
+        let part = self
+            .length
+            .map_or(settled_f / wanted, |length| seconds / length.as_secs_f64());
+        let (part, rate) = (part.clamp(0.0, 1.0), settled_f / seconds);
         let left = if part > 0.0 { seconds / part - seconds } else { 0.0 };
         let faults = match faults {
             0 => String::new(),
