@@ -94,6 +94,13 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     };
     let session = Session::prepare(asked, resolved)?;
     let (mut rows, mut curves, mut failures) = (Vec::new(), Vec::new(), Vec::new());
+    let mut give_up = |name: &str, failure: Failure| {
+        if session.is_interrupted() {
+            return Err(failure);
+        }
+        failures.push(format!("{name}: {}", failure.line));
+        Ok(())
+    };
     for (name, regime) in REGIMES {
         if !flags.regime.is_empty() && !flags.regime.iter().any(|asked| asked == name) {
             continue;
@@ -101,35 +108,33 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
         progress(name);
         match regime(&session, load) {
             Ok(measured) => rows.extend(measured),
-            Err(failure) if session.is_interrupted() => return Err(failure),
-            Err(failure) => failures.push(format!("{name}: {}", failure.line)),
+            Err(failure) => give_up(name, failure)?,
         }
     }
     if flags.growth {
         progress("growth");
         match growth::run(&session, load) {
             Ok(measured) => curves = measured,
-            Err(failure) if session.is_interrupted() => return Err(failure),
-            Err(failure) => failures.push(format!("growth: {}", failure.line)),
+            Err(failure) => give_up("growth", failure)?,
         }
     }
     progress("");
     let about = session.about();
     drop(session);
     let written = |error: std::io::Error| Failure::cannot("write the figures", error);
-    if flags.json {
-        print(&table::json(&rows)).map_err(written)?;
+    print(&if flags.json {
+        table::json(&rows)
     } else {
-        print(&table::table(&rows, &about.now())).map_err(written)?;
-    }
+        table::table(&rows, &about.now())
+    })
+    .map_err(written)?;
     if let Some(path) = &flags.docs {
         docs::write(path, &rows, &curves, &about).map_err(written)?;
     }
     if failures.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let line = failures.join("; ");
-    Err(Failure::failed(line))
+    Err(Failure::failed(failures.join("; ")))
 }
 
 fn print(text: &str) -> std::io::Result<()> {

@@ -99,18 +99,6 @@ fn read(from: impl BufRead + Send + 'static) -> Receiver<Line> {
     lines
 }
 
-/// `start`, with a book. The rest of its arguments is up to the caller.
-pub(super) fn start(program: &Path, book: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args(["start", "--log=json", "--quiet", "--until-stdin-closes"])
-        .arg("--ledger")
-        .arg(book)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    command
-}
-
 /// `get-errors --json`, as a user would run it.
 pub fn get_errors(program: &Path) -> Command {
     let mut command = Command::new(program);

@@ -3,11 +3,11 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::copy::{self, Copy};
+use super::copy::Copy;
 use crate::engine::Status;
 
 /// Starts copies, one like the other.
@@ -42,8 +42,13 @@ impl Starter {
         let number = self.started;
         self.started += 1;
         let book = self.directory.join(format!("book-{number}"));
-        let mut command = copy::start(&self.program, &book);
-        command.args(&self.arguments);
+        let mut command = Command::new(&self.program);
+        command
+            .args(["start", "--log=json", "--quiet", "--until-stdin-closes", "--ledger"])
+            .arg(&book)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
         Next { number, book, command }
     }
 }

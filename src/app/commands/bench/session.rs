@@ -1,5 +1,6 @@
 //! One run of `bench`: its test bed on a Redis, fresh queues there, and waiting that can be interrupted.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +27,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 pub(super) struct Session {
     bed: TestBed,
     pub(super) info: ConnectionInfo,
+    /// Host and port.
+    pub(super) at: (String, u16),
     pub(super) runtime: tokio::runtime::Runtime,
     interrupted: Arc<AtomicBool>,
 }
@@ -77,13 +80,14 @@ impl Session {
                 "bench compares with plain Redis; give the address of one, or none for one of its own",
             ));
         };
-        if !matches!(info.addr(), ConnectionAddr::Tcp(..)) {
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
             return Err(Failure::usage(
                 "bench compares with plain sockets; give an address without TLS, host and port",
             ));
-        }
+        };
         Ok(Self {
             info: (**info).clone(),
+            at: (host.clone(), *port),
             bed,
             runtime: runtime()?,
             interrupted,
@@ -138,8 +142,12 @@ impl Session {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    pub(super) fn connect(&self) -> io::Result<Socket> {
+        Socket::connect(&self.at, self.info.redis_settings())
+    }
+
     pub(super) fn socket(&self) -> Result<Socket, Failure> {
-        Socket::connect(&self.info)
+        self.connect()
             .map_err(|error| Failure::no_redis(format!("no Redis at {}: {error}", self.bed.address)))
     }
 

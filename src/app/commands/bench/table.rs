@@ -48,13 +48,10 @@ pub(super) fn table(rows: &[Row], about: &str) -> String {
             shown(cost.queued_bytes, format!("{:.0}", cost.queued_bytes)),
             shown(cost.peak_rss, format!("{:.0}", cost.peak_rss)),
         );
-        let note = if row.note.is_empty() {
-            String::new()
-        } else {
-            format!("  {}", row.note)
-        };
         out.truncate(out.trim_end_matches(' ').len());
-        out.push_str(&note);
+        if !row.note.is_empty() {
+            let _ = write!(out, "  {}", row.note);
+        }
         out.push('\n');
     }
     out

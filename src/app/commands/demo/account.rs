@@ -49,19 +49,15 @@ fn write_takeovers(out: &mut String, kills: u64, gaps: &[u64]) {
 }
 
 fn write_account(out: &mut String, account: &Account) {
-    let Account {
-        generated,
-        done,
-        errors,
-        in_doubt,
-        unsettled,
-        lost,
-        twice,
-        ..
-    } = account;
-    let _ = write!(out, "generated {generated}  done {}  errors {errors}", done + in_doubt);
-    let _ = writeln!(out, "  still in the queue {unsettled}  lost {lost}  twice {twice}");
-    if *in_doubt > 0 {
+    let (done, in_doubt) = (account.done + account.in_doubt, account.in_doubt);
+    let _ = write!(out, "generated {}  done {done}", account.generated);
+    let _ = write!(
+        out,
+        "  errors {}  still in the queue {}",
+        account.errors, account.unsettled
+    );
+    let _ = writeln!(out, "  lost {}  twice {}", account.lost, account.twice);
+    if in_doubt > 0 {
         let were = match in_doubt {
             1 => "one was".into(),
             many => format!("{many} were"),

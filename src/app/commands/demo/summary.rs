@@ -199,13 +199,9 @@ impl Summary {
 
     /// Published, without an outcome, and held by no copy, as far as the books tell.
     pub(super) fn queued(&self) -> u64 {
-        let Totals {
-            generated,
-            done,
-            errors,
-            in_hand,
-        } = self.totals;
-        generated.saturating_sub(done + errors + in_hand)
+        let totals = &self.totals;
+        let known = totals.done + totals.errors + totals.in_hand;
+        totals.generated.saturating_sub(known)
     }
 }
 

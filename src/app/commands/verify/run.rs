@@ -101,7 +101,11 @@ impl<'a, E: Engine> Run<'a, E> {
                 return Ok(());
             }
             let seen = self.sampler.last();
-            let through = |seen: &Snapshot| self.load.messages.is_some_and(|messages| settled(seen) >= messages);
+            let through = |seen: &Snapshot| {
+                self.load
+                    .messages
+                    .is_some_and(|messages| seen.sample.settled() >= messages)
+            };
             let is_over = self.load.length().is_some_and(|length| self.begun.elapsed() >= length);
             if is_over || seen.as_ref().is_some_and(through) {
                 return Ok(());
@@ -160,7 +164,7 @@ impl<'a, E: Engine> Run<'a, E> {
             let over = self.tick().await?;
             let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
             let wanted = published.or(self.load.messages);
-            if seen.as_ref().is_some_and(|seen| Some(settled(seen)) >= wanted) {
+            if seen.as_ref().is_some_and(|seen| Some(seen.sample.settled()) >= wanted) {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
@@ -246,10 +250,6 @@ impl<'a, E: Engine> Run<'a, E> {
     }
 }
 
-fn settled(seen: &Snapshot) -> u64 {
-    seen.sample.done + seen.sample.failed
-}
-
 /// Whether the work goes on.
 struct Moved {
     /// Longer than this it does not stand still.
@@ -270,7 +270,7 @@ impl Moved {
 
     fn stalled(&mut self, seen: Option<&Snapshot>) -> bool {
         let sample = seen.map(|seen| seen.sample).unwrap_or_default();
-        let seen = (sample.published, sample.done + sample.failed);
+        let seen = (sample.published, sample.settled());
         if seen != self.seen {
             self.seen = seen;
             self.at = Instant::now();

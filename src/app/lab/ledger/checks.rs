@@ -37,6 +37,12 @@ pub struct Sample {
     pub failed: u64,
 }
 
+impl Sample {
+    pub fn settled(&self) -> u64 {
+        self.done + self.failed
+    }
+}
+
 /// What one reader of errors printed.
 #[derive(Debug, Clone, Default)]
 pub struct Print {
