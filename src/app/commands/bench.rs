@@ -94,13 +94,6 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     };
     let session = Session::prepare(asked, resolved)?;
     let (mut rows, mut curves, mut failures) = (Vec::new(), Vec::new(), Vec::new());
-    let mut give_up = |name: &str, failure: Failure| {
-        if session.is_interrupted() {
-            return Err(failure);
-        }
-        failures.push(format!("{name}: {}", failure.line));
-        Ok(())
-    };
     for (name, regime) in REGIMES {
         if !flags.regime.is_empty() && !flags.regime.iter().any(|asked| asked == name) {
             continue;
@@ -108,14 +101,16 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
         progress(name);
         match regime(&session, load) {
             Ok(measured) => rows.extend(measured),
-            Err(failure) => give_up(name, failure)?,
+            Err(failure) if session.is_interrupted() => return Err(failure),
+            Err(failure) => failures.push(format!("{name}: {}", failure.line)),
         }
     }
     if flags.growth {
         progress("growth");
         match growth::run(&session, load) {
             Ok(measured) => curves = measured,
-            Err(failure) => give_up("growth", failure)?,
+            Err(failure) if session.is_interrupted() => return Err(failure),
+            Err(failure) => failures.push(format!("growth: {}", failure.line)),
         }
     }
     progress("");

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use redis::ToRedisArgs;
 use rustix::process::Signal;
 
 use crate::app::lab::copy;
@@ -131,12 +132,9 @@ impl Server {
 
     /// The same without waiting for the answer.
     pub fn send(&self, arguments: &[&str]) {
-        let (address, arguments) = (self.address(), arguments.iter().map(ToString::to_string));
-        let arguments: Vec<String> = arguments.collect();
-        std::thread::spawn(move || {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            command(address, &arguments)
-        });
+        let address = self.address();
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        std::thread::spawn(move || command(address, &arguments));
     }
 }
 
@@ -149,12 +147,11 @@ fn major(program: &Path) -> u32 {
     version.and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
-fn command(address: SocketAddr, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+fn command(address: SocketAddr, arguments: &[impl ToRedisArgs]) -> Result<redis::Value, redis::RedisError> {
     let client = redis::Client::open(format!("redis://{address}"))?;
     let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
     connection.set_read_timeout(Some(ANSWER_MAX))?;
-    let mut command = redis::cmd(arguments[0]);
-    command.arg(&arguments[1..]).query(&mut connection)
+    redis::Cmd::new().arg(arguments).query(&mut connection)
 }
 
 impl Drop for Server {

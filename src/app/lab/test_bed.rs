@@ -114,7 +114,7 @@ impl TestBed {
 /// A directory of our own, removed in the end unless it is to be kept.
 pub struct Directory {
     pub path: PathBuf,
-    is_kept: bool,
+    pub is_kept: bool,
 }
 
 impl Directory {
@@ -145,10 +145,6 @@ impl Directory {
             .canonicalize()
             .map_err(|error| Failure::cannot(&format!("use {}", path.display()), error))?;
         Ok(Self { path, is_kept })
-    }
-
-    pub fn keep(&mut self) {
-        self.is_kept = true;
     }
 
     /// None: it is removed in the end.

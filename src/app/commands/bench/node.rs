@@ -35,30 +35,26 @@ pub(super) fn is_slow(time: Duration, window: Duration) -> bool {
     (time.as_nanos() / window.as_nanos().max(1)) % 2 == 1
 }
 
-struct Maker {
-    bytes: usize,
-    stamp: bool,
-}
-
-impl Generate for Maker {
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        let number = if self.stamp {
-            u64::try_from(now().as_nanos()).unwrap_or(0)
-        } else {
-            next.number
-        };
-        fill(&mut draft.payload, number, self.bytes);
-        Made::Message
-    }
-}
-
+/// Generates and handles as the flags say.
 #[derive(Clone)]
-struct Worker {
+struct Told {
     flags: Arc<BenchNode>,
     work: Work,
 }
 
-impl Handle for Worker {
+impl Generate for Told {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        let number = if self.flags.stamp {
+            u64::try_from(now().as_nanos()).unwrap_or(0)
+        } else {
+            next.number
+        };
+        fill(&mut draft.payload, number, self.flags.payload);
+        Made::Message
+    }
+}
+
+impl Handle for Told {
     async fn handle(&self, message: Message) -> Handled {
         let flags = &self.flags;
         if flags.stamp {
@@ -90,7 +86,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
     let runtime = runtime()?;
     let settings = &resolved.settings;
     let server = Server::new((**info).clone(), resolved.address.clone(), settings);
-    let worker = Worker {
+    let told = Told {
         flags: Arc::new(flags.clone()),
         work: resolved.work,
     };
@@ -100,11 +96,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
         let mut nodes = tokio::task::JoinSet::new();
         for _ in 0..flags.nodes {
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            let maker = Maker {
-                bytes: flags.payload,
-                stamp: flags.stamp,
-            };
-            let node = Node::new(Arc::new(engine), settings.clone(), maker, worker.clone());
+            let node = Node::new(Arc::new(engine), settings.clone(), told.clone(), told.clone());
             nodes.spawn(node.run(shutdown.clone()));
         }
         while let Some(ended) = nodes.join_next().await {

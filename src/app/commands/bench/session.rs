@@ -69,8 +69,12 @@ impl Session {
             Directory::temporary("bench")?,
             Own::Server(Fsync::Never),
         )?;
-        let session = Self::on(bed, listen_to_signals()?)?;
-        session.answers()?;
+        // Set by ^C and SIGTERM: whoever waits ends, copies and queues are removed on the way out.
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let session = Self::on(bed, interrupted.clone())?;
+        on_signals(move || interrupted.store(true, Ordering::Relaxed), || {})?;
+        // Asked through the engine, which has the words for a server that is away, or refuses.
+        session.runtime.block_on(status_if_any(&session.queue()?.engine))?;
         Ok(session)
     }
 
@@ -92,12 +96,6 @@ impl Session {
             runtime: runtime()?,
             interrupted,
         })
-    }
-
-    /// Asked through the engine, which has the words for a server that is away, or refuses.
-    fn answers(&self) -> Result<(), Failure> {
-        self.runtime.block_on(status_if_any(&self.queue()?.engine))?;
-        Ok(())
     }
 
     /// None: nobody has joined yet, or the store is away.
@@ -233,12 +231,4 @@ impl Drop for Queue<'_> {
     fn drop(&mut self) {
         let _ = self.session.runtime.block_on(self.engine.purge(true));
     }
-}
-
-/// Set by ^C and SIGTERM: whoever waits ends, copies and queues are removed on the way out.
-fn listen_to_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let told = interrupted.clone();
-    on_signals(move || told.store(true, Ordering::Relaxed), || {})?;
-    Ok(interrupted)
 }

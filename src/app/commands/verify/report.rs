@@ -29,10 +29,6 @@ impl Times {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(0)
     }
-
-    fn max(&self) -> u64 {
-        self.0.last().copied().unwrap_or(0)
-    }
 }
 
 pub(super) struct Report {
@@ -127,7 +123,7 @@ impl Report {
                         "{count}  ({what}: median {} ms, p99 {} ms, max {} ms)",
                         times.percentile(50),
                         times.percentile(99),
-                        times.max()
+                        times.percentile(100)
                     ),
                 },
             );
@@ -169,7 +165,7 @@ impl Report {
                 times.0.len(),
                 times.percentile(50),
                 times.percentile(99),
-                times.max()
+                times.percentile(100)
             );
         }
         out.push_str(",\"faults\":{");

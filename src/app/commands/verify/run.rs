@@ -62,16 +62,7 @@ pub(super) struct Run<'a, E> {
 }
 
 impl<'a, E: Engine> Run<'a, E> {
-    /// From the first copy to the verdict.
-    pub(super) async fn all(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> Result<Report, Failure> {
-        engine.check().await?;
-        let mut run = Self::new(engine, bed, load).map_err(|error| Failure::cannot("verify", error))?;
-        run.work().await?;
-        let seconds = run.drain().await?;
-        run.judge(seconds).await
-    }
-
-    fn new(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> std::io::Result<Self> {
+    pub(super) fn new(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> std::io::Result<Self> {
         if let Some(plan) = &load.plan {
             std::fs::write(bed.directory.path.join("plan.txt"), plan.text())?;
         }
@@ -93,7 +84,7 @@ impl<'a, E: Engine> Run<'a, E> {
     }
 
     /// Until all messages are through, or the time is over, or someone interrupts.
-    async fn work(&mut self) -> Result<(), Failure> {
+    pub(super) async fn work(&mut self) -> Result<(), Failure> {
         self.fleet.start_all()?;
         let mut moved = Moved::new(self.load.stalled_after);
         loop {
@@ -149,7 +140,7 @@ impl<'a, E: Engine> Run<'a, E> {
 
     /// Nothing is broken any more, and no more is generated: everything must get its outcome now. Returns how many
     /// seconds it all took.
-    async fn drain(&mut self) -> Result<f64, Failure> {
+    pub(super) async fn drain(&mut self) -> Result<f64, Failure> {
         self.chaos.calm(&mut self.fleet, self.bed)?;
         let mut published = None;
         if self.load.messages.is_none() {
@@ -209,7 +200,7 @@ impl<'a, E: Engine> Run<'a, E> {
         }
     }
 
-    async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
+    pub(super) async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
         self.progress.end("reading the errors and the books");
         self.fleet.read_errors()?;
         let deadline = Instant::now() + PATIENCE;
