@@ -18,28 +18,28 @@ fn pack() -> Pack {
     hot::encode(&mut PackBuilder::new())
 }
 
+/// Figures of each message of the pack that `act` works on.
+fn per_message<T>(bencher: Bencher<'_, '_>, act: impl FnMut() -> T) {
+    let bencher = bencher.counter(ItemsCount::new(PACK_MESSAGES_MAX));
+    bencher.bench_local(act);
+}
+
 #[divan::bench]
 fn encode(bencher: Bencher<'_, '_>) {
     let mut builder = PackBuilder::new();
-    bencher
-        .counter(ItemsCount::new(PACK_MESSAGES_MAX))
-        .bench_local(|| hot::encode(&mut builder));
+    per_message(bencher, || hot::encode(&mut builder));
 }
 
 #[divan::bench]
 fn decode(bencher: Bencher<'_, '_>) {
     let pack = pack();
-    bencher
-        .counter(ItemsCount::new(PACK_MESSAGES_MAX))
-        .bench_local(|| hot::decode(&pack));
+    per_message(bencher, || hot::decode(&pack));
 }
 
 #[divan::bench]
 fn split(bencher: Bencher<'_, '_>) {
     let pack = pack();
-    bencher
-        .counter(ItemsCount::new(PACK_MESSAGES_MAX))
-        .bench_local(|| hot::split(&pack));
+    per_message(bencher, || hot::split(&pack));
 }
 
 #[divan::bench]
@@ -53,7 +53,5 @@ fn dispatch(bencher: Bencher<'_, '_>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let (pack, settings, handle) = (pack(), Arc::new(Settings::default()), Arc::new(hot::Nothing));
-    bencher
-        .counter(ItemsCount::new(PACK_MESSAGES_MAX))
-        .bench_local(|| runtime.block_on(hot::hand_out(&settings, &handle, &pack)));
+    per_message(bencher, || runtime.block_on(hot::hand_out(&settings, &handle, &pack)));
 }

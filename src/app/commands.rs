@@ -12,6 +12,7 @@ mod start;
 mod status;
 mod verify;
 
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,8 @@ use crate::app::args::{Command, Invocation, Manage};
 use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::log::Log;
-use crate::engine::Engine;
+use crate::engine::{Engine, Status};
+use crate::error::Error;
 
 /// How long a command that only reads waits for an answer: nobody's lease depends on it.
 const LOOK_MAX: Duration = Duration::from_secs(5);
@@ -85,6 +87,22 @@ impl OnEngine for OnQueue<'_> {
             | Command::Demo(_) => unreachable!("they open their own engine"),
         }
     }
+}
+
+/// None: nobody has joined the queue yet.
+async fn status_if_any<E: Engine>(engine: &E) -> Result<Option<Status>, Error> {
+    match engine.status().await {
+        Err(Error::NoQueue { .. }) => Ok(None),
+        status => status.map(Some),
+    }
+}
+
+/// Per second, over the last `most` samples at most, of which each counts what happened within `each`.
+#[allow(clippy::cast_precision_loss)]
+fn rate(samples: &VecDeque<u64>, most: usize, each: Duration) -> f64 {
+    let looks = samples.len().clamp(1, most);
+    let settled: u64 = samples.iter().rev().take(looks).sum();
+    settled as f64 / (each.as_secs_f64() * looks as f64)
 }
 
 /// The log as it was asked for; what reading the options brought to light is told first.

@@ -6,11 +6,11 @@
 //! | `server` | a redis-server of our own, which may be harmed |
 //! | [`proxy`] | misbehaves on request, between copies and their Redis |
 //! | `copy`, `fleet` | copies of this program as real processes |
-//! | [`ledger`] | published against settled, from what the copies wrote down |
+//! | `ledger` | published against settled, from what the copies wrote down |
 
-pub(in crate::app) mod copy;
-pub(in crate::app) mod fleet;
-pub mod ledger;
+pub(super) mod copy;
+pub(super) mod fleet;
+pub(super) mod ledger;
 pub mod proxy;
-pub(in crate::app) mod server;
-pub(in crate::app) mod test_bed;
+pub(super) mod server;
+pub(super) mod test_bed;

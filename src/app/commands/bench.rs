@@ -117,19 +117,19 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Bench) -> Res
     let about = session.about();
     drop(session);
     let written = |error: std::io::Error| Failure::cannot("write the figures", error);
-    if flags.json {
-        print(&table::json(&rows)).map_err(written)?;
+    print(&if flags.json {
+        table::json(&rows)
     } else {
-        print(&table::table(&rows, &about.now())).map_err(written)?;
-    }
+        table::table(&rows, &about.now())
+    })
+    .map_err(written)?;
     if let Some(path) = &flags.docs {
         docs::write(path, &rows, &curves, &about).map_err(written)?;
     }
     if failures.is_empty() {
         return Ok(ExitCode::SUCCESS);
     }
-    let line = failures.join("; ");
-    Err(Failure::failed(line))
+    Err(Failure::failed(failures.join("; ")))
 }
 
 fn print(text: &str) -> std::io::Result<()> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::LOOK_MAX;
+use super::{LOOK_MAX, status_if_any};
 use crate::app::args::options::connection::{QUEUE, URL};
 use crate::app::args::sources::{self, Resolved};
 use crate::app::args::{Demo, Invocation};
@@ -83,28 +83,26 @@ impl OnEngine for Prepared<'_> {
     type Output = ();
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
-        let Self {
-            directory,
-            asked,
-            resolved,
-            flags,
-        } = self;
         engine.check().await?;
-        let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let ledger = Ledger::from_number(account::published(&*engine).await?);
-        let fleet = Fleet::new(directory, asked, resolved)?;
-        let mut keys = Keys::listen(watched).map_err(|error| Failure::cannot("listen to keys and signals", error))?;
-        let mut display = Display::open(watched).map_err(|error| Failure::cannot("use the terminal", error))?;
+        let published = status_if_any(&*engine).await?.map_or(0, |status| status.published);
         let mut run = Run {
-            summary: Summary::new(resolved, flags),
-            fleet,
-            ledger,
+            summary: Summary::new(self.resolved, self.flags),
+            fleet: Fleet::new(self.directory, self.asked, self.resolved)?,
+            ledger: Ledger::from_number(published),
             loss_check: LossCheck::new(engine.clone()),
-            kill_timer: KillTimer::every(flags.kill_every),
+            kill_timer: KillTimer::every(self.flags.kill_every),
         };
-        let ended = run.until_the_end(&mut keys, &mut display, flags, resolved).await;
+        let watched = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let mut keys = Keys::listen(watched).map_err(|error| Failure::cannot("listen to keys and signals", error))?;
+        let screen = watched.then(Screen::open).transpose();
+        let mut screen = screen.map_err(|error| Failure::cannot("use the terminal", error))?;
+        let ended = run
+            .until_the_end(&mut keys, &mut screen, self.flags, self.resolved)
+            .await;
         run.fleet.end(&mut run.ledger);
-        display.close();
+        if watched {
+            ratatui::restore();
+        }
         ended?;
         account::tell(&*engine, run).await
     }
@@ -123,7 +121,7 @@ impl<E: Engine> Run<E> {
     async fn until_the_end(
         &mut self,
         keys: &mut Keys,
-        display: &mut Display,
+        screen: &mut Option<Screen>,
         flags: &Demo,
         resolved: &Resolved,
     ) -> Result<(), Failure> {
@@ -131,7 +129,7 @@ impl<E: Engine> Run<E> {
             self.fleet.add(&mut self.ledger)?;
         }
         let seconds = flags.seconds.filter(|seconds| *seconds > 0);
-        let seconds = seconds.or((!display.is_watched()).then_some(SECONDS_UNWATCHED));
+        let seconds = seconds.or(screen.is_none().then_some(SECONDS_UNWATCHED));
         let end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -145,7 +143,7 @@ impl<E: Engine> Run<E> {
             let now = Instant::now();
             self.look(now)?;
             let totals = self.ledger.totals();
-            let through = !display.is_watched()
+            let through = screen.is_none()
                 && resolved
                     .settings
                     .messages
@@ -170,7 +168,7 @@ impl<E: Engine> Run<E> {
                 Some(_) => {}
             }
             // A terminal that was closed is a reason to end, and none to fail.
-            if display.draw(&mut self.summary, &self.fleet, &self.ledger).is_err() {
+            if self.draw(screen).is_err() {
                 return Ok(());
             }
         }
@@ -191,8 +189,20 @@ impl<E: Engine> Run<E> {
         {}
         self.fleet.look(now, &mut self.ledger, &mut self.summary)?;
         self.loss_check.look(now, &self.ledger);
-        self.summary.turn(now, &self.ledger, self.loss_check.lost());
+        self.summary.turn(now, &self.ledger, self.loss_check.lost);
         Ok(())
+    }
+
+    /// On the terminal; without one, a line per event.
+    fn draw(&mut self, screen: &mut Option<Screen>) -> std::io::Result<()> {
+        if let Some(screen) = screen {
+            return screen::draw(screen, &self.summary, &self.fleet, &self.ledger);
+        }
+        let mut out = std::io::stdout().lock();
+        for line in self.summary.news() {
+            writeln!(out, "{:7.2}  {:<11} {}", line.at.as_secs_f32(), line.word, line.text)?;
+        }
+        out.flush()
     }
 
     fn press(&mut self, key: Key, now: Instant) -> Result<(), Failure> {
@@ -236,45 +246,5 @@ impl KillTimer {
     fn put_off(&mut self, now: Instant) {
         // On a grid, so that waiting for an election does not make kills rarer; but never two at once.
         self.next = self.next.map(|next| (next + self.every).max(now + self.every / 2));
-    }
-}
-
-/// Where it is shown.
-enum Display {
-    Screen(Box<Screen>),
-    /// Without a terminal: one line per event.
-    Lines,
-}
-
-impl Display {
-    fn open(watched: bool) -> std::io::Result<Self> {
-        Ok(if watched {
-            Self::Screen(Box::new(Screen::open()?))
-        } else {
-            Self::Lines
-        })
-    }
-
-    fn is_watched(&self) -> bool {
-        matches!(self, Self::Screen(_))
-    }
-
-    fn draw(&mut self, summary: &mut Summary, fleet: &Fleet, ledger: &Ledger) -> std::io::Result<()> {
-        match self {
-            Self::Screen(screen) => screen::draw(screen, summary, fleet, ledger),
-            Self::Lines => {
-                let mut out = std::io::stdout().lock();
-                for line in summary.news() {
-                    writeln!(out, "{:7.2}  {:<11} {}", line.at.as_secs_f32(), line.word, line.text)?;
-                }
-                out.flush()
-            }
-        }
-    }
-
-    fn close(&mut self) {
-        if let Self::Screen(_) = self {
-            ratatui::restore();
-        }
     }
 }

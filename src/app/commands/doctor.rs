@@ -5,7 +5,6 @@ mod rights;
 mod sqlite;
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
 use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::output::json;
+use crate::app::run::{print, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
 use crate::engine::{LAYOUT, NodeStatus};
@@ -22,7 +22,7 @@ use crate::node::event::escape;
 /// How often the round trip is measured.
 const ROUND_TRIPS: usize = 100;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Ok,
     /// It works now, but may fail later.
@@ -108,8 +108,8 @@ impl Findings {
         }
     }
 
-    /// Whether this program can use a queue with this layout and these key names.
-    fn layout(&mut self, layout: u64, names: &str, own: &str) {
+    /// True: this program can use a queue with this layout and these key names.
+    fn layout(&mut self, layout: u64, names: &str, own: &str) -> bool {
         if layout > LAYOUT {
             self.wrong(
                 "layout",
@@ -124,7 +124,9 @@ impl Findings {
             );
         } else {
             self.ok("layout", format!("layout {layout}, as this program writes it"));
+            return true;
         }
+        false
     }
 
     /// The live nodes: their versions, and whether one generates.
@@ -168,14 +170,8 @@ impl Findings {
     }
 
     fn verdict(&self) -> Verdict {
-        let has = |verdict| self.all.iter().any(|finding| finding.verdict == verdict);
-        if has(Verdict::Wrong) {
-            Verdict::Wrong
-        } else if has(Verdict::Warning) {
-            Verdict::Warning
-        } else {
-            Verdict::Ok
-        }
+        let verdicts = self.all.iter().map(|finding| finding.verdict);
+        verdicts.max().unwrap_or(Verdict::Ok)
     }
 
     fn as_json(&self) -> String {
@@ -202,13 +198,7 @@ fn ms(time: Duration) -> String {
 }
 
 pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure {
-            line: format!("cannot start: {error}"),
-            code: FAILED,
-        })?;
+    let runtime = runtime()?;
     let mut findings = Findings::default();
     match &resolved.store {
         Store::Redis(info) => {
@@ -221,21 +211,11 @@ pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failur
         }
         Store::Sqlite(database) => runtime.block_on(sqlite::examine(database, resolved, &mut findings)),
     }
-    let text = if flags.json {
+    print(&if flags.json {
         findings.as_json()
     } else {
         findings.as_text()
-    };
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            return Err(Failure {
-                line: format!("cannot write the output: {error}"),
-                code: FAILED,
-            });
-        }
-        _ => {}
-    }
+    })?;
     Ok(match findings.verdict() {
         Verdict::Wrong if findings.away => ExitCode::from(NO_REDIS),
         Verdict::Wrong => ExitCode::from(FAILED),

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::status_if_any;
 use crate::api::failed::{Filter, scan};
 use crate::app::args::{Change, Errors, Select};
 use crate::app::exit::Failure;
@@ -20,20 +21,14 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
         && !change.dry_run
     {
         // A queue of a newer layout, or with other names, is refused before anything is changed.
-        match engine.status().await {
-            Err(Error::NoQueue { .. }) => {}
-            status => _ = status?,
-        }
+        status_if_any(&*engine).await?;
     }
     match asked {
         Errors::List(list) => print_all(&*engine, &list.select, list.json).await,
         Errors::Export(select) => print_all(&*engine, select, true).await,
         Errors::Count(select) => {
             if *select == Select::default() {
-                let count = match engine.status().await {
-                    Err(Error::NoQueue { .. }) => 0,
-                    status => status?.errors,
-                };
+                let count = status_if_any(&*engine).await?.map_or(0, |status| status.errors);
                 return print(&format!("{count}\n"));
             }
             let mut count = 0;
@@ -96,12 +91,10 @@ async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<
         let line = "name the numbers, or choose with --all, --from, --to, --text, --older, --newer or --limit";
         return Err(Failure::usage(line));
     }
-    let mut numbers = Vec::new();
-    if named {
-        numbers.clone_from(&change.numbers);
-        numbers.sort_unstable();
-        numbers.dedup();
-    } else {
+    let mut numbers = change.numbers.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    if !named {
         // First all are chosen, then they are changed: what fails anew meanwhile is not.
         scan(engine, &filter(&change.select)?, change.select.limit, |batch| {
             numbers.extend(batch.iter().map(|failed| failed.number));

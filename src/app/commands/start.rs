@@ -141,7 +141,7 @@ impl Observer for Both {
 const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 
 /// The end of stdin means that the parent is gone, however it died: stops in good order, and after a second at once.
-fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
+pub(super) fn stop_when_stdin_closes(stopper: Stopper) -> Result<(), Failure> {
     // A copy that is frozen cannot see the end of stdin. Elsewhere the system wakes orphans that are stopped.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::CONT));

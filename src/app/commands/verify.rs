@@ -69,7 +69,6 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         queue: settings.queue.clone(),
         nodes: flags.nodes,
         messages,
-        length: plan.as_ref().map(|plan| plan.length),
         lease: settings.lease,
         stalled_after: STALLED_LEASES * settings.lease + resolved.work.high,
         plan,
@@ -85,7 +84,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     let report = queue.run(Verification { bed: &mut bed, load })?;
     if !report.findings.is_empty() {
         // Worth a bug report.
-        bed.directory.keep();
+        bed.directory.is_kept = true;
     }
     let printed = report.keep_and_print(&bed.directory, flags.json);
     printed.map_err(|error| Failure::cannot("write the result", error))?;
@@ -101,7 +100,12 @@ impl OnEngine for Verification<'_> {
     type Output = Report;
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Report, Failure> {
-        Run::all(engine, self.bed, self.load).await
+        engine.check().await?;
+        let run = Run::new(engine, self.bed, self.load);
+        let mut run = run.map_err(|error| Failure::cannot("verify", error))?;
+        run.work().await?;
+        let seconds = run.drain().await?;
+        run.judge(seconds).await
     }
 }
 
@@ -111,7 +115,7 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
         None => Directory::temporary("verify")?,
     };
     if flags.chaos {
-        directory.keep();
+        directory.is_kept = true;
     }
     let named = is_named_anywhere(asked).then_some(resolved);
     // A server that is killed must not lose what it acknowledged.

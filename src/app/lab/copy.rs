@@ -12,23 +12,23 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Which of a copy's streams is read line by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::app) enum Capture {
+pub enum Capture {
     Nothing,
     Log,
     Stdout,
 }
 
 /// A line, and when it came.
-pub(in crate::app) type Line = (Instant, String);
+pub type Line = (Instant, String);
 
 /// One process. Killed when dropped.
-pub(in crate::app) struct Copy {
+pub struct Copy {
     child: Child,
     lines: Option<Receiver<Line>>,
 }
 
 impl Copy {
-    pub(in crate::app) fn spawn(mut command: Command, capture: Capture) -> io::Result<Self> {
+    pub fn spawn(mut command: Command, capture: Capture) -> io::Result<Self> {
         match capture {
             Capture::Nothing => {}
             Capture::Log => _ = command.stderr(Stdio::piped()),
@@ -44,38 +44,38 @@ impl Copy {
         Ok(Self { child, lines })
     }
 
-    pub(in crate::app) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Must not be called once [`Self::ended`] has returned a status: the id may then be another's.
-    pub(in crate::app) fn signal(&self, to: Signal) {
+    pub fn signal(&self, to: Signal) {
         signal(self.pid(), to);
     }
 
     /// kill -9: the power cut.
-    pub(in crate::app) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// How it ended; none while it runs.
-    pub(in crate::app) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }
 
     /// Until it has ended.
-    pub(in crate::app) fn wait(&mut self) -> io::Result<ExitStatus> {
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
 
     /// The lines that came since the last time.
-    pub(in crate::app) fn new_lines(&self) -> Vec<Line> {
+    pub fn new_lines(&self) -> Vec<Line> {
         self.lines.iter().flat_map(Receiver::try_iter).collect()
     }
 
     /// Waits for the next line, for so long at most.
-    pub(in crate::app) fn next_line(&self, at_most: Duration) -> Option<Line> {
+    pub fn next_line(&self, at_most: Duration) -> Option<Line> {
         self.lines.as_ref()?.recv_timeout(at_most).ok()
     }
 }
@@ -99,20 +99,8 @@ fn read(from: impl BufRead + Send + 'static) -> Receiver<Line> {
     lines
 }
 
-/// `start`, with a book. The rest of its arguments is up to the caller.
-pub(super) fn start(program: &Path, book: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .args(["start", "--log=json", "--quiet", "--until-stdin-closes"])
-        .arg("--ledger")
-        .arg(book)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    command
-}
-
 /// `get-errors --json`, as a user would run it.
-pub(in crate::app) fn get_errors(program: &Path) -> Command {
+pub fn get_errors(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .args(["get-errors", "--json"])
@@ -122,7 +110,7 @@ pub(in crate::app) fn get_errors(program: &Path) -> Command {
 }
 
 /// Points a copy at this store and queue, and at nothing that our environment names.
-pub(in crate::app) fn on(mut command: Command, url: &str, queue: &str) -> Command {
+pub fn on(mut command: Command, url: &str, queue: &str) -> Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("REDIS") || text.starts_with("QUEENRIGHT") {
@@ -142,7 +130,7 @@ pub(super) fn signal(pid: u32, signal: Signal) {
 }
 
 /// The number in a line of `get-errors --json`, where it stands first.
-pub(in crate::app) fn number(line: &str) -> Option<u64> {
+pub fn number(line: &str) -> Option<u64> {
     let digits = line.strip_prefix("{\"number\":")?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

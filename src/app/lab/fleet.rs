@@ -3,31 +3,32 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use super::copy::{self, Copy};
+use super::copy::Copy;
+use crate::engine::Status;
 
 /// Starts copies, one like the other.
-pub(in crate::app) struct Starter {
-    pub(in crate::app) program: PathBuf,
-    pub(in crate::app) directory: PathBuf,
+pub struct Starter {
+    pub program: PathBuf,
+    pub directory: PathBuf,
     /// The options of `start`.
-    pub(in crate::app) arguments: Vec<OsString>,
+    pub arguments: Vec<OsString>,
     started: usize,
 }
 
 /// What the next copy is to be.
-pub(in crate::app) struct Next {
-    pub(in crate::app) number: usize,
+pub struct Next {
+    pub number: usize,
     /// Where it writes down what it does.
-    pub(in crate::app) book: PathBuf,
-    pub(in crate::app) command: Command,
+    pub book: PathBuf,
+    pub command: Command,
 }
 
 impl Starter {
-    pub(in crate::app) fn new(directory: &Path, arguments: Vec<OsString>) -> io::Result<Self> {
+    pub fn new(directory: &Path, arguments: Vec<OsString>) -> io::Result<Self> {
         Ok(Self {
             program: std::env::current_exe()?,
             directory: directory.to_path_buf(),
@@ -37,20 +38,31 @@ impl Starter {
     }
 
     /// The next copy, which the caller spawns.
-    pub(in crate::app) fn next(&mut self) -> Next {
+    pub fn next(&mut self) -> Next {
         let number = self.started;
         self.started += 1;
         let book = self.directory.join(format!("book-{number}"));
-        let mut command = copy::start(&self.program, &book);
-        command.args(&self.arguments);
+        let mut command = Command::new(&self.program);
+        command
+            .args(["start", "--log=json", "--quiet", "--until-stdin-closes", "--ledger"])
+            .arg(&book)
+            .args(&self.arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
         Next { number, book, command }
     }
 }
 
 /// Tells copies to stop in good order; those that are frozen go on for that.
-pub(in crate::app) fn stop<'a>(copies: impl IntoIterator<Item = &'a Copy>) {
+pub fn stop<'a>(copies: impl IntoIterator<Item = &'a Copy>) {
     for copy in copies {
         copy.signal(Signal::TERM);
         copy.signal(Signal::CONT);
     }
+}
+
+/// The process that generates.
+pub fn generator_pid(status: &Status) -> Option<u32> {
+    let generator = status.generator.as_ref()?;
+    Some(status.nodes.iter().find(|node| node.node == *generator)?.pid)
 }

@@ -58,26 +58,26 @@ pub struct Ledger {
 pub struct Remains {
     /// The next number.
     pub published: u64,
-    /// Messages without an outcome: first and count.
-    pub unsettled: Vec<(u64, u64)>,
-    /// Numbers of the errors that were not read yet.
-    pub errors: Vec<u64>,
+    /// Messages without an outcome.
+    pub unsettled: Numbers,
+    /// The errors that were not read yet.
+    pub errors: Numbers,
 }
 
 impl Remains {
     /// Reads what a store holds that has given out `published` numbers.
     pub async fn of<E: Engine>(engine: &E, published: u64) -> Result<Self> {
-        let mut errors = Vec::new();
+        let mut errors = Numbers::default();
         let mut from = 0;
         loop {
             let page = engine.failed(from, PAGE).await?;
             let Some(last) = page.last() else { break };
             from = last.number + 1;
-            errors.extend(page.iter().map(|failed| failed.number));
+            errors.add(&Numbers::of(page.iter().map(|failed| (failed.number, 1))));
         }
         Ok(Self {
             published,
-            unsettled: engine.unsettled().await?,
+            unsettled: Numbers::of(engine.unsettled().await?),
             errors,
         })
     }
@@ -107,7 +107,6 @@ pub struct Account {
 }
 
 impl Ledger {
-    #[must_use]
     pub fn from_number(base: u64) -> Self {
         Self {
             base,
@@ -122,7 +121,6 @@ impl Ledger {
         self.books.len() - 1
     }
 
-    #[must_use]
     pub fn book(&self, index: usize) -> &Book {
         &self.books[index]
     }
@@ -142,44 +140,45 @@ impl Ledger {
         Ok(more)
     }
 
+    /// Reads all that was written: only when nobody writes any more does this end.
+    pub fn read_all(&mut self, mut tell: impl FnMut(usize, &Record)) -> std::io::Result<()> {
+        while self.read(&mut tell)? {}
+        Ok(())
+    }
+
     /// A node is gone: it holds nothing any more.
     pub fn close(&mut self, index: usize) {
         self.books[index].close();
     }
 
     pub(crate) fn enter(&mut self, book: usize, record: &Record) {
-        let asked = &mut self.asked[book];
         match record {
             // An answer, for better or worse: nothing is in doubt any more. A lane asks one thing at a time.
-            Record::Refused => *asked = Numbers::default(),
-            Record::Joined { .. } => add(&mut self.settle_intents, &std::mem::take(asked)),
-            Record::Confirmed(Entry { what, .. }, _) if !matches!(what, What::Publish { .. }) => {
-                *asked = Numbers::default();
-            }
-            _ => {}
-        }
-        match record {
+            Record::Refused => self.asked[book] = Numbers::default(),
+            Record::Joined { .. } => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
             Record::Intends(Entry { first, count, what }) => match what {
                 What::Publish { .. } => self.publish_intents.insert(*first, *count),
                 What::Done | What::Error => self.asked[book].insert(*first, *count),
                 What::Take { .. } | What::Return => {}
             },
-            Record::Confirmed(Entry { first, count, what }, _) => match what {
-                What::Publish { .. } => {
-                    add(&mut self.republished, &self.published.among(*first, *count));
+            Record::Confirmed(Entry { first, count, what }, _) => {
+                if let What::Publish { .. } = what {
+                    self.republished.add(&self.published.among(*first, *count));
                     self.published.insert(*first, *count);
+                    return;
                 }
-                What::Done => self.settle(*first, *count, true),
-                What::Error => self.settle(*first, *count, false),
-                What::Take { .. } | What::Return => {}
-            },
+                self.asked[book] = Numbers::default();
+                if let What::Done | What::Error = what {
+                    self.settle(*first, *count, *what == What::Done);
+                }
+            }
             _ => {}
         }
     }
 
     fn settle(&mut self, first: u64, count: u64, done: bool) {
         for settled in [&self.done, &self.failed] {
-            add(&mut self.twice, &settled.among(first, count));
+            self.twice.add(&settled.among(first, count));
         }
         let settled = if done { &mut self.done } else { &mut self.failed };
         settled.insert(first, count);
@@ -190,7 +189,6 @@ impl Ledger {
         self.errors_seen.insert(number, 1);
     }
 
-    #[must_use]
     pub fn totals(&self) -> Totals {
         Totals {
             generated: self.published.len(),
@@ -201,7 +199,6 @@ impl Ledger {
     }
 
     /// How many messages have two outcomes, as far as is written.
-    #[must_use]
     pub fn twice(&self) -> u64 {
         self.twice.len()
     }
@@ -210,32 +207,27 @@ impl Ledger {
     fn unanswered(&self) -> Numbers {
         let mut all = self.settle_intents.clone();
         for asked in &self.asked {
-            add(&mut all, asked);
+            all.add(asked);
         }
         all
     }
 
     /// Published and without an outcome, as far as is written.
-    #[must_use]
     pub fn open(&self) -> Numbers {
         self.published.minus(&[&self.done, &self.failed, &self.errors_seen])
     }
 
     /// Those of `numbers` that have neither an outcome nor a node that may have given them one.
-    #[must_use]
     pub fn unexplained(&self, numbers: &Numbers) -> Numbers {
         numbers.minus(&[&self.done, &self.failed, &self.errors_seen, &self.unanswered()])
     }
 
     /// The account, when all nodes are gone and all books are read.
-    #[must_use]
     pub fn account(&self, remains: &Remains) -> Account {
         let given_out = Numbers::of([(self.base, remains.published.saturating_sub(self.base))]);
-        let unsettled = Numbers::of(remains.unsettled.iter().copied()).and(&given_out);
+        let unsettled = remains.unsettled.and(&given_out);
         let mut errors = self.errors_seen.clone();
-        for number in &remains.errors {
-            errors.insert(*number, 1);
-        }
+        errors.add(&remains.errors);
         let errors = errors.and(&given_out);
 
         let unknown = given_out.minus(&[&self.published, &self.publish_intents]);
@@ -244,27 +236,23 @@ impl Ledger {
         let unanswered = self.unanswered();
         let in_doubt = no_outcome.and(&unanswered);
         let mut lost = no_outcome.minus(&[&unanswered, &unknown]);
-        add(&mut lost, &vanished);
+        lost.add(&vanished);
         // One outcome is written, and the store holds another one ready.
         let mut twice = self.twice.clone();
         let settled_open = unsettled.minus(&[&unsettled.minus(&[&self.done, &self.failed])]);
         let done_failed = errors.and(&self.done);
-        add(&mut twice, &settled_open);
-        add(&mut twice, &done_failed);
+        twice.add(&settled_open);
+        twice.add(&done_failed);
 
-        let mut findings = Vec::new();
-        let mut find = |numbers: &Numbers, what: &str| {
-            if !numbers.is_empty() {
-                findings.push(format!("{what}: {}", named(numbers)));
-            }
-        };
-        find(&lost.minus(&[&vanished]), "lost, published and without an outcome");
-        find(&vanished, "lost, confirmed as published and unknown to the store");
-        find(&unknown, "in the queue, and published by nobody");
-        find(&self.republished, "published twice");
-        find(&self.twice, "settled twice");
-        find(&settled_open, "settled, and still in the queue");
-        find(&done_failed, "settled as done, and among the errors");
+        let findings = found(&[
+            (&lost.minus(&[&vanished]), "lost, published and without an outcome"),
+            (&vanished, "lost, confirmed as published and unknown to the store"),
+            (&unknown, "in the queue, and published by nobody"),
+            (&self.republished, "published twice"),
+            (&self.twice, "settled twice"),
+            (&settled_open, "settled, and still in the queue"),
+            (&done_failed, "settled as done, and among the errors"),
+        ]);
         Account {
             generated: given_out.len(),
             done: self.done.len(),
@@ -278,10 +266,11 @@ impl Ledger {
     }
 }
 
-fn add(to: &mut Numbers, numbers: &Numbers) {
-    for number in numbers.iter() {
-        to.insert(number, 1);
-    }
+/// A line for each of these kinds of which there are any.
+fn found(kinds: &[(&Numbers, &str)]) -> Vec<String> {
+    let any = kinds.iter().filter(|(numbers, _)| !numbers.is_empty());
+    any.map(|(numbers, what)| format!("{what}: {}", named(numbers)))
+        .collect()
 }
 
 fn named(numbers: &Numbers) -> String {

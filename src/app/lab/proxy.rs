@@ -81,11 +81,7 @@ impl Proxy {
     /// How many bytes have gone through in this direction.
     #[must_use]
     pub fn passed(&self, direction: Direction) -> u64 {
-        let state = self.shared.state();
-        match direction {
-            Direction::Requests => state.passed_requests,
-            Direction::Replies => state.passed_replies,
-        }
+        self.shared.state().passed[direction as usize]
     }
 
     /// Closes every open connection, with a reset to both ends. New ones are fine.
@@ -146,8 +142,8 @@ struct State {
     black_hole: bool,
     half_open: bool,
     allowance: Option<(Direction, u64, Then)>,
-    passed_requests: u64,
-    passed_replies: u64,
+    /// By direction.
+    passed: [u64; 2],
     open: HashMap<u64, Open>,
     next_id: u64,
 }
@@ -161,9 +157,8 @@ enum Then {
 
 /// An open connection. Dropping this cuts it.
 struct Open {
-    /// Something that was sent this way has not arrived, so nothing may ever arrive again.
-    lost_requests: bool,
-    lost_replies: bool,
+    /// By direction: something that was sent this way has not arrived, so nothing may ever arrive again.
+    lost: [bool; 2],
     _cut: oneshot::Sender<()>,
 }
 
@@ -179,15 +174,6 @@ enum Fate {
     Gone,
 }
 
-impl Open {
-    fn lost(&mut self, direction: Direction) -> &mut bool {
-        match direction {
-            Direction::Requests => &mut self.lost_requests,
-            Direction::Replies => &mut self.lost_replies,
-        }
-    }
-}
-
 impl Shared {
     fn new(upstream: SocketAddr) -> Self {
         Self(Mutex::new(State {
@@ -196,8 +182,7 @@ impl Shared {
             black_hole: false,
             half_open: false,
             allowance: None,
-            passed_requests: 0,
-            passed_replies: 0,
+            passed: [0; 2],
             open: HashMap::new(),
             next_id: 0,
         }))
@@ -215,8 +200,7 @@ impl State {
         self.next_id += 1;
         let (sender, cut) = oneshot::channel();
         let open = Open {
-            lost_requests: self.black_hole,
-            lost_replies: self.black_hole,
+            lost: [self.black_hole; 2],
             _cut: sender,
         };
         self.open.insert(id, open);
@@ -230,7 +214,7 @@ impl State {
     /// Cuts what lost something, once nothing is swallowed any more.
     fn mend(&mut self) {
         if !self.black_hole && !self.half_open {
-            self.open.retain(|_, open| !open.lost_requests && !open.lost_replies);
+            self.open.retain(|_, open| open.lost == [false; 2]);
         }
     }
 
@@ -241,7 +225,7 @@ impl State {
             Direction::Replies => self.swallows(Direction::Requests),
         };
         if let Some(open) = self.open.get_mut(&id) {
-            *open.lost(direction) |= hidden;
+            open.lost[direction as usize] |= hidden;
         }
         hidden
     }
@@ -252,8 +236,8 @@ impl State {
         let Some(open) = self.open.get_mut(&id) else {
             return Fate::Gone;
         };
-        *open.lost(direction) |= swallows;
-        if *open.lost(direction) {
+        open.lost[direction as usize] |= swallows;
+        if open.lost[direction as usize] {
             return Fate::Swallow;
         }
         let mut ended = None;
@@ -266,10 +250,7 @@ impl State {
             *left -= allowed as u64;
             ended = (*left == 0).then_some(*then);
         }
-        *match direction {
-            Direction::Requests => &mut self.passed_requests,
-            Direction::Replies => &mut self.passed_replies,
-        } += allowed as u64;
+        self.passed[direction as usize] += allowed as u64;
         match ended {
             None => Fate::Deliver,
             Some(Then::Cut) => {
@@ -281,7 +262,7 @@ impl State {
             Some(Then::BlackHole) => {
                 self.allowance = None;
                 self.black_hole = true;
-                *open.lost(direction) = true;
+                open.lost[direction as usize] = true;
                 Fate::Partly(allowed)
             }
         }

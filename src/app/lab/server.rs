@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use redis::ToRedisArgs;
 use rustix::process::Signal;
 
 use crate::app::lab::copy;
@@ -18,7 +19,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
 const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
 
-pub(in crate::app) struct Server {
+pub struct Server {
     program: PathBuf,
     directory: PathBuf,
     port: u16,
@@ -33,7 +34,7 @@ struct Running {
 
 /// When what was written reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::app) enum Fsync {
+pub enum Fsync {
     /// Nothing is kept on disk.
     Never,
     EverySecond,
@@ -43,43 +44,34 @@ pub(in crate::app) enum Fsync {
 
 impl Server {
     /// What the system has, by whichever name.
-    pub(in crate::app) fn program() -> Option<PathBuf> {
+    pub fn program() -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         let places = std::env::split_paths(&path)
             .flat_map(|place| ["redis-server", "valkey-server"].map(|name| place.join(name)));
         places.into_iter().find(|place| place.is_file())
     }
 
-    pub(in crate::app) fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
-        let mut server = Self {
-            program: program.to_path_buf(),
-            directory: directory.to_path_buf(),
-            port: std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port(),
-            arguments: Vec::new(),
-            running: None,
-        };
+    pub fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let (append, fsync) = match fsync {
             Fsync::Never => ("no", "no"),
             Fsync::EverySecond => ("yes", "everysec"),
             Fsync::Always => ("yes", "always"),
         };
-        let port = server.port.to_string();
-        let mut arguments = vec![
-            "--port",
-            &port,
-            "--bind",
-            "127.0.0.1",
-            "--save",
-            "",
-            "--appendonly",
-            append,
-        ];
-        arguments.extend(["--appendfsync", fsync, "--logfile", "redis.log"]);
+        let options = format!("--port {port} --bind 127.0.0.1 --appendonly {append} --appendfsync {fsync}");
+        let mut arguments: Vec<String> = options.split(' ').map(String::from).collect();
+        arguments.extend(["--save", "", "--logfile", "redis.log"].map(String::from));
         // From version 7 on, DEBUG must be asked for; before, the option is not known.
-        if server.major() >= 7 {
-            arguments.extend(["--enable-debug-command", "yes"]);
+        if major(program) >= 7 {
+            arguments.extend(["--enable-debug-command", "yes"].map(String::from));
         }
-        server.arguments = arguments.into_iter().map(String::from).collect();
+        let mut server = Self {
+            program: program.to_path_buf(),
+            directory: directory.to_path_buf(),
+            port,
+            arguments,
+            running: None,
+        };
         server.run()?;
         let deadline = Instant::now() + START_MAX;
         while server.command(&["PING"]).is_err() {
@@ -95,20 +87,8 @@ impl Server {
         Ok(server)
     }
 
-    fn major(&self) -> u32 {
-        let output = Command::new(&self.program).arg("--version").output();
-        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        let text = text.unwrap_or_default();
-        let version = text.split_once("v=").map_or("", |(_, rest)| rest);
-        version
-            .split('.')
-            .next()
-            .and_then(|major| major.parse().ok())
-            .unwrap_or(0)
-    }
-
     /// Starts it, and does not wait for it.
-    pub(in crate::app) fn run(&mut self) -> io::Result<()> {
+    pub fn run(&mut self) -> io::Result<()> {
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "sh"])
             .arg(&self.program)
@@ -130,7 +110,7 @@ impl Server {
     }
 
     /// kill -9.
-    pub(in crate::app) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(Running { mut keeper, pid }) = self.running.take() {
             copy::signal(pid, Signal::KILL);
             drop(keeper.stdin.take());
@@ -138,35 +118,40 @@ impl Server {
         }
     }
 
-    pub(in crate::app) fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    pub(in crate::app) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    pub(in crate::app) fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+    pub fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
         command(self.address(), arguments)
     }
 
     /// The same without waiting for the answer.
-    pub(in crate::app) fn send(&self, arguments: &[&str]) {
-        let (address, arguments) = (self.address(), arguments.iter().map(ToString::to_string));
-        let arguments: Vec<String> = arguments.collect();
-        std::thread::spawn(move || {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            command(address, &arguments)
-        });
+    pub fn send(&self, arguments: &[&str]) {
+        let address = self.address();
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        std::thread::spawn(move || command(address, &arguments));
     }
 }
 
-fn command(address: SocketAddr, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
+/// Zero, if the program does not say.
+fn major(program: &Path) -> u32 {
+    let output = Command::new(program).arg("--version").output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let text = text.unwrap_or_default();
+    let version = text.split_once("v=").and_then(|(_, rest)| rest.split('.').next());
+    version.and_then(|major| major.parse().ok()).unwrap_or(0)
+}
+
+fn command(address: SocketAddr, arguments: &[impl ToRedisArgs]) -> Result<redis::Value, redis::RedisError> {
     let client = redis::Client::open(format!("redis://{address}"))?;
     let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
     connection.set_read_timeout(Some(ANSWER_MAX))?;
-    let mut command = redis::cmd(arguments[0]);
-    command.arg(&arguments[1..]).query(&mut connection)
+    redis::Cmd::new().arg(arguments).query(&mut connection)
 }
 
 impl Drop for Server {

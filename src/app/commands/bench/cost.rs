@@ -70,12 +70,10 @@ impl Meter {
 
 /// The CPU time so far, of all threads that are alive; Linux only.
 pub(super) fn cpu(copies: &[Copy]) -> Duration {
-    copies.iter().map(cpu_of).sum()
-}
-
-fn cpu_of(copy: &Copy) -> Duration {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", copy.pid()));
-    let nanos = tasks.into_iter().flatten().flatten().filter_map(|task| {
+    let tasks = copies
+        .iter()
+        .flat_map(|copy| std::fs::read_dir(format!("/proc/{}/task", copy.pid())));
+    let nanos = tasks.flatten().flatten().filter_map(|task| {
         let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse::<u64>().ok()
     });

@@ -45,8 +45,8 @@ fn figures(rows: &[Row]) -> String {
         "| regime | median | least .. most | baseline | ratio | to reach | | moonshot | |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    let told = |reached: Option<bool>| reached.map_or("", |reached| if reached { "yes" } else { "**no**" });
     for row in rows {
+        let told = |target| if row.reaches(target) { "yes" } else { "**no**" };
         let ratio = row.ratio().map(|ratio| format!("{ratio:.2} ×")).unwrap_or_default();
         let baseline = row.baseline().map(figure).unwrap_or_default();
         let note = if row.note.is_empty() {
@@ -63,10 +63,10 @@ fn figures(rows: &[Row]) -> String {
             row.unit,
             figure(row.least()),
             figure(row.most()),
-            row.target_words(),
-            told(row.reached()),
-            row.moonshot_words(),
-            told(row.reaches_moonshot()),
+            row.words(row.target),
+            row.target.map_or("", told),
+            row.words(row.moonshot),
+            row.moonshot.map_or("", told),
         );
     }
     out.push_str(

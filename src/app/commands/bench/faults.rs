@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use super::copies::event;
-use super::row::{Row, at_most};
+use super::row::Row;
+use super::row::Target::AtMost;
 use super::session::{Queue, Session};
 use super::{Load, Rows};
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{Capture, Copy};
+use crate::app::lab::fleet::generator_pid;
 
 const TICK_MS: f64 = 500.0;
 const COPIES: usize = 4;
@@ -84,11 +86,16 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    fn generator(&self) -> Result<usize, Failure> {
-        self.copy_of(|status| {
-            let generator = status.generator.as_ref()?;
-            Some(status.nodes.iter().find(|node| node.node == *generator)?.pid)
-        })
+    fn last_number(&self) -> u64 {
+        self.last().map_or(0, |(number, _)| number)
+    }
+
+    /// Who generates, at a moment that falls evenly over the tick from round to round.
+    fn generator(&mut self, round: u64, rounds: u64) -> Result<usize, Failure> {
+        self.next_after(self.last_number(), 2)?;
+        let session = self.queue.session;
+        session.pause(Duration::from_millis(500 * round / rounds))?;
+        self.copy_of(generator_pid)
     }
 }
 
@@ -102,10 +109,7 @@ pub(super) fn failover(session: &Session, load: Load) -> Rows {
     let mut fleet = Fleet::start(session, "--work 0 --error-rate 0")?;
     let mut gaps = Vec::new();
     for kill in 0..kills {
-        let last = fleet.last().map_or(0, |(number, _)| number);
-        fleet.next_after(last, 2)?;
-        session.pause(Duration::from_millis(500 * kill / kills))?;
-        let victim = fleet.generator()?;
+        let victim = fleet.generator(kill, kills)?;
         fleet.copies[victim].kill();
         // What it said last may still be on its way to us.
         session.pause(Duration::from_millis(5))?;
@@ -118,7 +122,7 @@ pub(super) fn failover(session: &Session, load: Load) -> Rows {
     }
     let late = gaps.iter().filter(|gap| **gap > 1000.0).count();
     let row = Row::new("failover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
-    let row = row.target(at_most(650.0)).moonshot(at_most(550.0));
+    let row = row.target(AtMost(650.0)).moonshot(AtMost(550.0));
     Ok(vec![row.note(format!(
         "kill -9; {late} of {kills} over 1 s; baseline: the tick"
     ))])
@@ -130,11 +134,8 @@ pub(super) fn handover(session: &Session, load: Load) -> Rows {
     let mut fleet = Fleet::start(session, "--work 0 --error-rate 0")?;
     let mut gaps = Vec::new();
     for round in 0..rounds {
-        let last = fleet.last().map_or(0, |(number, _)| number);
-        fleet.next_after(last, 2)?;
-        session.pause(Duration::from_millis(500 * round / rounds))?;
-        let leaving = fleet.generator()?;
-        let last = fleet.last().map_or(0, |(number, _)| number);
+        let leaving = fleet.generator(round, rounds)?;
+        let last = fleet.last_number();
         fleet.copies[leaving].signal(Signal::TERM);
         session.until("it leaves", LOOK, || {
             Ok(fleet.copies[leaving].ended().ok().flatten().map(drop))
@@ -148,7 +149,7 @@ pub(super) fn handover(session: &Session, load: Load) -> Rows {
     }
     let row = Row::new("handover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
     Ok(vec![
-        row.target(at_most(550.0))
+        row.target(AtMost(550.0))
             .note("SIGTERM; widest distance of two ticks; baseline: the tick"),
     ])
 }
@@ -182,7 +183,7 @@ pub(super) fn redelivery(session: &Session, load: Load) -> Rows {
     }
     Ok(vec![
         Row::new("redelivery", "ms", times)
-            .target(at_most(3000.0))
+            .target(AtMost(3000.0))
             .note("kill -9 of a handler"),
     ])
 }

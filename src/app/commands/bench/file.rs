@@ -11,7 +11,6 @@ use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
 use crate::app::lab::copy::Capture;
-use crate::engine::Engine;
 use crate::engine::sqlite::{Database, SqliteEngine};
 
 pub(super) fn file(session: &Session, load: Load) -> Rows {
@@ -37,12 +36,7 @@ fn in_file(session: &Session, path: &Path, messages: u64) -> Result<f64, Failure
     for _ in 0..HANDLERS {
         copies.push(spawn(&url, "bench", HANDLER, Capture::Nothing)?);
     }
-    let status = || match session.runtime.block_on(engine.status()) {
-        Ok(status) => Ok(Some(status)),
-        Err(crate::Error::NoQueue { .. }) => Ok(None),
-        Err(error) if error.is_away() => Ok(None),
-        Err(error) => Err(Failure::from(error)),
-    };
+    let status = || session.status_of(&engine);
     session.until("all copies have joined", LOOK, || {
         Ok(status()?.filter(|status| status.nodes.len() >= HANDLERS).map(drop))
     })?;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::cost::{self, Cost, typical};
-use super::measure::{GENERATOR, HANDLER, HANDLERS, drain, queued_bytes, through};
+use super::measure::{GENERATOR, HANDLER, HANDLERS, compared, drain, queued_bytes, through};
 use super::raw::{self, float};
-use super::row::{Row, at_most, ratio_at_least};
+use super::row::Row;
+use super::row::Target::{AtMost, RatioAtLeast};
 use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -15,7 +16,7 @@ use crate::app::lab::server::{Fsync, Server};
 pub(super) fn flat_out(session: &Session, load: Load) -> Rows {
     let messages = load.of(1_000_000, 20_000);
     let row = beside_cycle(session, load, "flat-out", messages, 0)?;
-    Ok(vec![row.target(ratio_at_least(1.0)).moonshot(ratio_at_least(3.0))])
+    Ok(vec![row.target(RatioAtLeast(1.0)).moonshot(RatioAtLeast(3.0))])
 }
 
 fn beside_cycle(session: &Session, load: Load, name: &str, messages: u64, payload: usize) -> Result<Row, Failure> {
@@ -23,23 +24,21 @@ fn beside_cycle(session: &Session, load: Load, name: &str, messages: u64, payloa
         0 => GENERATOR.to_string(),
         bytes => format!("bench-node {GENERATOR} --payload {bytes}"),
     };
-    let (mut ours, mut theirs, mut costs, mut plain) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds {
-        let (rate, cost) = through(session, messages, &generator, (HANDLERS, HANDLER))?;
-        ours.push(rate);
-        costs.push(cost);
+    let mut plain = Vec::new();
+    let ours = || through(session, messages, &generator, (HANDLERS, HANDLER));
+    let mut row = compared(name, load.rounds, ours, || {
         let (rate, cost) = raw::cycle(session, messages, payload)?;
-        theirs.push(rate);
         plain.push(cost);
-    }
+        Ok(rate)
+    })?;
     let plain = typical(&plain);
     let note = format!(
         "baseline: Redis {:.2} us, clients {:.2} us",
         plain.redis_cpu, plain.client_cpu
     );
-    let mut cost = typical(&costs);
-    cost.queued_bytes = queued_bytes(session, messages.min(100_000), &generator)?;
-    Ok(Row::new(name, "messages/s", ours).beside(theirs).cost(cost).note(note))
+    let queued = queued_bytes(session, messages.min(100_000), &generator)?;
+    row.cost.get_or_insert_default().queued_bytes = queued;
+    Ok(row.note(note))
 }
 
 pub(super) fn payloads(session: &Session, load: Load) -> Rows {
@@ -49,24 +48,16 @@ pub(super) fn payloads(session: &Session, load: Load) -> Rows {
         let messages = load.of(200_000_000 / payload, 2_000_000 / payload).min(1_000_000);
         let bytes = usize::try_from(payload).expect("small");
         let row = beside_cycle(session, load, &format!("payloads {name}"), messages, bytes)?;
-        rows.push(row.target(ratio_at_least(target)).moonshot(ratio_at_least(0.8)));
+        rows.push(row.target(RatioAtLeast(target)).moonshot(RatioAtLeast(0.8)));
     }
     Ok(rows)
 }
 
 pub(super) fn backlog(session: &Session, load: Load) -> Rows {
     let (small, large) = load.of((1_000_000, 10_000_000), (10_000, 50_000));
-    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds.min(3) {
-        theirs.push(drain(session, small)?.0);
-        let (rate, cost) = drain(session, large)?;
-        ours.push(rate);
-        costs.push(cost);
-    }
-    let row = Row::new("backlog 10 M", "messages/s", ours)
-        .beside(theirs)
-        .cost(typical(&costs));
-    let row = row.target(ratio_at_least(0.8)).moonshot(ratio_at_least(1.0));
+    let (ours, rounds) = (|| drain(session, large), load.rounds.min(3));
+    let row = compared("backlog 10 M", rounds, ours, || Ok(drain(session, small)?.0))?;
+    let row = row.target(RatioAtLeast(0.8)).moonshot(RatioAtLeast(1.0));
     Ok(vec![row.note("baseline: 1 M")])
 }
 
@@ -81,7 +72,7 @@ pub(super) fn persistence(session: &Session, load: Load) -> Rows {
         }
         let durable = session.durable(fsync)?;
         let row = beside_cycle(&durable, load, &name, load.of(1_000_000, 20_000), 0)?;
-        rows.push(row.target(ratio_at_least(1.0)));
+        rows.push(row.target(RatioAtLeast(1.0)));
     }
     Ok(rows)
 }
@@ -102,7 +93,7 @@ pub(super) fn memory(session: &Session, load: Load) -> Rows {
     };
     let published = queue.status()?.map_or(0, |status| status.published);
     let row = Row::new("memory", "MB", vec![cost.peak_rss])
-        .target(at_most(30.0))
+        .target(AtMost(30.0))
         .cost(cost);
     let millions = float(published) / 1e6;
     Ok(vec![row.note(format!(

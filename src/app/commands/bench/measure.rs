@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::cost::{self, Cost};
 use super::raw::float;
+use super::row::Row;
 use super::session::{Queue, Session};
 use super::socket::{Answer, Socket};
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{Capture, Copy};
+use crate::engine::redis::keys::Keys;
 
 pub(super) const HANDLERS: usize = 2;
 /// Between two looks that cost Redis next to nothing.
@@ -48,6 +50,24 @@ pub(super) fn through(
     Ok((float(messages) / seconds, cost))
 }
 
+/// Ours and the baseline in turns, so many rounds of both.
+pub(super) fn compared(
+    name: &str,
+    rounds: u32,
+    mut ours: impl FnMut() -> Result<(f64, Cost), Failure>,
+    mut baseline: impl FnMut() -> Result<f64, Failure>,
+) -> Result<Row, Failure> {
+    let (mut rates, mut costs, mut baselines) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let (rate, cost) = ours()?;
+        rates.push(rate);
+        costs.push(cost);
+        baselines.push(baseline()?);
+    }
+    let row = Row::new(name, "messages/s", rates).beside(baselines);
+    Ok(row.cost(cost::typical(&costs)))
+}
+
 /// Waits until all of these are members. Nobody waits for one that has ended.
 pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> {
     queue.session.until("all copies have joined", 5 * LOOK, || {
@@ -80,29 +100,27 @@ fn settled(queue: &Queue, glance: &mut Glance, messages: u64) -> Result<Instant,
 }
 
 /// A look at two keys.
-struct Glance {
+struct Glance<'a> {
     socket: Socket,
-    meta: String,
-    queue: String,
+    keys: &'a Keys,
 }
 
-impl Glance {
-    fn new(queue: &Queue) -> Result<Self, Failure> {
+impl<'a> Glance<'a> {
+    fn new(queue: &'a Queue) -> Result<Self, Failure> {
         Ok(Self {
             socket: queue.session.socket()?,
-            meta: queue.keys().meta.clone(),
-            queue: queue.keys().queue.clone(),
+            keys: queue.keys(),
         })
     }
 
     fn published(&mut self) -> Result<u64, Failure> {
-        let seq = self.socket.text(&[b"HGET", self.meta.as_bytes(), b"seq"]);
+        let seq = self.socket.text(&[b"HGET", self.keys.meta.as_bytes(), b"seq"]);
         let seq = seq.map_err(|error| Failure::cannot("read the length of the queue", error))?;
         Ok(seq.and_then(|seq| seq.parse().ok()).unwrap_or(0))
     }
 
     fn waiting(&mut self) -> Result<i64, Failure> {
-        let length = self.socket.call(&[b"LLEN", self.queue.as_bytes()]);
+        let length = self.socket.call(&[b"LLEN", self.keys.queue.as_bytes()]);
         match length.map_err(|error| Failure::cannot("read the length of the queue", error))? {
             Answer::Number(length) => Ok(length),
             _ => Ok(0),

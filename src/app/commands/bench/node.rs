@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::app::args::BenchNode;
 use crate::app::args::sources::{Resolved, Store, Work};
+use crate::app::commands::start::stop_when_stdin_closes;
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
 use crate::engine::redis::keys::Keys;
@@ -25,7 +26,7 @@ pub(super) fn fill(payload: &mut Vec<u8>, number: u64, bytes: usize) {
     payload.resize(payload.len().max(bytes), b'x');
 }
 
-fn now() -> Duration {
+pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -34,34 +35,26 @@ pub(super) fn is_slow(time: Duration, window: Duration) -> bool {
     (time.as_nanos() / window.as_nanos().max(1)) % 2 == 1
 }
 
-pub(super) fn wall() -> Duration {
-    now()
-}
-
-struct Maker {
-    bytes: usize,
-    stamp: bool,
-}
-
-impl Generate for Maker {
-    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
-        let number = if self.stamp {
-            u64::try_from(now().as_nanos()).unwrap_or(0)
-        } else {
-            next.number
-        };
-        fill(&mut draft.payload, number, self.bytes);
-        Made::Message
-    }
-}
-
+/// Generates and handles as the flags say.
 #[derive(Clone)]
-struct Worker {
+struct Told {
     flags: Arc<BenchNode>,
     work: Work,
 }
 
-impl Handle for Worker {
+impl Generate for Told {
+    async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
+        let number = if self.flags.stamp {
+            u64::try_from(now().as_nanos()).unwrap_or(0)
+        } else {
+            next.number
+        };
+        fill(&mut draft.payload, number, self.flags.payload);
+        Made::Message
+    }
+}
+
+impl Handle for Told {
     async fn handle(&self, message: Message) -> Handled {
         let flags = &self.flags;
         if flags.stamp {
@@ -93,26 +86,17 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
     let runtime = runtime()?;
     let settings = &resolved.settings;
     let server = Server::new((**info).clone(), resolved.address.clone(), settings);
-    let worker = Worker {
+    let told = Told {
         flags: Arc::new(flags.clone()),
         work: resolved.work,
     };
     let (stopper, shutdown) = shutdown::channel();
-    std::thread::spawn(move || {
-        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-        stopper.stop();
-        std::thread::sleep(Duration::from_secs(1));
-        std::process::exit(1);
-    });
+    stop_when_stdin_closes(stopper)?;
     runtime.block_on(async {
         let mut nodes = tokio::task::JoinSet::new();
         for _ in 0..flags.nodes {
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            let maker = Maker {
-                bytes: flags.payload,
-                stamp: flags.stamp,
-            };
-            let node = Node::new(Arc::new(engine), settings.clone(), maker, worker.clone());
+            let node = Node::new(Arc::new(engine), settings.clone(), told.clone(), told.clone());
             nodes.spawn(node.run(shutdown.clone()));
         }
         while let Some(ended) = nodes.join_next().await {

@@ -6,11 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redis::{ConnectionAddr, ConnectionInfo};
-
 use super::cost::Cost;
 use super::session::Session;
-use super::socket::{self, Answer, Socket};
+use super::socket::{self, Answer};
 use crate::app::exit::Failure;
 use crate::app::lab::test_bed::random;
 use crate::app::run::runtime;
@@ -32,9 +30,9 @@ pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
     let popped = AtomicU64::new(0);
     let moved: io::Result<()> = thread::scope(|scope| {
-        let mut parts = vec![scope.spawn(|| push(&session.info, &key, messages, payload, batch))];
+        let mut parts = vec![scope.spawn(|| push(session, &key, messages, payload, batch))];
         for _ in 0..CONSUMERS {
-            parts.push(scope.spawn(|| pop(&session.info, &key, messages, batch, &popped)));
+            parts.push(scope.spawn(|| pop(session, &key, messages, batch, &popped)));
         }
         parts.into_iter().try_for_each(|part| part.join().expect("no panic"))
     });
@@ -45,8 +43,8 @@ pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<
     Ok((float(messages) / seconds, cost))
 }
 
-fn push(info: &ConnectionInfo, key: &str, messages: u64, payload: usize, batch: usize) -> io::Result<()> {
-    let mut socket = Socket::connect(info)?;
+fn push(session: &Session, key: &str, messages: u64, payload: usize, batch: usize) -> io::Result<()> {
+    let mut socket = session.connect()?;
     let (mut out, mut word, mut next, mut waiting) = (Vec::new(), Vec::new(), 0, 0);
     while next < messages {
         let count = (messages - next).min(batch as u64);
@@ -69,8 +67,8 @@ fn push(info: &ConnectionInfo, key: &str, messages: u64, payload: usize, batch: 
     (0..waiting).try_for_each(|_| socket.answer().map(drop))
 }
 
-fn pop(info: &ConnectionInfo, key: &str, messages: u64, batch: usize, popped: &AtomicU64) -> io::Result<()> {
-    let mut socket = Socket::connect(info)?;
+fn pop(session: &Session, key: &str, messages: u64, batch: usize, popped: &AtomicU64) -> io::Result<()> {
+    let mut socket = session.connect()?;
     let mut out = Vec::new();
     socket::put(&mut out, &[b"LPOP", key.as_bytes(), batch.to_string().as_bytes()]);
     let mut waiting = 0;
@@ -105,9 +103,7 @@ pub(super) fn lpush(session: &Session, requests: u64, clients: usize) -> Result<
 }
 
 fn redis_benchmark(session: &Session, key: &str, requests: u64, clients: usize) -> Option<f64> {
-    let ConnectionAddr::Tcp(host, port) = session.info.addr() else {
-        return None;
-    };
+    let (host, port) = &session.at;
     let redis = session.info.redis_settings();
     if redis.username().is_some() {
         return None;
@@ -130,9 +126,7 @@ fn own_lpush(session: &Session, key: &str, requests: u64, clients: usize) -> io:
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut out = Vec::new();
     socket::put(&mut out, &[b"LPUSH", key.as_bytes(), b"x"]);
-    let ConnectionAddr::Tcp(host, port) = session.info.addr() else {
-        return Err(io::Error::other("not a plain socket"));
-    };
+    let (host, port) = &session.at;
     session.runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         let start = Instant::now();

@@ -8,48 +8,18 @@ pub(super) struct Row {
     pub(super) unit: &'static str,
     pub(super) values: Vec<f64>,
     baselines: Vec<f64>,
-    target: Option<Target>,
-    moonshot: Option<Target>,
+    pub(super) target: Option<Target>,
+    pub(super) moonshot: Option<Target>,
     pub(super) cost: Option<Cost>,
     pub(super) note: String,
 }
 
-/// What is to be reached.
+/// What is to be reached: by the ratio to the baseline, or by the value itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
-    of: Of,
-    at_least: bool,
-    value: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
-    Value,
-    Ratio,
-}
-
-pub(super) fn ratio_at_least(value: f64) -> Target {
-    Target {
-        of: Of::Ratio,
-        at_least: true,
-        value,
-    }
-}
-
-pub(super) fn ratio_at_most(value: f64) -> Target {
-    Target {
-        of: Of::Ratio,
-        at_least: false,
-        value,
-    }
-}
-
-pub(super) fn at_most(value: f64) -> Target {
-    Target {
-        of: Of::Value,
-        at_least: false,
-        value,
-    }
+pub(super) enum Target {
+    RatioAtLeast(f64),
+    RatioAtMost(f64),
+    AtMost(f64),
 }
 
 impl Row {
@@ -120,43 +90,23 @@ impl Row {
         (!ratios.is_empty()).then(|| median(&ratios))
     }
 
-    fn reaches(&self, target: Target) -> bool {
-        let measured = match target.of {
-            Of::Value => self.value(),
-            Of::Ratio => self.ratio().unwrap_or(f64::NAN),
-        };
-        if target.at_least {
-            measured >= target.value
-        } else {
-            measured <= target.value
+    pub(super) fn reaches(&self, target: Target) -> bool {
+        let ratio = self.ratio().unwrap_or(f64::NAN);
+        match target {
+            Target::RatioAtLeast(least) => ratio >= least,
+            Target::RatioAtMost(most) => ratio <= most,
+            Target::AtMost(most) => self.value() <= most,
         }
     }
 
-    pub(super) fn reached(&self) -> Option<bool> {
-        self.target.map(|target| self.reaches(target))
-    }
-
-    pub(super) fn reaches_moonshot(&self) -> Option<bool> {
-        self.moonshot.map(|target| self.reaches(target))
-    }
-
-    fn words(&self, target: Option<Target>) -> String {
-        let Some(Target { of, at_least, value }) = target else {
-            return String::new();
-        };
-        let sign = if at_least { ">=" } else { "<=" };
-        match of {
-            Of::Ratio => format!("{sign} {value} x"),
-            Of::Value => format!("{sign} {} {}", figure(value), self.unit),
+    /// In words; nothing where there is no target.
+    pub(super) fn words(&self, target: Option<Target>) -> String {
+        match target {
+            None => String::new(),
+            Some(Target::RatioAtLeast(least)) => format!(">= {least} x"),
+            Some(Target::RatioAtMost(most)) => format!("<= {most} x"),
+            Some(Target::AtMost(most)) => format!("<= {} {}", figure(most), self.unit),
         }
-    }
-
-    pub(super) fn target_words(&self) -> String {
-        self.words(self.target)
-    }
-
-    pub(super) fn moonshot_words(&self) -> String {
-        self.words(self.moonshot)
     }
 }
 
@@ -169,12 +119,13 @@ mod tests {
         // The machine halved its speed after the first round: the ratio did not change.
         let row = Row::new("r", "messages/s", vec![200.0, 100.0, 100.0])
             .beside(vec![100.0, 50.0, 50.0])
-            .target(ratio_at_least(2.0))
-            .moonshot(ratio_at_least(2.1));
+            .target(Target::RatioAtLeast(2.0))
+            .moonshot(Target::RatioAtLeast(2.1));
+        let reached = |target| row.reaches(target);
         assert_eq!(
-            (row.ratio(), row.reached(), row.reaches_moonshot()),
+            (row.ratio(), row.target.map(reached), row.moonshot.map(reached)),
             (Some(2.0), Some(true), Some(false))
         );
-        assert_eq!(row.target_words(), ">= 2 x");
+        assert_eq!(row.words(row.target), ">= 2 x");
     }
 }

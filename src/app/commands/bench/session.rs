@@ -1,5 +1,6 @@
 //! One run of `bench`: its test bed on a Redis, fresh queues there, and waiting that can be interrupted.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +11,7 @@ use redis::{ConnectionAddr, ConnectionInfo};
 use super::socket::Socket;
 use crate::app::args::Invocation;
 use crate::app::args::sources::{Resolved, Store};
+use crate::app::commands::status_if_any;
 use crate::app::exit::Failure;
 use crate::app::lab::server::Fsync;
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
@@ -25,6 +27,8 @@ const PATIENCE: Duration = Duration::from_mins(3);
 pub(super) struct Session {
     bed: TestBed,
     pub(super) info: ConnectionInfo,
+    /// Host and port.
+    pub(super) at: (String, u16),
     pub(super) runtime: tokio::runtime::Runtime,
     interrupted: Arc<AtomicBool>,
 }
@@ -65,8 +69,12 @@ impl Session {
             Directory::temporary("bench")?,
             Own::Server(Fsync::Never),
         )?;
-        let session = Self::on(bed, listen_to_signals()?)?;
-        session.answers()?;
+        // Set by ^C and SIGTERM: whoever waits ends, copies and queues are removed on the way out.
+        let interrupted = Arc::new(AtomicBool::new(false));
+        let session = Self::on(bed, interrupted.clone())?;
+        on_signals(move || interrupted.store(true, Ordering::Relaxed), || {})?;
+        // Asked through the engine, which has the words for a server that is away, or refuses.
+        session.runtime.block_on(status_if_any(&session.queue()?.engine))?;
         Ok(session)
     }
 
@@ -76,24 +84,25 @@ impl Session {
                 "bench compares with plain Redis; give the address of one, or none for one of its own",
             ));
         };
-        if !matches!(info.addr(), ConnectionAddr::Tcp(..)) {
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
             return Err(Failure::usage(
                 "bench compares with plain sockets; give an address without TLS, host and port",
             ));
-        }
+        };
         Ok(Self {
             info: (**info).clone(),
+            at: (host.clone(), *port),
             bed,
             runtime: runtime()?,
             interrupted,
         })
     }
 
-    /// Asked through the engine, which has the words for a server that is away, or refuses.
-    fn answers(&self) -> Result<(), Failure> {
-        match self.runtime.block_on(self.queue()?.engine.status()) {
-            Ok(_) | Err(crate::Error::NoQueue { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// None: nobody has joined yet, or the store is away.
+    pub(super) fn status_of(&self, engine: &impl Engine) -> Result<Option<Status>, Failure> {
+        match self.runtime.block_on(status_if_any(engine)) {
+            Err(error) if error.is_away() => Ok(None),
+            status => Ok(status?),
         }
     }
 
@@ -131,8 +140,12 @@ impl Session {
         self.interrupted.load(Ordering::Relaxed)
     }
 
+    pub(super) fn connect(&self) -> io::Result<Socket> {
+        Socket::connect(&self.at, self.info.redis_settings())
+    }
+
     pub(super) fn socket(&self) -> Result<Socket, Failure> {
-        Socket::connect(&self.info)
+        self.connect()
             .map_err(|error| Failure::no_redis(format!("no Redis at {}: {error}", self.bed.address)))
     }
 
@@ -196,12 +209,7 @@ pub(super) struct Queue<'a> {
 impl Queue<'_> {
     /// None: nobody has joined yet.
     pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
-        match self.session.runtime.block_on(self.engine.status()) {
-            Ok(status) => Ok(Some(status)),
-            Err(crate::Error::NoQueue { .. }) => Ok(None),
-            Err(error) if error.is_away() => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        self.session.status_of(&self.engine)
     }
 
     pub(super) fn until<T>(
@@ -223,12 +231,4 @@ impl Drop for Queue<'_> {
     fn drop(&mut self) {
         let _ = self.session.runtime.block_on(self.engine.purge(true));
     }
-}
-
-/// Set by ^C and SIGTERM: whoever waits ends, copies and queues are removed on the way out.
-fn listen_to_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let told = interrupted.clone();
-    on_signals(move || told.store(true, Ordering::Relaxed), || {})?;
-    Ok(interrupted)
 }

@@ -1,9 +1,8 @@
 //! One message a call: what is left when packs do not help.
 
-use super::cost::typical;
-use super::measure::{GENERATOR, through};
+use super::measure::{GENERATOR, compared, through};
 use super::raw;
-use super::row::{Row, ratio_at_least};
+use super::row::Target::RatioAtLeast;
 use super::session::Session;
 use super::{Load, Rows};
 
@@ -15,15 +14,9 @@ pub(super) fn one_by_one(session: &Session, load: Load) -> Rows {
     // what is measured is both at once.
     let handler = format!("bench-node --nodes {CONNECTIONS} --prefer never --work 0 --error-rate 0 --batch 1");
     let generator = format!("{GENERATOR} --max-backlog 20000");
-    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds {
-        let (rate, cost) = through(session, messages, &generator, (1, &handler))?;
-        ours.push(rate);
-        costs.push(cost);
-        theirs.push(raw::lpush(session, messages, CONNECTIONS)?);
-    }
-    let row = Row::new("one-by-one", "messages/s", ours)
-        .beside(theirs)
-        .cost(typical(&costs));
-    Ok(vec![row.target(ratio_at_least(0.5)).moonshot(ratio_at_least(0.8))])
+    let ours = || through(session, messages, &generator, (1, &handler));
+    let row = compared("one-by-one", load.rounds, ours, || {
+        raw::lpush(session, messages, CONNECTIONS)
+    })?;
+    Ok(vec![row.target(RatioAtLeast(0.5)).moonshot(RatioAtLeast(0.8))])
 }

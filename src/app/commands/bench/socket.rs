@@ -1,12 +1,13 @@
 //! Redis through a plain socket: bytes out, answers skipped over. As little as a client can do.
 
-use crate::app::exit::Failure;
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use redis::{ConnectionAddr, ConnectionInfo};
+use redis::RedisConnectionInfo;
+
+use crate::app::exit::Failure;
 
 const ANSWER_MAX: Duration = Duration::from_mins(1);
 
@@ -60,17 +61,13 @@ pub(super) fn put_word(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 impl Socket {
-    pub(super) fn connect(info: &ConnectionInfo) -> io::Result<Self> {
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
-            return Err(io::Error::other("not a plain socket"));
-        };
+    pub(super) fn connect((host, port): &(String, u16), redis: &RedisConnectionInfo) -> io::Result<Self> {
         let stream = TcpStream::connect((host.as_str(), *port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
         let reader = BufReader::with_capacity(256 * 1024, stream.try_clone()?);
         let mut socket = Self { stream, reader };
-        let redis = info.redis_settings();
         if let Some(pass) = redis.password() {
             let user = redis.username().unwrap_or("default");
             socket.call(&[b"AUTH", user.as_bytes(), pass.as_bytes()])?;
@@ -86,10 +83,14 @@ impl Socket {
         self.stream.write_all(bytes)
     }
 
-    pub(super) fn call(&mut self, words: &[&[u8]]) -> io::Result<Answer> {
+    fn ask(&mut self, words: &[&[u8]]) -> io::Result<()> {
         let mut out = Vec::new();
         put(&mut out, words);
-        self.send(&out)?;
+        self.send(&out)
+    }
+
+    pub(super) fn call(&mut self, words: &[&[u8]]) -> io::Result<Answer> {
+        self.ask(words)?;
         self.answer()
     }
 
@@ -158,9 +159,7 @@ impl Socket {
 
     /// A text answer.
     pub(super) fn text(&mut self, words: &[&[u8]]) -> io::Result<Option<String>> {
-        let mut out = Vec::new();
-        put(&mut out, words);
-        self.send(&out)?;
+        self.ask(words)?;
         let Answer::Bulk(length) = self.begin()? else {
             return Ok(None);
         };

@@ -28,7 +28,9 @@ pub(super) fn table(rows: &[Row], about: &str) -> String {
     );
     for row in rows {
         let spread = format!("{}..{}", figure(row.least()), figure(row.most()));
-        let reached = row.reached().map_or("", |reached| if reached { "yes" } else { "no" });
+        let reached = row
+            .target
+            .map_or("", |target| if row.reaches(target) { "yes" } else { "no" });
         let baseline = row.baseline().map(figure).unwrap_or_default();
         let ratio = row.ratio().map(|ratio| format!("{ratio:.2} x")).unwrap_or_default();
         let cost = row.cost.unwrap_or_default();
@@ -39,20 +41,17 @@ pub(super) fn table(rows: &[Row], about: &str) -> String {
             row.regime,
             figure(row.value()),
             row.unit,
-            row.target_words(),
+            row.words(row.target),
             shown(cost.redis_cpu, format!("{:.2}", cost.redis_cpu)),
             shown(cost.client_cpu, format!("{:.2}", cost.client_cpu)),
             shown(cost.commands, format!("{:.3}", cost.commands)),
             shown(cost.queued_bytes, format!("{:.0}", cost.queued_bytes)),
             shown(cost.peak_rss, format!("{:.0}", cost.peak_rss)),
         );
-        let note = if row.note.is_empty() {
-            String::new()
-        } else {
-            format!("  {}", row.note)
-        };
         out.truncate(out.trim_end_matches(' ').len());
-        out.push_str(&note);
+        if !row.note.is_empty() {
+            let _ = write!(out, "  {}", row.note);
+        }
         out.push('\n');
     }
     out
@@ -73,21 +72,15 @@ fn object(row: &Row) -> String {
     real(&mut out, "rounds", Some(float(row.values.len() as u64)));
     real(&mut out, "baseline", row.baseline());
     real(&mut out, "ratio", row.ratio());
-    for (name, words, reached) in [
-        ("target", row.target_words(), row.reached()),
-        ("moonshot", row.moonshot_words(), row.reaches_moonshot()),
+    for (name, reached, target) in [
+        ("target", "reached", row.target),
+        ("moonshot", "moonshot_reached", row.moonshot),
     ] {
-        let flag = if name == "target" {
-            "reached"
+        if let Some(target) = target {
+            json::text(&mut out, name, &row.words(Some(target)));
+            let _ = write!(out, ",\"{reached}\":{}", row.reaches(target));
         } else {
-            "moonshot_reached"
-        };
-        match reached {
-            Some(reached) => {
-                json::text(&mut out, name, &words);
-                let _ = write!(out, ",\"{flag}\":{reached}");
-            }
-            None => _ = write!(out, ",\"{name}\":null,\"{flag}\":null"),
+            let _ = write!(out, ",\"{name}\":null,\"{reached}\":null");
         }
     }
     let cost = row.cost.unwrap_or_default();
@@ -116,13 +109,13 @@ fn real(out: &mut String, name: &str, value: Option<f64>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::ratio_at_least;
+    use super::super::row::Target::RatioAtLeast;
     use super::*;
 
     #[test]
     fn a_target_is_told_with_whether_it_was_reached() {
         let row = Row::new("r", "messages/s", vec![200.0]).beside(vec![100.0]);
-        let text = object(&row.target(ratio_at_least(2.0)));
+        let text = object(&row.target(RatioAtLeast(2.0)));
         assert!(text.contains("\"target\":\">= 2 x\",\"reached\":true"), "{text}");
     }
 

@@ -7,7 +7,8 @@ use super::cost::Cost;
 use super::figures::percentile;
 use super::measure::joined;
 use super::raw;
-use super::row::{Row, at_most, ratio_at_most};
+use super::row::Row;
+use super::row::Target::{AtMost, RatioAtMost};
 use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -29,10 +30,10 @@ pub(super) fn latency(session: &Session, load: Load) -> Rows {
     let ([ours_50, ours_99], [plain_50, plain_99]) = (ours, theirs);
     let row = Row::new("latency p50", "us", ours_50).beside(plain_50);
     Ok(vec![
-        row.target(ratio_at_most(4.0)).moonshot(ratio_at_most(2.0)),
+        row.target(RatioAtMost(4.0)).moonshot(RatioAtMost(2.0)),
         Row::new("latency p99", "us", ours_99)
             .beside(plain_99)
-            .target(ratio_at_most(4.0)),
+            .target(RatioAtMost(4.0)),
     ])
 }
 
@@ -75,7 +76,7 @@ pub(super) fn start_up(session: &Session, load: Load) -> Rows {
         theirs.push(start.elapsed().as_secs_f64() * 1000.0);
     }
     let ours = ours.iter().zip(&theirs).map(|(ours, connect)| ours - connect).collect();
-    let row = Row::new("start-up", "ms", ours).target(at_most(50.0));
+    let row = Row::new("start-up", "ms", ours).target(AtMost(50.0));
     let connect = percentile(&theirs, 0.5);
     Ok(vec![row.note(format!("beside {connect:.2} ms of a plain connect"))])
 }
@@ -95,5 +96,5 @@ pub(super) fn idle(session: &Session, load: Load) -> Rows {
         return Err(Failure::failed("idle copies ended by themselves"));
     }
     let row = Row::new(format!("idle {nodes}"), "% of a core", vec![share]);
-    Ok(vec![row.target(at_most(10.0)).note("of Redis; a message every 500 ms")])
+    Ok(vec![row.target(AtMost(10.0)).note("of Redis; a message every 500 ms")])
 }

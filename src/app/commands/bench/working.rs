@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use super::cost::typical;
 use super::figures::median;
-use super::measure::{GENERATOR, joined, through};
-use super::node::{is_slow, wall};
+use super::measure::{GENERATOR, compared, joined, through};
+use super::node::{is_slow, now};
 use super::raw;
 use super::raw::float;
-use super::row::{Row, at_most, ratio_at_least, ratio_at_most};
+use super::row::Row;
+use super::row::Target::{AtMost, RatioAtLeast, RatioAtMost};
 use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -17,17 +18,11 @@ use crate::app::lab::copy::Capture;
 pub(super) fn async_work(session: &Session, load: Load) -> Rows {
     let (messages, at_once, each) = (load.of(300_000, 20_000), 1000, Duration::from_millis(10));
     let handler = format!("--prefer never --work 10ms --error-rate 0 --concurrency {at_once}");
-    let (mut ours, mut theirs, mut costs) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..load.rounds {
-        let (rate, cost) = through(session, messages, GENERATOR, (1, &handler))?;
-        ours.push(rate);
-        costs.push(cost);
-        theirs.push(raw::sleepers(at_once, each, messages)?);
-    }
-    let row = Row::new("async-work", "messages/s", ours)
-        .beside(theirs)
-        .cost(typical(&costs));
-    Ok(vec![row.target(ratio_at_least(0.7)).moonshot(ratio_at_least(0.95))])
+    let ours = || through(session, messages, GENERATOR, (1, &handler));
+    let row = compared("async-work", load.rounds, ours, || {
+        raw::sleepers(at_once, each, messages)
+    })?;
+    Ok(vec![row.target(RatioAtLeast(0.7)).moonshot(RatioAtLeast(0.95))])
 }
 
 /// So many processes with 1 ms of work a message, for about so long: messages a second.
@@ -63,7 +58,7 @@ pub(super) fn fleet(session: &Session, load: Load) -> Rows {
         } else {
             let best = (0..rates[index].len()).map(best).collect();
             row.beside(best)
-                .target(ratio_at_least(0.9))
+                .target(RatioAtLeast(0.9))
                 .note("baseline: the best of the smaller fleets")
         });
     }
@@ -83,7 +78,7 @@ pub(super) fn mixed(session: &Session, load: Load) -> Rows {
     let baselines = vec![ideal; seconds.len()];
     let row = Row::new("mixed", "s", seconds)
         .beside(baselines)
-        .target(ratio_at_most(1.15));
+        .target(RatioAtMost(1.15));
     Ok(vec![row.note("baseline: the slow ones, evenly over ten handlers")])
 }
 
@@ -101,11 +96,11 @@ pub(super) fn adapt(session: &Session, load: Load) -> Rows {
     let _generator = queue.copy(&format!("{GENERATOR} --max-backlog 20000"), Capture::Nothing)?;
     let (mut slower, mut faster) = (Vec::new(), Vec::new());
     for _ in 0..windows {
-        let index = wall().as_nanos() / window.as_nanos();
+        let index = now().as_nanos() / window.as_nanos();
         session.until("the next window", Duration::from_millis(1), || {
-            Ok((wall().as_nanos() / window.as_nanos() > index).then_some(()))
+            Ok((now().as_nanos() / window.as_nanos() > index).then_some(()))
         })?;
-        let (start, slow) = (Instant::now(), is_slow(wall(), window));
+        let (start, slow) = (Instant::now(), is_slow(now(), window));
         let mut seen: Vec<(Duration, f64)> = Vec::new();
         while start.elapsed() < window.saturating_sub(Duration::from_millis(50)) {
             session.pause(Duration::from_millis(5))?;
@@ -121,7 +116,7 @@ pub(super) fn adapt(session: &Session, load: Load) -> Rows {
         let took = late.map_or(0.0, |(at, _)| at.as_secs_f64() * 1000.0);
         if slow { slower.push(took) } else { faster.push(took) }
     }
-    let row = |name: &str, times| Row::new(name, "ms", times).target(at_most(1000.0));
+    let row = |name: &str, times| Row::new(name, "ms", times).target(AtMost(1000.0));
     Ok(vec![row("adapt to slower", slower), row("adapt to faster", faster)])
 }
 

@@ -5,24 +5,20 @@ use std::io::Write as _;
 
 use super::Run;
 use super::summary::seconds;
+use crate::app::commands::status_if_any;
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::{Account, Remains};
 use crate::engine::Engine;
-use crate::error::Error;
 
 /// A takeover that took no longer counts as quick.
 const QUICK_MS: u64 = 1000;
 
 pub(super) async fn tell<E: Engine>(engine: &E, mut run: Run<E>) -> Result<(), Failure> {
     // Nobody writes any more, so that this ends.
-    while run
-        .ledger
-        .read(|_, _| {})
-        .map_err(|error| Failure::cannot("read the ledger", error))?
-    {}
-    let account = run
-        .ledger
-        .account(&Remains::of(engine, published(engine).await?).await?);
+    let read = run.ledger.read_all(|_, _| {});
+    read.map_err(|error| Failure::cannot("read the ledger", error))?;
+    let published = status_if_any(engine).await?.map_or(0, |status| status.published);
+    let account = run.ledger.account(&Remains::of(engine, published).await?);
     let mut text = String::new();
     write_takeovers(&mut text, run.summary.kills, &run.summary.gaps_ms());
     write_account(&mut text, &account);
@@ -32,15 +28,6 @@ pub(super) async fn tell<E: Engine>(engine: &E, mut run: Run<E>) -> Result<(), F
         return Ok(());
     }
     Err(Failure::failed(account.findings.join("; ")))
-}
-
-/// How many numbers the queue has given out; none, if it is not there yet.
-pub(super) async fn published<E: Engine>(engine: &E) -> Result<u64, Error> {
-    match engine.status().await {
-        Ok(status) => Ok(status.published),
-        Err(Error::NoQueue { .. }) => Ok(0),
-        Err(error) => Err(error),
-    }
 }
 
 // Writing to a String cannot fail.
@@ -62,28 +49,22 @@ fn write_takeovers(out: &mut String, kills: u64, gaps: &[u64]) {
 }
 
 fn write_account(out: &mut String, account: &Account) {
-    let Account {
-        generated,
-        done,
-        errors,
-        in_doubt,
-        unsettled,
-        lost,
-        twice,
-        ..
-    } = account;
-    let _ = write!(out, "generated {generated}  done {}  errors {errors}", done + in_doubt);
-    let _ = writeln!(out, "  still in the queue {unsettled}  lost {lost}  twice {twice}");
-    if *in_doubt > 0 {
-        let were = if *in_doubt == 1 { "one was" } else { "were" };
-        let count = if *in_doubt == 1 {
-            String::new()
-        } else {
-            format!("{in_doubt} ")
+    let (done, in_doubt) = (account.done + account.in_doubt, account.in_doubt);
+    let _ = write!(out, "generated {}  done {done}", account.generated);
+    let _ = write!(
+        out,
+        "  errors {}  still in the queue {}",
+        account.errors, account.unsettled
+    );
+    let _ = writeln!(out, "  lost {}  twice {}", account.lost, account.twice);
+    if in_doubt > 0 {
+        let were = match in_doubt {
+            1 => "one was".into(),
+            many => format!("{many} were"),
         };
         let _ = writeln!(
             out,
-            "(of the done, {count}{were} settled by a copy that was killed before it could write so)"
+            "(of the done, {were} settled by a copy that was killed before it could write so)"
         );
     }
 }

@@ -7,31 +7,22 @@ use std::sync::mpsc::{Receiver, channel};
 use crate::app::lab::copy;
 
 /// The numbers of the errors, or why they could not be had.
-type Drained = Result<Vec<u64>, String>;
+pub(super) type Drained = Result<Vec<u64>, String>;
 
-pub(super) struct Draining(Receiver<Drained>);
-
-impl Draining {
-    pub(super) fn start(program: &Path, connection: &[OsString]) -> Self {
-        let mut command = copy::get_errors(program);
-        command.args(connection);
-        let (sender, receiver) = channel();
-        std::thread::spawn(move || {
-            let drained = command.output().map_err(|error| error.to_string()).and_then(|output| {
-                if !output.status.success() {
-                    return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
-                }
-                let text = String::from_utf8_lossy(&output.stdout);
-                Ok(text.lines().filter_map(copy::number).collect())
-            });
-            // Nobody may be there to hear it any more.
-            let _ = sender.send(drained);
+pub(super) fn drain(program: &Path, connection: &[OsString]) -> Receiver<Drained> {
+    let mut command = copy::get_errors(program);
+    command.args(connection);
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let drained = command.output().map_err(|error| error.to_string()).and_then(|output| {
+            if !output.status.success() {
+                return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
+            }
+            let text = String::from_utf8_lossy(&output.stdout);
+            Ok(text.lines().filter_map(copy::number).collect())
         });
-        Self(receiver)
-    }
-
-    /// None: it goes on.
-    pub(super) fn result(&self) -> Option<Drained> {
-        self.0.try_recv().ok()
-    }
+        // Nobody may be there to hear it any more.
+        let _ = sender.send(drained);
+    });
+    receiver
 }

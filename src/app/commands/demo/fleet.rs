@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::errors::Draining;
+use super::errors::{self, Drained};
 use super::member::{Member, State};
 use super::summary::Summary;
 use crate::app::args::options::Scope;
@@ -28,10 +29,10 @@ pub(super) struct Fleet {
     starter: Starter,
     /// The store, as it was given.
     connection: Vec<OsString>,
-    members: Vec<Member>,
+    pub(super) members: Vec<Member>,
     lease: Duration,
     in_file: bool,
-    draining: Option<Draining>,
+    draining: Option<Receiver<Drained>>,
 }
 
 impl Fleet {
@@ -47,10 +48,6 @@ impl Fleet {
             in_file: matches!(resolved.store, Store::Sqlite(_)),
             draining: None,
         })
-    }
-
-    pub(super) fn members(&self) -> &[Member] {
-        &self.members
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -122,7 +119,7 @@ impl Fleet {
             State::Killed(at) | State::Left(at) => now < at + GONE_SHOWN,
             _ => true,
         });
-        if let Some(drained) = self.draining.as_ref().and_then(Draining::result) {
+        if let Some(drained) = self.draining.as_ref().and_then(|drained| drained.try_recv().ok()) {
             self.draining = None;
             match drained {
                 Ok(numbers) => {
@@ -221,7 +218,7 @@ impl Fleet {
     pub(super) fn drain(&mut self, summary: &mut Summary) {
         if self.draining.is_none() {
             summary.say("draining", "the errors");
-            self.draining = Some(Draining::start(&self.starter.program, &self.connection));
+            self.draining = Some(errors::drain(&self.starter.program, &self.connection));
         }
     }
 

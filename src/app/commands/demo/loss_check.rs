@@ -27,7 +27,8 @@ pub(super) struct LossCheck<E> {
     asked: Option<(Numbers, oneshot::Receiver<Answer>)>,
     /// Open then, and not in the store.
     suspects: Numbers,
-    lost: Option<u64>,
+    /// None: too much is open to look at now.
+    pub(super) lost: Option<u64>,
 }
 
 impl<E: Engine> LossCheck<E> {
@@ -39,11 +40,6 @@ impl<E: Engine> LossCheck<E> {
             suspects: Numbers::default(),
             lost: Some(0),
         }
-    }
-
-    /// None: too much is open to look at now.
-    pub(super) fn lost(&self) -> Option<u64> {
-        self.lost
     }
 
     pub(super) fn look(&mut self, now: Instant, ledger: &Ledger) {

@@ -5,7 +5,8 @@ use std::io;
 
 use super::fleet::Fleet;
 use super::member::{Member, State};
-use super::summary::Summary;
+use super::summary::{RATE_SAMPLES, SAMPLE, Summary};
+use crate::app::commands::rate;
 use crate::app::lab::ledger::{Book, Ledger};
 use crate::app::output::screen::{Node, Screen, Tone, View, grouped, numbered};
 
@@ -19,17 +20,17 @@ const KEYS: [(&str, &str); 6] = [
 ];
 
 pub(super) fn draw(screen: &mut Screen, summary: &Summary, fleet: &Fleet, ledger: &Ledger) -> io::Result<()> {
-    let members = fleet.members().iter();
+    let members = fleet.members.iter();
     screen.draw(&View {
         title: "queenright demo",
         place: format!("on {}", summary.address),
-        age: format!("{} s", summary.age().as_secs()),
+        age: format!("{} s", (summary.now - summary.started).as_secs()),
         nodes: members.map(|member| node(member, summary, ledger)).collect(),
-        rate: summary.rate(),
+        rate: rate(&summary.throughput, RATE_SAMPLES, SAMPLE),
         throughput: &summary.throughput,
         queued: summary.queued(),
         queue: &summary.queue,
-        events: summary.events().collect(),
+        events: summary.events.iter().collect(),
         account: ("ledger", [numbers(summary), proof(summary)]),
         keys: &KEYS,
     })
@@ -44,7 +45,7 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
         (_, None) if member.node.is_empty() => ("starting", Tone::Quiet),
         (_, None) => ("handler", Tone::Plain),
     };
-    let age = summary.now().saturating_duration_since(member.started).as_secs();
+    let age = summary.now.saturating_duration_since(member.started).as_secs();
     Node {
         cells: [
             format!(" {}", member.name()),
@@ -52,8 +53,8 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
             role.to_string(),
             member.reign.map_or(String::new(), |epoch| epoch.to_string()),
             doing(member, book, summary),
-            format!("{:>7}", grouped(book.done())),
-            format!("{:>6}", grouped(book.errors())),
+            format!("{:>7}", grouped(book.done)),
+            format!("{:>6}", grouped(book.errors)),
             format!("{age:>4} s"),
         ],
         tone,
@@ -67,14 +68,14 @@ fn doing(member: &Member, book: &Book, summary: &Summary) -> String {
         State::Left(_) => return "left".into(),
         State::Leaving => return format!("leaving, {} in hand", book.in_hand()),
         State::Frozen(until) => {
-            let left = until.saturating_duration_since(summary.now()).as_secs() + 1;
+            let left = until.saturating_duration_since(summary.now).as_secs() + 1;
             return format!("SIGSTOP, {left} s more");
         }
         State::Running => {}
     }
     match (member.reign, book.holds(), book.in_hand()) {
         (Some(_), _, _) => book
-            .last_published()
+            .last_published
             .map_or_else(|| "begins".into(), |last| format!("published {}", grouped(last))),
         (None, Some(number), 1) => format!("handles {}", grouped(number)),
         (None, Some(number), more) => format!("handles {} +{}", grouped(number), grouped(more - 1)),

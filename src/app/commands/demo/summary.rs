@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::member::short;
 use crate::app::args::Demo;
 use crate::app::args::sources::Resolved;
+use crate::app::lab::ledger::times::failover_gaps_ms;
 use crate::app::lab::ledger::{Ledger, Record, Totals};
 use crate::app::output::screen::{EVENTS_MAX, Event as Line, push};
 use crate::node::event::{Entry, What};
@@ -15,22 +16,20 @@ use crate::node::event::{Entry, What};
 /// More events of one kind than this in a tick are summed up in one line.
 const SINGLE_MAX: usize = 3;
 /// Between two points of a graph.
-const SAMPLE: Duration = Duration::from_millis(500);
+pub(super) const SAMPLE: Duration = Duration::from_millis(500);
 /// How many samples the rate is averaged over: a message every half second is otherwise too uneven to read.
-const RATE_SAMPLES: usize = 6;
+pub(super) const RATE_SAMPLES: usize = 6;
 
 pub(super) struct Summary {
     pub(super) address: String,
-    started: Instant,
-    now: Instant,
-    events: VecDeque<Line>,
+    pub(super) started: Instant,
+    pub(super) now: Instant,
+    pub(super) events: VecDeque<Line>,
     /// Of `events`, those that were not printed yet.
     unprinted: usize,
-    /// Errors and redelivered messages since the last turn.
-    errors: Vec<u64>,
-    redelivered: Vec<(u64, u16)>,
-    /// How many of both there were, also beyond those that are named.
-    many: (u64, u64),
+    /// Since the last turn.
+    errors: Singles,
+    redelivered: Singles,
     /// When each epoch published first and last, in milliseconds since 1970.
     reigns: BTreeMap<u64, (u64, u64)>,
     pub(super) kills: u64,
@@ -45,6 +44,22 @@ pub(super) struct Summary {
     sampled: (Instant, u64),
 }
 
+/// What happened to single messages: how many there were, and the first few in words.
+#[derive(Default)]
+struct Singles {
+    count: u64,
+    texts: Vec<String>,
+}
+
+impl Singles {
+    fn add(&mut self, entry: &Entry, text: impl Fn(u64) -> String) {
+        self.count += entry.count;
+        let numbers = entry.first..entry.first + entry.count;
+        let room = SINGLE_MAX.saturating_sub(self.texts.len());
+        self.texts.extend(numbers.take(room).map(text));
+    }
+}
+
 impl Summary {
     pub(super) fn new(resolved: &Resolved, flags: &Demo) -> Self {
         let now = Instant::now();
@@ -54,9 +69,8 @@ impl Summary {
             now,
             events: VecDeque::new(),
             unprinted: 0,
-            errors: Vec::new(),
-            redelivered: Vec::new(),
-            many: (0, 0),
+            errors: Singles::default(),
+            redelivered: Singles::default(),
             reigns: BTreeMap::new(),
             kills: 0,
             kill_every: flags.kill_every,
@@ -81,23 +95,11 @@ impl Summary {
         self.unprinted = (self.unprinted + 1).min(self.events.len());
     }
 
-    pub(super) fn events(&self) -> impl DoubleEndedIterator<Item = &Line> {
-        self.events.iter()
-    }
-
     /// Those that were not given out before.
     pub(super) fn news(&mut self) -> Vec<Line> {
         let from = self.events.len() - self.unprinted;
         self.unprinted = 0;
         self.events.iter().skip(from).cloned().collect()
-    }
-
-    pub(super) fn age(&self) -> Duration {
-        self.now - self.started
-    }
-
-    pub(super) fn now(&self) -> Instant {
-        self.now
     }
 
     /// Tells what a copy wrote, as far as it is worth a line.
@@ -140,15 +142,11 @@ impl Summary {
         match entry.what {
             What::Publish { epoch } => self.published(name, epoch, ms),
             What::Error => {
-                self.many.0 += entry.count;
-                let room = (SINGLE_MAX + 1).saturating_sub(self.errors.len()) as u64;
-                self.errors.extend(entry.first..entry.first + entry.count.min(room));
+                self.errors.add(entry, |number| format!("in message {number}"));
             }
             What::Take { attempt, .. } if attempt > 1 => {
-                self.many.1 += entry.count;
-                let room = (SINGLE_MAX + 1).saturating_sub(self.redelivered.len()) as u64;
-                let numbers = entry.first..entry.first + entry.count.min(room);
-                self.redelivered.extend(numbers.map(|number| (number, attempt)));
+                let text = |number| format!("message {number}, attempt {attempt}");
+                self.redelivered.add(entry, text);
             }
             What::Take { .. } | What::Done | What::Return => {}
         }
@@ -169,10 +167,7 @@ impl Summary {
 
     /// From the last message of an epoch to the first of the next, in milliseconds.
     pub(super) fn gaps_ms(&self) -> Vec<u64> {
-        let after = self.reigns.values().skip(1);
-        let gaps = self.reigns.values().zip(after);
-        gaps.map(|((_, last), (first, _))| first.saturating_sub(*last))
-            .collect()
+        failover_gaps_ms(self.reigns.values().copied())
     }
 
     /// Once a tick, after the books were read.
@@ -181,7 +176,9 @@ impl Summary {
         self.totals = ledger.totals();
         self.twice = ledger.twice();
         self.lost = lost;
-        self.tell_singles();
+        let (errors, redelivered) = (std::mem::take(&mut self.errors), std::mem::take(&mut self.redelivered));
+        self.tell("error", &errors, &format!("in {} messages", errors.count));
+        self.tell("redelivered", &redelivered, &format!("{} messages", redelivered.count));
         let settled = self.totals.done + self.totals.errors;
         if now >= self.sampled.0 + SAMPLE {
             let queued = self.queued();
@@ -191,46 +188,20 @@ impl Summary {
         }
     }
 
-    fn tell_singles(&mut self) {
-        let (errors, redelivered) = (std::mem::take(&mut self.errors), std::mem::take(&mut self.redelivered));
-        let many = std::mem::take(&mut self.many);
-        if errors.len() > SINGLE_MAX {
-            self.say("error", &format!("in {} messages", many.0));
-        } else {
-            for number in errors {
-                self.say("error", &format!("in message {number}"));
-            }
+    fn tell(&mut self, word: &'static str, singles: &Singles, sum: &str) {
+        if singles.count > SINGLE_MAX as u64 {
+            return self.say(word, sum);
         }
-        if redelivered.len() > SINGLE_MAX {
-            self.say("redelivered", &format!("{} messages", many.1));
-        } else {
-            for (number, attempt) in redelivered {
-                self.say("redelivered", &format!("message {number}, attempt {attempt}"));
-            }
+        for text in &singles.texts {
+            self.say(word, text);
         }
     }
 
     /// Published, without an outcome, and held by no copy, as far as the books tell.
     pub(super) fn queued(&self) -> u64 {
-        let Totals {
-            generated,
-            done,
-            errors,
-            in_hand,
-        } = self.totals;
-        generated.saturating_sub(done + errors + in_hand)
-    }
-
-    /// Settled per second.
-    pub(super) fn rate(&self) -> f64 {
-        let samples = self.throughput.len().min(RATE_SAMPLES);
-        if samples == 0 {
-            return 0.0;
-        }
-        let settled: u64 = self.throughput.iter().rev().take(samples).sum();
-        #[allow(clippy::cast_precision_loss)]
-        let rate = settled as f64 / (SAMPLE.as_secs_f64() * samples as f64);
-        rate
+        let totals = &self.totals;
+        let known = totals.done + totals.errors + totals.in_hand;
+        totals.generated.saturating_sub(known)
     }
 }
 

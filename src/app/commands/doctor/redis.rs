@@ -206,9 +206,7 @@ async fn queue(engine: &RedisEngine, findings: &mut Findings) {
         );
     };
     let layout = layout.and_then(|layout| layout.parse().ok()).unwrap_or(0);
-    let before = findings.all.len();
-    findings.layout(layout, &names.unwrap_or_default(), &keys.names.line());
-    if findings.all[before].verdict == super::Verdict::Ok
+    if findings.layout(layout, &names.unwrap_or_default(), &keys.names.line())
         && let Ok(status) = engine.status().await
     {
         findings.nodes(&status.nodes, status.generator.is_some());

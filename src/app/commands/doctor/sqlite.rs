@@ -35,37 +35,30 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
         Err(error) => return findings.error("file", &error),
     };
     findings.ok("file", format!("{} is ours, and opens", path.display()));
-    if database.full {
-        findings.ok(
-            "persistence",
-            "waits for the disk at every commit: a power cut takes nothing back",
-        );
+    let kept = if database.full {
+        "waits for the disk at every commit: a power cut takes nothing back"
     } else {
-        findings.ok(
-            "persistence",
-            "a power cut can take back the last transactions, never tear one; ?synchronous=full takes nothing back",
-        );
-    }
+        "a power cut can take back the last transactions, never tear one; ?synchronous=full takes nothing back"
+    };
+    findings.ok("persistence", kept);
     let mut times = Vec::with_capacity(ROUND_TRIPS);
-    let mut last = None;
     for _ in 0..ROUND_TRIPS {
         let asked = Instant::now();
-        last = Some(engine.status().await);
+        let _ = engine.status().await;
         times.push(asked.elapsed());
     }
     findings.latency(times, settings.lease);
-    match last {
-        Some(Ok(status)) => {
+    match engine.status().await {
+        Ok(status) => {
             findings.ok("layout", "as this program writes it");
             findings.nodes(&status.nodes, status.generator.is_some());
         }
-        Some(Err(Error::NoQueue { queue })) => {
+        Err(Error::NoQueue { queue }) => {
             findings.ok(
                 "layout",
                 format!("there is no queue {queue} yet: the first node creates it"),
             );
         }
-        Some(Err(error)) => findings.error("layout", &error),
-        None => {}
+        Err(error) => findings.error("layout", &error),
     }
 }

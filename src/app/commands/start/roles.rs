@@ -90,14 +90,14 @@ fn tell(log: &Arc<Log>) -> Tell {
     Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))
 }
 
-pub(in crate::app::commands) enum Generator {
+pub enum Generator {
     Builtin(Builtin, Digits),
     Outside(Box<dyn Make>),
 }
 
 impl Generator {
     /// What is generated unless something else is asked for.
-    pub(in crate::app::commands) fn counter() -> Self {
+    pub fn counter() -> Self {
         Self::Builtin(Builtin::Counter, Digits::default())
     }
 }
@@ -143,7 +143,7 @@ fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8
 
 /// A number in digits. The next one is counted on as on paper: writing every digit anew was a third of the work of a generator.
 #[derive(Default)]
-pub(in crate::app::commands) struct Digits {
+pub struct Digits {
     number: u64,
     text: Vec<u8>,
 }
@@ -177,11 +177,7 @@ fn words() -> String {
         "hive", "honey", "hum", "lavender", "linden", "meadow", "nectar", "orchard", "pollen", "propolis", "queen",
         "royal", "scout", "smoke", "summer", "swarm", "thyme", "wax", "willow", "wing",
     ];
-    let mut words = [""; 4];
-    for word in &mut words {
-        *word = WORDS[fastrand::usize(..WORDS.len())];
-    }
-    words.join(" ")
+    [(); 4].map(|()| WORDS[fastrand::usize(..WORDS.len())]).join(" ")
 }
 
 /// The handler of the task, which takes a while and fails now and then, or one of another program.

@@ -9,6 +9,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::WATCH_EVERY;
 use crate::app::args::sources::Resolved;
+use crate::app::commands::rate;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, numbered, push};
@@ -67,30 +68,21 @@ impl Watch {
             if screen.draw(&self.view()).is_err() {
                 return Ok(());
             }
-            let key = tokio::select! {
-                biased;
-                key = keys.next() => Some(key),
-                _ = ticks.tick() => None,
+            let look = async {
+                ticks.tick().await;
+                engine.status().await
             };
-            match key {
-                Some(Key::Quit) => return Ok(()),
-                Some(_) => continue,
-                None => {}
-            }
             let looked = tokio::select! {
                 biased;
-                key = keys.next() => {
-                    if key == Key::Quit {
-                        return Ok(());
-                    }
-                    continue;
-                }
-                looked = engine.status() => looked,
+                key = keys.next() => Err(key),
+                looked = look => Ok(looked),
             };
             match looked {
-                Ok(status) => self.sees(status),
-                Err(error) if super::passes(&error) => self.misses(error.to_string()),
-                Err(error) => return Err(error.into()),
+                Err(Key::Quit) => return Ok(()),
+                Err(_) => {}
+                Ok(Ok(status)) => self.sees(status),
+                Ok(Err(error)) if super::passes(&error) => self.misses(error.to_string()),
+                Ok(Err(error)) => return Err(error.into()),
             }
         }
     }
@@ -155,14 +147,6 @@ impl Watch {
         }
     }
 
-    fn rate(&self) -> f64 {
-        let looks = self.throughput.len().clamp(1, RATE_LOOKS);
-        let settled: u64 = self.throughput.iter().rev().take(looks).sum();
-        #[allow(clippy::cast_precision_loss)]
-        let rate = settled as f64 / (WATCH_EVERY.as_secs_f64() * looks as f64);
-        rate
-    }
-
     fn view(&self) -> View<'_> {
         let status = &self.status;
         let first = numbered(&[
@@ -190,7 +174,7 @@ impl Watch {
             place: self.place.clone(),
             age: format!("epoch {}", status.epoch),
             nodes: status.nodes.iter().map(|node| self.node(node)).collect(),
-            rate: self.rate(),
+            rate: rate(&self.throughput, RATE_LOOKS, WATCH_EVERY),
             throughput: &self.throughput,
             queued: status.queued,
             queue: &self.queue,

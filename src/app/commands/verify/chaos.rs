@@ -7,10 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::fleet::Fleet;
-use super::plan::{Fault, Plan};
+use super::plan::Fault;
+use super::run::Load;
 use super::sampler::Snapshot;
 use crate::app::exit::Failure;
 use crate::app::lab::proxy::Proxy;
+use crate::app::lab::server::Server;
 use crate::app::lab::test_bed::TestBed;
 use crate::app::output::time::now_ms;
 
@@ -25,30 +27,25 @@ pub(super) struct Chaos {
     random: fastrand::Rng,
     lease: Duration,
     mends: Vec<(Duration, Mend)>,
-    done: BTreeMap<&'static str, u64>,
+    /// How often each kind came.
+    pub(super) done: BTreeMap<&'static str, u64>,
     log: File,
 }
 
-/// How a fault ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mend {
-    Thaw(usize),
-    Delay(usize),
-    HalfOpen(usize),
-    BlackHole(usize),
-    StartRedis,
-    Memory,
-    KillReaders,
-}
+/// Ends a fault.
+type Mend = Box<dyn FnOnce(&mut Fleet, &mut TestBed) -> Result<(), Failure>>;
 
 impl Chaos {
-    pub(super) fn new(plan: Option<Plan>, lease: Duration, directory: &Path) -> std::io::Result<Self> {
-        let seed = plan.as_ref().map_or(0, |plan| plan.seed);
+    pub(super) fn new(load: &Load, directory: &Path) -> std::io::Result<Self> {
+        let (seed, plan) = match &load.plan {
+            Some(plan) => (plan.seed, plan.faults.clone()),
+            None => (0, Vec::new()),
+        };
         Ok(Self {
-            plan: plan.map(|plan| plan.faults).unwrap_or_default(),
+            plan,
             next: 0,
             random: fastrand::Rng::with_seed(seed),
-            lease,
+            lease: load.lease,
             mends: Vec::new(),
             done: BTreeMap::new(),
             log: File::create(directory.join("faults.txt"))?,
@@ -60,11 +57,6 @@ impl Chaos {
         self.done.values().sum()
     }
 
-    /// By kind.
-    pub(super) fn done(&self) -> &BTreeMap<&'static str, u64> {
-        &self.done
-    }
-
     /// Breaks what is due, and mends what was broken for long enough.
     pub(super) fn turn(
         &mut self,
@@ -73,16 +65,7 @@ impl Chaos {
         bed: &mut TestBed,
         seen: Option<&Snapshot>,
     ) -> Result<(), Failure> {
-        let due: Vec<Mend> = self
-            .mends
-            .iter()
-            .filter(|(at, _)| *at <= now)
-            .map(|(_, mend)| *mend)
-            .collect();
-        self.mends.retain(|(at, _)| *at > now);
-        for mend in due {
-            mend.apply(fleet, bed)?;
-        }
+        self.mend(now, fleet, bed)?;
         let Some((at, fault)) = self.plan.get(self.next).copied() else {
             return Ok(());
         };
@@ -135,10 +118,12 @@ impl Chaos {
             Fault::KillGenerator => generator.map(|seat| Self::kill(fleet, seat)).transpose()?,
             Fault::KillHandler => handler.map(|seat| Self::kill(fleet, seat)).transpose()?,
             Fault::KillReader => {
-                fleet
-                    .read_errors()
-                    .map_err(|error| Failure::cannot("start get-errors", error))?;
-                self.mends.push((now + ms(self.random.u64(0..60)), Mend::KillReaders));
+                fleet.read_errors()?;
+                let soon = now + ms(self.random.u64(0..60));
+                self.later(soon, |fleet, _| {
+                    fleet.kill_readers();
+                    Ok(())
+                });
                 Some(String::new())
             }
             Fault::StopGenerator(tenths) => generator
@@ -154,18 +139,11 @@ impl Chaos {
                 }
                 Some("all".into())
             }
-            Fault::Delay(by, length) => {
-                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.delay(ms(by))));
-                self.mend(met, anyone, now + ms(length), Mend::Delay)
-            }
-            Fault::HalfOpen(length) => {
-                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.half_open(true)));
-                self.mend(met, anyone, now + ms(length), Mend::HalfOpen)
-            }
-            Fault::BlackHole(length) => {
-                let met = anyone.and_then(|seat| proxied(fleet, seat, |proxy| proxy.black_hole(true)));
-                self.mend(met, anyone, now + ms(length), Mend::BlackHole)
-            }
+            Fault::Delay(by, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+                proxy.delay(if on { ms(by) } else { Duration::ZERO });
+            }),
+            Fault::HalfOpen(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::half_open),
+            Fault::BlackHole(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::black_hole),
             Fault::KillRedis(_)
             | Fault::FlushScripts
             | Fault::KillClients
@@ -181,7 +159,10 @@ impl Chaos {
         match fault {
             Fault::KillRedis(down) => {
                 server.kill();
-                self.mends.push((now + ms(down), Mend::StartRedis));
+                self.later(now + ms(down), |_, bed| {
+                    let started = bed.server.as_mut().map_or(Ok(()), Server::run);
+                    started.map_err(|error| Failure::cannot("start redis-server again", error))
+                });
             }
             Fault::FlushScripts => _ = server.command(&["SCRIPT", "FLUSH"]).ok()?,
             Fault::KillClients => _ = server.command(&["CLIENT", "KILL", "TYPE", "normal"]).ok()?,
@@ -190,75 +171,67 @@ impl Chaos {
             }
             Fault::OutOfMemory(length) => {
                 server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok()?;
-                self.mends.push((now + ms(length), Mend::Memory));
+                self.later(now + ms(length), |_, bed| {
+                    // One that was killed meanwhile comes back without a limit.
+                    if let Some(server) = &bed.server {
+                        server.send(&["CONFIG", "SET", "maxmemory", "0"]);
+                    }
+                    Ok(())
+                });
             }
             _ => unreachable!("not a fault of the server"),
         }
         Some("redis-server".into())
     }
 
-    fn mend(
+    fn later(&mut self, at: Duration, mend: impl FnOnce(&mut Fleet, &mut TestBed) -> Result<(), Failure> + 'static) {
+        self.mends.push((at, Box::new(mend)));
+    }
+
+    /// Switches something on in the proxy of this copy, and off again then.
+    fn disturb(
         &mut self,
-        met: Option<String>,
+        fleet: &Fleet,
         seat: Option<usize>,
-        at: Duration,
-        mend: fn(usize) -> Mend,
+        until: Duration,
+        switch: impl Fn(&Proxy, bool) + 'static,
     ) -> Option<String> {
-        if met.is_some() {
-            self.mends.extend(seat.map(|seat| (at, mend(seat))));
-        }
-        met
+        let seat = seat?;
+        let met = proxied(fleet, seat, |proxy| switch(proxy, true))?;
+        self.later(until, move |fleet, _| {
+            proxied(fleet, seat, |proxy| switch(proxy, false));
+            Ok(())
+        });
+        Some(met)
     }
 
     fn kill(fleet: &mut Fleet, seat: usize) -> Result<String, Failure> {
         let pid = fleet.seats[seat].pid();
         fleet.kill(seat);
-        fleet
-            .start(seat)
-            .map_err(|error| Failure::cannot("start a copy", error))?;
+        fleet.start(seat)?;
         Ok(format!("process {}", pid.unwrap_or_default()))
     }
 
     fn freeze(&mut self, fleet: &mut Fleet, seat: usize, now: Duration, tenths: u64) -> String {
         fleet.freeze(seat);
         let length = self.lease * u32::try_from(tenths).unwrap_or(u32::MAX) / 10;
-        self.mends.push((now + length, Mend::Thaw(seat)));
+        self.later(now + length, move |fleet, _| {
+            fleet.thaw(seat);
+            Ok(())
+        });
         format!("process {}", fleet.seats[seat].pid().unwrap_or_default())
     }
 
     /// Mends everything, and breaks nothing more.
     pub(super) fn calm(&mut self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
         self.next = self.plan.len();
-        for (_, mend) in std::mem::take(&mut self.mends) {
-            mend.apply(fleet, bed)?;
-        }
-        Ok(())
+        self.mend(Duration::MAX, fleet, bed)
     }
-}
 
-impl Mend {
-    fn apply(self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
-        match self {
-            Self::Thaw(seat) => fleet.thaw(seat),
-            Self::Delay(seat) => _ = proxied(fleet, seat, |proxy| proxy.delay(Duration::ZERO)),
-            Self::HalfOpen(seat) => _ = proxied(fleet, seat, |proxy| proxy.half_open(false)),
-            Self::BlackHole(seat) => _ = proxied(fleet, seat, |proxy| proxy.black_hole(false)),
-            Self::StartRedis => {
-                if let Some(server) = &mut bed.server {
-                    server
-                        .run()
-                        .map_err(|error| Failure::cannot("start redis-server again", error))?;
-                }
-            }
-            Self::Memory => {
-                // One that was killed meanwhile comes back without a limit.
-                if let Some(server) = &bed.server {
-                    server.send(&["CONFIG", "SET", "maxmemory", "0"]);
-                }
-            }
-            Self::KillReaders => _ = fleet.kill_readers(),
-        }
-        Ok(())
+    /// Mends what was to be broken until now.
+    fn mend(&mut self, now: Duration, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
+        let mut due = self.mends.extract_if(.., |(at, _)| *at <= now);
+        due.try_for_each(|(_, mend)| mend(fleet, bed))
     }
 }
 

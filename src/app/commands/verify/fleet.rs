@@ -1,12 +1,13 @@
 //! The copies, each with a proxy of its own where one can stand in between, and the readers of errors.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 
+use super::run::Load;
+use crate::app::exit::Failure;
 use crate::app::lab::copy::{self, Capture, Copy};
 use crate::app::lab::fleet::{self, Starter};
 use crate::app::lab::ledger::checks::Print;
@@ -36,7 +37,7 @@ pub(super) struct Seat {
 }
 
 /// One `get-errors`.
-struct Reader {
+pub(super) struct Reader {
     copy: Copy,
     output: PathBuf,
     killed: bool,
@@ -49,14 +50,8 @@ impl Seat {
 }
 
 impl Fleet {
-    pub(super) fn new(
-        bed: &TestBed,
-        queue: &str,
-        nodes: u32,
-        arguments: Vec<OsString>,
-        proxies: bool,
-    ) -> io::Result<Self> {
-        let upstream = bed.upstream().filter(|_| proxies);
+    pub(super) fn new(bed: &TestBed, load: &Load) -> io::Result<Self> {
+        let upstream = bed.upstream().filter(|_| load.plan.is_some());
         let seat = |_| {
             let proxy = upstream.map(Proxy::start).transpose()?;
             Ok(Seat {
@@ -69,10 +64,10 @@ impl Fleet {
             })
         };
         Ok(Self {
-            starter: Starter::new(&bed.directory.path, arguments)?,
-            queue: queue.to_string(),
+            starter: Starter::new(&bed.directory.path, load.arguments.clone())?,
+            queue: load.queue.clone(),
             url: bed.url(None),
-            seats: (0..nodes).map(seat).collect::<io::Result<_>>()?,
+            seats: (0..load.nodes).map(seat).collect::<io::Result<_>>()?,
             readers: Vec::new(),
             history: History::default(),
         })
@@ -84,12 +79,17 @@ impl Fleet {
     }
 
     /// Starts a copy in every seat.
-    pub(super) fn start_all(&mut self) -> io::Result<()> {
+    pub(super) fn start_all(&mut self) -> Result<(), Failure> {
         (0..self.seats.len()).try_for_each(|index| self.start(index))
     }
 
     /// Starts a copy in an empty seat.
-    pub(super) fn start(&mut self, index: usize) -> io::Result<()> {
+    pub(super) fn start(&mut self, index: usize) -> Result<(), Failure> {
+        self.try_start(index)
+            .map_err(|error| Failure::cannot("start a copy", error))
+    }
+
+    fn try_start(&mut self, index: usize) -> io::Result<()> {
         let next = self.starter.next();
         let log = File::create(self.log(next.number))?;
         let seat = &mut self.seats[index];
@@ -175,7 +175,12 @@ impl Fleet {
     }
 
     /// Starts one more `get-errors`, which writes into a file of its own.
-    pub(super) fn read_errors(&mut self) -> io::Result<()> {
+    pub(super) fn read_errors(&mut self) -> Result<(), Failure> {
+        self.try_read_errors()
+            .map_err(|error| Failure::cannot("start get-errors", error))
+    }
+
+    fn try_read_errors(&mut self) -> io::Result<()> {
         let (number, directory) = (self.readers.len(), &self.starter.directory);
         let output = directory.join(format!("errors-{number}.jsonl"));
         let log = File::create(directory.join(format!("errors-{number}.log")))?;
@@ -190,21 +195,17 @@ impl Fleet {
     }
 
     pub(super) fn kill_readers(&mut self) -> usize {
-        let mut count = 0;
-        for reader in &mut self.readers {
-            if !reader.killed && matches!(reader.copy.ended(), Ok(None)) {
-                reader.copy.kill();
-                reader.killed = true;
-                count += 1;
-            }
-        }
-        count
+        let running = self.running_readers().map(|reader| {
+            reader.copy.kill();
+            reader.killed = true;
+        });
+        running.count()
     }
 
     /// Readers that are at work. Those that have ended are waited for.
-    pub(super) fn readers(&mut self) -> usize {
-        let running = |reader: &mut Reader| matches!(reader.copy.ended(), Ok(None));
-        self.readers.iter_mut().map(running).filter(|running| *running).count()
+    pub(super) fn running_readers(&mut self) -> impl Iterator<Item = &mut Reader> {
+        let readers = self.readers.iter_mut();
+        readers.filter_map(|reader| matches!(reader.copy.ended(), Ok(None)).then_some(reader))
     }
 
     /// What all readers have printed, once none is at work.

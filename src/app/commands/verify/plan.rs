@@ -1,6 +1,7 @@
 //! Which faults come when: the same for the same seed.
 
 use std::fmt::Write as _;
+use std::mem::discriminant;
 use std::time::Duration;
 
 use crate::app::lab::test_bed::TestBed;
@@ -50,37 +51,20 @@ impl Reach {
 }
 
 impl Fault {
+    fn card(self) -> &'static Card {
+        let same = |(fault, ..): &&Card| discriminant(fault) == discriminant(&self);
+        DECK.iter().find(same).expect("every fault lies in the deck")
+    }
+
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::KillGenerator => "generator_killed",
-            Self::KillHandler => "handler_killed",
-            Self::KillReader => "reader_killed",
-            Self::StopGenerator(_) => "generator_stopped",
-            Self::StopHandler(_) => "handler_stopped",
-            Self::Cut => "connections_cut",
-            Self::CutAll => "all_connections_cut",
-            Self::Delay(..) => "connections_delayed",
-            Self::HalfOpen(_) => "connections_half_open",
-            Self::BlackHole(_) => "connections_black_holed",
-            Self::KillRedis(_) => "redis_killed",
-            Self::FlushScripts => "scripts_flushed",
-            Self::KillClients => "clients_killed",
-            Self::Sleep(_) => "redis_slept",
-            Self::OutOfMemory(_) => "redis_out_of_memory",
-        }
+        self.card().1
     }
 
     fn is_within(self, reach: Reach) -> bool {
-        match self {
-            Self::KillGenerator
-            | Self::KillHandler
-            | Self::KillReader
-            | Self::StopGenerator(_)
-            | Self::StopHandler(_) => true,
-            Self::Cut | Self::CutAll | Self::Delay(..) | Self::HalfOpen(_) | Self::BlackHole(_) => reach.connections,
-            Self::KillRedis(_) | Self::FlushScripts | Self::KillClients | Self::Sleep(_) | Self::OutOfMemory(_) => {
-                reach.server
-            }
+        match self.card().3 {
+            Needs::Copies => true,
+            Needs::Proxies => reach.connections,
+            Needs::OwnServer => reach.server,
         }
     }
 
@@ -100,24 +84,34 @@ impl Fault {
     }
 }
 
+/// What must be there for a fault to strike.
+enum Needs {
+    Copies,
+    Proxies,
+    OwnServer,
+}
+
+/// A kind of fault: its name, how often it lies in a deck, and what it needs.
+type Card = (Fault, &'static str, usize, Needs);
+
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-const DECK: [(Fault, usize); 15] = [
-    (Fault::KillGenerator, 13),
-    (Fault::KillHandler, 13),
-    (Fault::KillReader, 3),
-    (Fault::StopGenerator(0), 2),
-    (Fault::StopHandler(0), 3),
-    (Fault::Cut, 4),
-    (Fault::CutAll, 1),
-    (Fault::Delay(0, 0), 2),
-    (Fault::HalfOpen(0), 2),
-    (Fault::BlackHole(0), 2),
-    (Fault::KillRedis(0), 2),
-    (Fault::FlushScripts, 1),
-    (Fault::KillClients, 1),
-    (Fault::Sleep(0), 1),
-    (Fault::OutOfMemory(0), 1),
+static DECK: [Card; 15] = [
+    (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
+    (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
+    (Fault::KillReader, "reader_killed", 3, Needs::Copies),
+    (Fault::StopGenerator(0), "generator_stopped", 2, Needs::Copies),
+    (Fault::StopHandler(0), "handler_stopped", 3, Needs::Copies),
+    (Fault::Cut, "connections_cut", 4, Needs::Proxies),
+    (Fault::CutAll, "all_connections_cut", 1, Needs::Proxies),
+    (Fault::Delay(0, 0), "connections_delayed", 2, Needs::Proxies),
+    (Fault::HalfOpen(0), "connections_half_open", 2, Needs::Proxies),
+    (Fault::BlackHole(0), "connections_black_holed", 2, Needs::Proxies),
+    (Fault::KillRedis(0), "redis_killed", 2, Needs::OwnServer),
+    (Fault::FlushScripts, "scripts_flushed", 1, Needs::OwnServer),
+    (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
+    (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
+    (Fault::OutOfMemory(0), "redis_out_of_memory", 1, Needs::OwnServer),
 ];
 
 /// Between two faults, in milliseconds.
@@ -143,8 +137,8 @@ impl Plan {
                 return Self { seed, length, faults };
             }
             if deck.is_empty() {
-                let cards = DECK.iter().filter(|(fault, _)| fault.is_within(reach));
-                deck.extend(cards.flat_map(|(fault, count)| std::iter::repeat_n(*fault, *count)));
+                let cards = DECK.iter().filter(|(fault, ..)| fault.is_within(reach));
+                deck.extend(cards.flat_map(|(fault, _, count, _)| std::iter::repeat_n(*fault, *count)));
                 random.shuffle(&mut deck);
             }
             faults.extend(deck.pop().map(|fault| (at, fault.drawn(&mut random))));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::sampler::Snapshot;
-use crate::app::lab::ledger::checks::Sample;
 
 /// Between two lines of progress: on a terminal, and elsewhere.
 const SHOWN_EVERY: Duration = Duration::from_millis(200);
@@ -40,19 +39,15 @@ impl Progress {
             return;
         }
         self.next = now + if self.on_terminal { SHOWN_EVERY } else { TOLD_EVERY };
-        let Sample {
-            published,
-            done,
-            failed,
-            ..
-        } = seen.map(|seen| seen.sample).unwrap_or_default();
-        let (settled, seconds) = (done + failed, self.begun.elapsed().as_secs_f64());
+        let sample = seen.map(|seen| seen.sample).unwrap_or_default();
+        let (published, settled) = (sample.published, sample.settled());
+        let seconds = self.begun.elapsed().as_secs_f64();
         #[allow(clippy::cast_precision_loss)]
-        let (part, rate) = match (self.length, self.messages) {
-            (Some(length), _) => (seconds / length.as_secs_f64(), settled as f64 / seconds),
-            (None, messages) => (settled as f64 / messages.unwrap_or(1) as f64, settled as f64 / seconds),
-        };
-        let part = part.clamp(0.0, 1.0);
+        let (settled_f, wanted) = (settled as f64, self.messages.unwrap_or(1) as f64);
+        let part = self
+            .length
+            .map_or(settled_f / wanted, |length| seconds / length.as_secs_f64());
+        let (part, rate) = (part.clamp(0.0, 1.0), settled_f / seconds);
         let left = if part > 0.0 { seconds / part - seconds } else { 0.0 };
         let faults = match faults {
             0 => String::new(),

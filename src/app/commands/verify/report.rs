@@ -29,10 +29,6 @@ impl Times {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(0)
     }
-
-    fn max(&self) -> u64 {
-        self.0.last().copied().unwrap_or(0)
-    }
 }
 
 pub(super) struct Report {
@@ -50,13 +46,15 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new(
         history: &History,
-        verdict: &Verdict,
+        verdict: Verdict,
         seconds: f64,
         seed: Option<u64>,
         store: &str,
-        faults: &BTreeMap<&'static str, u64>,
+        faults: BTreeMap<&'static str, u64>,
     ) -> Self {
         let account = &verdict.account;
+        let reigns = &history.recorded.reigns;
+        let published = reigns.values().filter_map(|reign| reign.published_ms);
         let settled = account.done + account.in_doubt + account.errors;
         #[allow(clippy::cast_precision_loss)]
         let rate = settled as f64 / seconds;
@@ -71,14 +69,14 @@ impl Report {
                 ("settled_twice", account.twice),
                 ("handled_more_than_once", verdict.handled_more_than_once),
                 ("effects_twice", verdict.effects_twice),
-                ("generators", history.recorded.reigns.len() as u64),
+                ("generators", reigns.len() as u64),
             ],
             seconds,
             rate,
-            failovers: Times::new(times::failover_gaps_ms(history)),
+            failovers: Times::new(times::failover_gaps_ms(published)),
             redeliveries: Times::new(times::redelivery_delays_ms(history)),
-            faults: faults.clone(),
-            findings: verdict.findings.clone(),
+            faults,
+            findings: verdict.findings,
         }
     }
 
@@ -125,7 +123,7 @@ impl Report {
                         "{count}  ({what}: median {} ms, p99 {} ms, max {} ms)",
                         times.percentile(50),
                         times.percentile(99),
-                        times.max()
+                        times.percentile(100)
                     ),
                 },
             );
@@ -167,7 +165,7 @@ impl Report {
                 times.0.len(),
                 times.percentile(50),
                 times.percentile(99),
-                times.max()
+                times.percentile(100)
             );
         }
         out.push_str(",\"faults\":{");
@@ -186,22 +184,6 @@ impl Report {
 }
 
 pub(super) fn write_samples(directory: &Path, samples: &[Sample]) -> std::io::Result<()> {
-    let mut out = String::new();
-    for sample in samples {
-        out.push('{');
-        for (name, value) in [
-            ("ms", sample.ms),
-            ("epoch", sample.epoch),
-            ("published", sample.published),
-            ("queued", sample.queued),
-            ("in_hand", sample.in_hand),
-            ("later", sample.later),
-            ("done", sample.done),
-            ("failed", sample.failed),
-        ] {
-            json::number(&mut out, name, value);
-        }
-        out.push_str("}\n");
-    }
-    std::fs::write(directory.join("samples.jsonl"), out)
+    let lines: String = samples.iter().map(|sample| json::for_terminal(sample) + "\n").collect();
+    std::fs::write(directory.join("samples.jsonl"), lines)
 }

@@ -33,95 +33,86 @@ pub(super) struct Load {
     pub(super) nodes: u32,
     /// None: as many as the time is enough for.
     pub(super) messages: Option<u64>,
-    /// None: until all messages are through.
-    pub(super) length: Option<Duration>,
     pub(super) lease: Duration,
     pub(super) stalled_after: Duration,
-    /// None: nothing is harmed.
+    /// None: nothing is harmed, until all messages are through.
     pub(super) plan: Option<Plan>,
+}
+
+impl Load {
+    pub(super) fn length(&self) -> Option<Duration> {
+        self.plan.as_ref().map(|plan| plan.length)
+    }
 }
 
 /// Everything that takes part.
 pub(super) struct Run<'a, E> {
     engine: Arc<E>,
     bed: &'a mut TestBed,
-    queue: String,
+    load: Load,
     fleet: Fleet,
     chaos: Chaos,
     sampler: Sampler,
     progress: Progress,
-    messages: Option<u64>,
-    length: Option<Duration>,
-    /// Given where there is chaos.
-    seed: Option<u64>,
     incidents: Vec<String>,
     interrupted: [Signal; 2],
     begun: Instant,
     read_next: Instant,
-    stalled_after: Duration,
     stalled: bool,
 }
 
 impl<'a, E: Engine> Run<'a, E> {
-    /// From the first copy to the verdict.
-    pub(super) async fn all(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> Result<Report, Failure> {
-        engine.check().await?;
-        let mut run = Self::new(engine, bed, load).map_err(|error| Failure::cannot("verify", error))?;
-        run.work().await?;
-        let seconds = run.drain().await?;
-        run.judge(seconds).await
-    }
-
-    fn new(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> std::io::Result<Self> {
-        let seed = load.plan.as_ref().map(|plan| plan.seed);
+    pub(super) fn new(engine: Arc<E>, bed: &'a mut TestBed, load: Load) -> std::io::Result<Self> {
         if let Some(plan) = &load.plan {
             std::fs::write(bed.directory.path.join("plan.txt"), plan.text())?;
         }
-        let fleet = Fleet::new(bed, &load.queue, load.nodes, load.arguments, seed.is_some())?;
-        let every = if seed.is_some() { 10 * TICK } else { 2 * TICK };
+        let every = if load.plan.is_some() { 10 * TICK } else { 2 * TICK };
         Ok(Self {
             sampler: Sampler::start(engine.clone(), every),
             engine,
-            chaos: Chaos::new(load.plan, load.lease, &bed.directory.path)?,
+            chaos: Chaos::new(&load, &bed.directory.path)?,
+            fleet: Fleet::new(bed, &load)?,
+            progress: Progress::new(load.messages, load.length()),
             bed,
-            queue: load.queue,
-            fleet,
-            progress: Progress::new(load.messages, load.length),
-            messages: load.messages,
-            length: load.length,
-            seed,
+            load,
             incidents: Vec::new(),
             interrupted: [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?],
             begun: Instant::now(),
             read_next: Instant::now() + READ_EVERY,
-            stalled_after: load.stalled_after,
             stalled: false,
         })
     }
 
     /// Until all messages are through, or the time is over, or someone interrupts.
-    async fn work(&mut self) -> Result<(), Failure> {
-        self.start_all()?;
-        let mut moved = Moved::new(self.stalled_after);
+    pub(super) async fn work(&mut self) -> Result<(), Failure> {
+        self.fleet.start_all()?;
+        let mut moved = Moved::new(self.load.stalled_after);
         loop {
             if self.tick().await? {
                 return Ok(());
             }
             let seen = self.sampler.last();
-            let through = |seen: &Snapshot| self.messages.is_some_and(|messages| settled(seen) >= messages);
-            let is_over = self.length.is_some_and(|length| self.begun.elapsed() >= length);
+            let through = |seen: &Snapshot| {
+                self.load
+                    .messages
+                    .is_some_and(|messages| seen.sample.settled() >= messages)
+            };
+            let is_over = self.load.length().is_some_and(|length| self.begun.elapsed() >= length);
             if is_over || seen.as_ref().is_some_and(through) {
                 return Ok(());
             }
-            if self.length.is_none() && moved.stalled(seen.as_ref()) {
+            if self.load.length().is_none() && moved.stalled(seen.as_ref()) {
                 self.stalled = true;
                 return Ok(());
             }
             self.chaos
                 .turn(self.begun.elapsed(), &mut self.fleet, self.bed, seen.as_ref())?;
-            if self.length.is_some() && Instant::now() >= self.read_next && self.fleet.readers() < 2 {
+            if self.load.length().is_some()
+                && Instant::now() >= self.read_next
+                && self.fleet.running_readers().count() < 2
+            {
                 self.read_next = Instant::now() + READ_EVERY;
-                self.read_errors()?;
+                self.fleet.read_errors()?;
             }
         }
     }
@@ -141,39 +132,30 @@ impl<'a, E: Engine> Run<'a, E> {
         let ended = self.fleet.ended();
         for (seat, line) in ended.map_err(|error| Failure::cannot("watch the copies", error))? {
             self.incidents.push(line);
-            self.fleet.start(seat).map_err(not_started)?;
+            self.fleet.start(seat)?;
         }
         self.progress.show(self.sampler.last().as_ref(), self.chaos.count());
         Ok(over)
     }
 
-    fn start_all(&mut self) -> Result<(), Failure> {
-        self.fleet.start_all().map_err(not_started)
-    }
-
-    fn read_errors(&mut self) -> Result<(), Failure> {
-        let started = self.fleet.read_errors();
-        started.map_err(|error| Failure::cannot("start get-errors", error))
-    }
-
     /// Nothing is broken any more, and no more is generated: everything must get its outcome now. Returns how many
     /// seconds it all took.
-    async fn drain(&mut self) -> Result<f64, Failure> {
+    pub(super) async fn drain(&mut self) -> Result<f64, Failure> {
         self.chaos.calm(&mut self.fleet, self.bed)?;
         let mut published = None;
-        if self.messages.is_none() {
+        if self.load.messages.is_none() {
             self.stop().await?;
             let status = self.answer().await?;
             published = Some(status.published);
             self.fleet.limit(status.published);
-            self.start_all()?;
+            self.fleet.start_all()?;
         }
-        let mut moved = Moved::new(self.stalled_after);
+        let mut moved = Moved::new(self.load.stalled_after);
         loop {
             let over = self.tick().await?;
             let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
-            let wanted = published.or(self.messages);
-            if seen.as_ref().is_some_and(|seen| Some(settled(seen)) >= wanted) {
+            let wanted = published.or(self.load.messages);
+            if seen.as_ref().is_some_and(|seen| Some(seen.sample.settled()) >= wanted) {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
@@ -218,11 +200,11 @@ impl<'a, E: Engine> Run<'a, E> {
         }
     }
 
-    async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
+    pub(super) async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
         self.progress.end("reading the errors and the books");
-        self.read_errors()?;
+        self.fleet.read_errors()?;
         let deadline = Instant::now() + PATIENCE;
-        while self.fleet.readers() > 0 && Instant::now() < deadline {
+        while self.fleet.running_readers().count() > 0 && Instant::now() < deadline {
             tokio::time::sleep(TICK).await;
         }
         if self.fleet.kill_readers() > 0 {
@@ -230,10 +212,10 @@ impl<'a, E: Engine> Run<'a, E> {
         }
         let failing = |error: std::io::Error| Failure::cannot("read what the copies wrote", error);
         let status = self.answer().await?;
-        let (store, queue) = (&self.bed.store, &self.queue);
+        let (store, queue) = (&self.bed.store, &self.load.queue);
         let mut history = std::mem::take(&mut self.fleet.history);
         history.read().map_err(failing)?;
-        let effects = match self.seed {
+        let effects = match &self.load.plan {
             Some(_) => Some(effects::read(store, queue, status.published).await?),
             None => None,
         };
@@ -252,19 +234,11 @@ impl<'a, E: Engine> Run<'a, E> {
             self.engine.purge(true).await?;
             effects::remove(store, queue, status.published).await?;
         }
-        let (address, faults) = (&self.bed.address, self.chaos.done());
-        let report = Report::new(&history, &verdict, seconds, self.seed, address, faults);
+        let seed = self.load.plan.as_ref().map(|plan| plan.seed);
+        let report = Report::new(&history, verdict, seconds, seed, &self.bed.address, self.chaos.done);
         report::write_samples(&self.bed.directory.path, &observed.samples).map_err(failing)?;
         Ok(report)
     }
-}
-
-fn not_started(error: std::io::Error) -> Failure {
-    Failure::cannot("start a copy", error)
-}
-
-fn settled(seen: &Snapshot) -> u64 {
-    seen.sample.done + seen.sample.failed
 }
 
 /// Whether the work goes on.
@@ -287,7 +261,7 @@ impl Moved {
 
     fn stalled(&mut self, seen: Option<&Snapshot>) -> bool {
         let sample = seen.map(|seen| seen.sample).unwrap_or_default();
-        let seen = (sample.published, sample.done + sample.failed);
+        let seen = (sample.published, sample.settled());
         if seen != self.seen {
             self.seen = seen;
             self.at = Instant::now();

@@ -18,10 +18,9 @@ pub struct Book {
     torn: Vec<u8>,
     /// What the node holds.
     hand: Numbers,
-    done: u64,
-    errors: u64,
-    /// The last number that it published.
-    last: Option<u64>,
+    pub done: u64,
+    pub errors: u64,
+    pub last_published: Option<u64>,
 }
 
 impl Book {
@@ -33,7 +32,7 @@ impl Book {
             hand: Numbers::default(),
             done: 0,
             errors: 0,
-            last: None,
+            last_published: None,
         }
     }
 
@@ -71,15 +70,12 @@ impl Book {
     fn enter(&mut self, record: &Record) {
         match record {
             Record::Confirmed(Entry { first, count, what }, _) => match what {
-                What::Publish { .. } => self.last = Some(first + count - 1),
+                What::Publish { .. } => self.last_published = Some(first + count - 1),
                 What::Take { .. } => self.hand.insert(*first, *count),
                 What::Done | What::Error | What::Return => {
                     self.hand.remove(*first, *count);
-                    match what {
-                        What::Done => self.done += count,
-                        What::Error => self.errors += count,
-                        _ => {}
-                    }
+                    self.done += if *what == What::Done { *count } else { 0 };
+                    self.errors += if *what == What::Error { *count } else { 0 };
                 }
             },
             // A new member begins with empty hands.
@@ -92,29 +88,12 @@ impl Book {
         self.hand = Numbers::default();
     }
 
-    #[must_use]
     pub fn in_hand(&self) -> u64 {
         self.hand.len()
     }
 
     /// The first of what it holds.
-    #[must_use]
     pub fn holds(&self) -> Option<u64> {
         self.hand.iter().next()
-    }
-
-    #[must_use]
-    pub fn done(&self) -> u64 {
-        self.done
-    }
-
-    #[must_use]
-    pub fn errors(&self) -> u64 {
-        self.errors
-    }
-
-    #[must_use]
-    pub fn last_published(&self) -> Option<u64> {
-        self.last
     }
 }

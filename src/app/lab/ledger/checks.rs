@@ -3,8 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use super::history::{History, Take};
-use super::{Account, Numbers, Remains, effects, named};
+use super::{Account, Numbers, Remains, effects, found};
 
 /// What was seen from outside.
 #[derive(Debug, Clone, Default)]
@@ -23,7 +25,7 @@ pub struct Observed {
 }
 
 /// The store at one moment.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Sample {
     pub ms: u64,
     pub epoch: u64,
@@ -33,6 +35,12 @@ pub struct Sample {
     pub later: u64,
     pub done: u64,
     pub failed: u64,
+}
+
+impl Sample {
+    pub fn settled(&self) -> u64 {
+        self.done + self.failed
+    }
 }
 
 /// What one reader of errors printed.
@@ -53,7 +61,6 @@ pub struct Verdict {
     pub findings: Vec<String>,
 }
 
-#[must_use]
 pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     for number in observed.prints.iter().flat_map(|print| &print.numbers) {
         history.ledger.saw_error(*number);
@@ -99,11 +106,7 @@ fn one_voice(history: &History) -> Vec<String> {
 
 /// Everything drains once the faults stop.
 fn nothing_stranded(observed: &Observed) -> Vec<String> {
-    let left = Numbers::of(observed.remains.unsettled.iter().copied());
-    if left.is_empty() {
-        return Vec::new();
-    }
-    vec![format!("stranded, in the store and never settled: {}", named(&left))]
+    found(&[(&observed.remains.unsettled, "stranded, in the store and never settled")])
 }
 
 /// What the store counted is what the nodes wrote and the readers printed. This is how an outcome shows that was
@@ -184,18 +187,16 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
             }
         }
     }
-    one(
-        &unexplained,
-        "delivered again, though its holder was alive and a member",
-    )
+    let what = "delivered again, though its holder was alive and a member";
+    found(&[(&unexplained, what)])
 }
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.
 fn starts(history: &History) -> (u64, Vec<String>) {
     let recorded = &history.recorded;
     let mut attempts: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
-    for start in &recorded.started_again {
-        attempts.entry(start.number).or_default().push(start.attempt);
+    for (number, attempt) in &recorded.started_again {
+        attempts.entry(*number).or_default().push(*attempt);
     }
     let mut twice = recorded.started_twice.clone();
     let mut unexplained = Numbers::default();
@@ -224,11 +225,10 @@ fn starts(history: &History) -> (u64, Vec<String>) {
             unexplained.insert(*number, 1);
         }
     }
-    let mut findings = one(&twice, "started twice in one delivery");
-    findings.extend(one(
-        &unexplained,
-        "started again, though its holder was alive and a member",
-    ));
+    let findings = found(&[
+        (&twice, "started twice in one delivery"),
+        (&unexplained, "started again, though its holder was alive and a member"),
+    ]);
     (count, findings)
 }
 
@@ -248,26 +248,18 @@ fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
             }
         }
     }
-    let waiting = Numbers::of(observed.remains.errors.iter().map(|number| (*number, 1)));
-    let swallowed = history.ledger.failed.minus(&[&printed, &waiting]);
-    let mut findings = one(&swallowed, "an error that was never printed");
-    findings.extend(one(
-        &twice,
-        "an error that was printed twice, by readers that were not killed",
-    ));
-    findings
+    let swallowed = history.ledger.failed.minus(&[&printed, &observed.remains.errors]);
+    let reprinted = "an error that was printed twice, by readers that were not killed";
+    found(&[(&swallowed, "an error that was never printed"), (&twice, reprinted)])
 }
 
 fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
     let Some(sums) = &observed.effects else {
         return (0, Vec::new());
     };
-    let ledger = &history.ledger;
-    let published = observed.remains.published.saturating_sub(ledger.base);
-    let done = Numbers::of([(ledger.base, published)]);
-    let waiting = Numbers::of(observed.remains.errors.iter().map(|number| (*number, 1)));
-    let unsettled = Numbers::of(observed.remains.unsettled.iter().copied());
-    let done = done.minus(&[&ledger.failed, &ledger.errors_seen, &waiting, &unsettled]);
+    let (ledger, remains) = (&history.ledger, &observed.remains);
+    let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
+    let done = given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled]);
     effects::wrong(sums, &done)
 }
 
@@ -276,13 +268,6 @@ fn no_rewind(history: &History) -> Vec<String> {
     let rewinds = history.recorded.rewinds;
     let line = || format!("the store went back in time: {rewinds} nodes found it behind what they had seen");
     (rewinds > 0).then(line).into_iter().collect()
-}
-
-fn one(numbers: &Numbers, what: &str) -> Vec<String> {
-    if numbers.is_empty() {
-        return Vec::new();
-    }
-    vec![format!("{what}: {}", named(numbers))]
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use crate::message::Effect;
 pub const BLOCK: u64 = 1000;
 
 /// The effect of a message that is done.
-#[must_use]
 pub fn effect(prefix: &str, number: u64) -> Effect {
     Effect::Add {
         key: key(prefix, number / BLOCK),
@@ -20,7 +19,6 @@ pub fn effect(prefix: &str, number: u64) -> Effect {
 }
 
 /// The counter of a block.
-#[must_use]
 pub fn key(prefix: &str, block: u64) -> String {
     format!("{prefix}{block}")
 }
@@ -33,7 +31,6 @@ fn weight(number: u64) -> i64 {
 }
 
 /// Messages whose effect did not happen exactly once, in words; and how many there are at least.
-#[must_use]
 pub fn wrong(sums: &BTreeMap<u64, i64>, done: &Numbers) -> (u64, Vec<String>) {
     let mut wanted: BTreeMap<u64, i64> = BTreeMap::new();
     for number in done.iter() {

@@ -25,8 +25,8 @@ pub struct Recorded {
     pub started: Numbers,
     /// Started in one and the same delivery more than once.
     pub started_twice: Numbers,
-    /// Starts in a later delivery.
-    pub started_again: Vec<Start>,
+    /// Starts in a later delivery: number and attempt.
+    pub started_again: Vec<(u64, u16)>,
     /// By book: what happened to its process, and who it is now.
     fates: Vec<Fate>,
     now: Vec<Option<usize>>,
@@ -53,15 +53,8 @@ pub struct Take {
     pub first: u64,
     pub count: u64,
     pub attempt: u16,
-    pub epoch: u64,
     pub member: usize,
     pub ms: u64,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Start {
-    pub number: u64,
-    pub attempt: u16,
 }
 
 /// One epoch, as far as it was seen.
@@ -91,8 +84,7 @@ impl History {
     /// Reads everything that has been written and was not read yet.
     pub fn read(&mut self) -> std::io::Result<()> {
         let Self { ledger, recorded } = self;
-        while ledger.read(|book, record| recorded.note(book, record))? {}
-        Ok(())
+        ledger.read_all(|book, record| recorded.note(book, record))
     }
 
     #[cfg(test)]
@@ -104,14 +96,12 @@ impl History {
 
 impl Recorded {
     /// Whether a membership is over, or may be: then what it held is rightly handed on.
-    #[must_use]
     pub fn is_over(&self, member: usize) -> bool {
         let Member { node, book, ended } = &self.members[member];
         *ended || self.fates[*book].killed_ms.is_some() || self.reaped.contains(node)
     }
 
     /// When the process behind a membership was last killed or stopped before this moment.
-    #[must_use]
     pub fn struck_ms(&self, member: usize, before: u64) -> Option<u64> {
         let fate = &self.fates[self.members[member].book];
         let times = fate.stopped_ms.iter().chain(&fate.killed_ms);
@@ -156,10 +146,7 @@ impl Recorded {
                 }
                 self.started.insert(*number, 1);
             }
-            Record::Started { number, attempt } => self.started_again.push(Start {
-                number: *number,
-                attempt: *attempt,
-            }),
+            Record::Started { number, attempt } => self.started_again.push((*number, *attempt)),
             Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
                 (What::Publish { epoch }, Some(member)) => self.published(*epoch, *first, *count, member, *ms),
                 (What::Take { attempt, epoch }, Some(member)) => {
@@ -168,7 +155,6 @@ impl Recorded {
                         first: *first,
                         count: *count,
                         attempt: *attempt,
-                        epoch: *epoch,
                         member,
                         ms: *ms,
                     });

@@ -28,7 +28,6 @@ impl Chunk {
 
 impl Numbers {
     /// Of runs: first and count.
-    #[must_use]
     pub fn of(runs: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let mut numbers = Self::default();
         for (first, count) in runs {
@@ -37,17 +36,14 @@ impl Numbers {
         numbers
     }
 
-    #[must_use]
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    #[must_use]
     pub fn contains(&self, number: u64) -> bool {
         let index = (number % CHUNK / 64) as usize;
         self.chunks
@@ -56,7 +52,6 @@ impl Numbers {
     }
 
     /// Those of a run that are here.
-    #[must_use]
     pub fn among(&self, first: u64, count: u64) -> Self {
         let mut found = Self::default();
         for (key, from, to) in pieces(first, count) {
@@ -94,6 +89,12 @@ impl Numbers {
         }
     }
 
+    pub fn add(&mut self, other: &Self) {
+        for number in other.iter() {
+            self.insert(number, 1);
+        }
+    }
+
     pub fn remove(&mut self, first: u64, count: u64) {
         for (key, from, to) in pieces(first, count) {
             let Some(chunk) = self.chunks.get_mut(&key) else {
@@ -115,7 +116,6 @@ impl Numbers {
     }
 
     /// Those of these that are in none of the others.
-    #[must_use]
     pub fn minus(&self, others: &[&Self]) -> Self {
         self.combine(|key, index, word| {
             let taken = others.iter().filter_map(|other| other.chunks.get(&key));
@@ -124,7 +124,6 @@ impl Numbers {
     }
 
     /// Those that are in both.
-    #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         self.combine(|key, index, word| word & other.chunks.get(&key).map_or(0, |chunk| chunk.word(index)))
     }

@@ -45,7 +45,6 @@ pub enum Record {
 
 impl Record {
     /// What a ledger keeps of an event. Those of single messages are entries already.
-    #[must_use]
     pub fn of(node: &str, event: &Event) -> Option<Self> {
         Some(match event {
             Event::Started { number, attempt, .. } => Self::Started {
@@ -100,7 +99,6 @@ impl Record {
     }
 
     /// Reads a line back; none if it is no such line.
-    #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         Some(match word {

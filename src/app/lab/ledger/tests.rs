@@ -24,8 +24,8 @@ fn ledger(entries: &[(u64, u64, What)]) -> Ledger {
 fn remains(published: u64, unsettled: &[(u64, u64)]) -> Remains {
     Remains {
         published,
-        unsettled: unsettled.to_vec(),
-        errors: Vec::new(),
+        unsettled: Numbers::of(unsettled.iter().copied()),
+        errors: Numbers::default(),
     }
 }
 
@@ -131,7 +131,7 @@ fn what_the_store_forgot_is_lost() {
 fn an_outcome_that_the_store_does_not_know_of_is_found() {
     let ledger = ledger(&[(0, 3, PUBLISH), (0, 3, DONE)]);
     let mut remains = remains(3, &[(1, 1)]);
-    remains.errors.push(2);
+    remains.errors.insert(2, 1);
     let account = ledger.account(&remains);
     assert_eq!(account.twice, 2);
     assert_eq!(
@@ -148,7 +148,7 @@ fn an_error_that_the_reaper_recorded_is_an_outcome_drained_or_not() {
     let mut ledger = ledger(&[(0, 3, PUBLISH), (0, 1, DONE)]);
     ledger.saw_error(1);
     let mut remains = remains(3, &[]);
-    remains.errors.push(2);
+    remains.errors.insert(2, 1);
     let account = ledger.account(&remains);
     assert_eq!((account.errors, account.lost, account.findings.len()), (2, 0, 0));
 }
@@ -188,7 +188,7 @@ fn a_book_is_read_while_it_grows_and_its_torn_end_is_not() {
     assert_eq!(read(&mut ledger), 2);
     let book = ledger.book(index);
     assert_eq!(
-        (book.done(), book.errors(), book.in_hand(), book.holds()),
+        (book.done, book.errors, book.in_hand(), book.holds()),
         (2, 0, 3, Some(2))
     );
     ledger.close(index);

@@ -2,24 +2,15 @@
 
 use super::history::{History, Take};
 
-/// From the last message of an epoch to the first of the next, in milliseconds.
-#[must_use]
-pub fn failover_gaps_ms(history: &History) -> Vec<u64> {
-    let published: Vec<(u64, u64)> = history
-        .recorded
-        .reigns
-        .values()
-        .filter_map(|reign| reign.published_ms)
-        .collect();
-    let pairs = published.iter().zip(published.iter().skip(1));
-    pairs
-        .map(|((_, last), (first, _))| first.saturating_sub(*last))
-        .collect()
+/// From the last message of an epoch to the first of the next, of when each published first and last, in milliseconds.
+pub fn failover_gaps_ms(published: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
+    let published: Vec<(u64, u64)> = published.collect();
+    let pairs = published.windows(2);
+    pairs.map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect()
 }
 
 /// From the moment at which a holder was killed or stopped to the one at which another had its messages, in
 /// milliseconds, take by take.
-#[must_use]
 pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
     let recorded = &history.recorded;
     let again: Vec<&Take> = recorded.takes.iter().filter(|take| take.attempt > 1).collect();

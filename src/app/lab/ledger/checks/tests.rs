@@ -133,7 +133,8 @@ fn add(sums: &mut BTreeMap<u64, i64>, number: u64) {
 #[test]
 fn a_run_in_which_all_is_well_has_no_findings() {
     let run = Run::new();
-    assert_eq!(failover_gaps_ms(&run.history), [600]);
+    let reigns = run.history.recorded.reigns.values();
+    assert_eq!(failover_gaps_ms(reigns.filter_map(|reign| reign.published_ms)), [600]);
     assert_eq!(redelivery_delays_ms(&run.history), [2000]);
     let verdict = run.finds(&[]);
     assert_eq!(verdict.account.generated, 10);
@@ -212,7 +213,7 @@ fn a_stranded_lease() {
     let mut run = Run::new();
     run.observed.remains.published = 11;
     run.does(GENERATOR, 10, 1, What::Publish { epoch: 2 }, 3000);
-    run.observed.remains.unsettled = vec![(10, 1)];
+    run.observed.remains.unsettled = Numbers::of([(10, 1)]);
     run.finds(&["stranded, in the store and never settled: 10"]);
 }
 
