@@ -11,7 +11,7 @@ use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
 /// What a queue knows of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meta {
     /// Random, made when the queue was created.
     pub birth: String,
@@ -67,29 +67,10 @@ impl Meta {
             birth: birth.to_string(),
             layout: LAYOUT,
             names: names.line(),
-            clock: 0,
             wall: wall_ms,
             step: step_ms,
-            generator: String::new(),
-            epoch: 0,
-            crown: 0,
-            heirs: Vec::new(),
-            seq: 0,
-            made: 0,
-            due: 0,
             grain: GRAIN_START,
-            again: false,
-            head: 0,
-            done: 0,
-            failed: 0,
-            requeued: 0,
-            rewinds: 0,
-            paused: Paused::default(),
-            ruled: 0,
-            chosen: String::new(),
-            rank: 0,
-            skipped: 0,
-            trimmed: 0,
+            ..Self::default()
         }
     }
 }
