@@ -68,7 +68,9 @@ pub fn leave(store: &mut impl Store, node: &str) -> Result<()> {
 /// Gives up a member whose lease has run out, and hands on what it held.
 pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
     let victim = &reap.victim;
-    let Some(meta) = store.meta()? else { return Ok(Reaped::default()) };
+    let Some(meta) = store.meta()? else {
+        return Ok(Reaped::default());
+    };
     let clock = hive(store, &meta, wall_ms);
     let deposed = match store.lease(Lessee::Node, victim)? {
         Some(until) if until > clock && store.guard("reap-expired") => return Ok(Reaped::default()),
