@@ -38,10 +38,7 @@ impl Tables<'_> {
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
         state.dead = self.dead()?.into();
-        let nodes = self.all("SELECT node FROM nodes WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for node in nodes {
+        for node in self.names_of("SELECT node FROM nodes WHERE queue = ?")? {
             let lanes = self.all(
                 "SELECT lane, record FROM lanes WHERE queue = ? AND node = ?",
                 params![self.queue, node],
@@ -64,12 +61,7 @@ impl Tables<'_> {
             .into_iter()
             .map(|failed| (failed.number, failed))
             .collect();
-        let readers = self.all(
-            "SELECT reader FROM readers WHERE queue = ?",
-            params![self.queue],
-            |row| row.get::<_, String>(0),
-        )?;
-        for reader in readers {
+        for reader in self.names_of("SELECT reader FROM readers WHERE queue = ?")? {
             if let Some(batch) = self.reading(&reader)? {
                 state.reading.insert(reader, batch);
             }
@@ -113,10 +105,7 @@ impl Tables<'_> {
         for (due_ms, bytes) in later {
             state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
         }
-        let names = self.all("SELECT name FROM once WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for name in names {
+        for name in self.names_of("SELECT name FROM once WHERE queue = ?")? {
             if let Some(kept) = self.once(&name)? {
                 state.once.insert(name, kept);
             }
