@@ -95,22 +95,20 @@ pub struct About {
 impl About {
     /// Counts what the node takes into its hand.
     pub(super) fn took(&mut self, pack: &Pack) {
-        let count = pack.count() as u64;
-        if pack.attempt() > 1 {
-            self.redelivered += count;
-        }
-        if pack.attempt() > 2 {
-            self.suspects += count;
-        }
+        self.count(pack, |held| held + pack.count() as u64);
     }
 
     /// Counts what leaves its hand: so many messages of this pack.
     pub(super) fn gave(&mut self, pack: &Pack, count: u64) {
+        self.count(pack, |held| held.saturating_sub(count));
+    }
+
+    fn count(&mut self, pack: &Pack, change: impl Fn(u64) -> u64) {
         if pack.attempt() > 1 {
-            self.redelivered = self.redelivered.saturating_sub(count);
+            self.redelivered = change(self.redelivered);
         }
         if pack.attempt() > 2 {
-            self.suspects = self.suspects.saturating_sub(count);
+            self.suspects = change(self.suspects);
         }
     }
 }

@@ -105,9 +105,7 @@ impl RedisEngine {
         match self.aside.query(&redis::cmd("INFO")).await? {
             Value::BulkString(text) => Ok(Info::of(&String::from_utf8_lossy(&text))),
             Value::VerbatimString { text, .. } => Ok(Info::of(&text)),
-            other => Err(Error::Protocol {
-                detail: format!("INFO: {other:?}"),
-            }),
+            other => Err(super::broken(format!("INFO: {other:?}"))),
         }
     }
 }

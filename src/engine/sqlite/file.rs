@@ -90,23 +90,20 @@ impl Database {
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
                 .map_err(|error| refuse(self, &error))
         };
+        let refused = |reason, fix| {
+            let store = self.shown();
+            Err(Error::Refused { store, reason, fix })
+        };
         if number("SELECT count(*) FROM sqlite_schema")? == 0 {
             return Ok(false);
         }
         if number("PRAGMA application_id")? != APPLICATION {
-            return Err(Error::Refused {
-                store: self.shown(),
-                reason: "it is another program's database".into(),
-                fix: "choose another file",
-            });
+            return refused("it is another program's database".into(), "choose another file");
         }
         let layout = number("PRAGMA user_version")?;
         if layout > LAYOUT.cast_signed() {
-            return Err(Error::Refused {
-                store: self.shown(),
-                reason: format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})"),
-                fix: "upgrade this program",
-            });
+            let reason = format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})");
+            return refused(reason, "upgrade this program");
         }
         Ok(true)
     }
