@@ -126,18 +126,18 @@ pub struct Lane {
     pub refused: Vec<(u64, String)>,
 }
 
-/// Who holds a lease.
+/// Who holds a lease. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lessee {
-    Node,
-    Reader,
+    Node = 0,
+    Reader = 1,
 }
 
-/// Where packs wait.
+/// Where packs wait. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    Queue,
-    Again,
+    Queue = 0,
+    Again = 1,
 }
 
 /// What a key that effects write to holds.

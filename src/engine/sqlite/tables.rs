@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::settings::Names;
 
-pub(super) use lines::line_number;
 pub(super) use meta::rings;
 pub(super) use schema::SCHEMA;
 
