@@ -43,6 +43,42 @@ pub use limits::*;
 pub use protocol::*;
 pub use store_info::StoreInfo;
 
+/// Hands the list of verbs to the macro `then`: each with the module of the Redis engine that has its script.
+macro_rules! verbs {
+    ($then:ident) => {
+        $then! {
+            info::check() -> ();
+            status::store_info() -> StoreInfo;
+            membership::join(join: &Join) -> Joined;
+            membership::beat(beat: &Beat) -> Renewed;
+            membership::leave(node: &NodeId) -> ();
+            membership::reap(reap: &Reap) -> Reaped;
+            membership::listen(wake: Wake, at_most: Duration) -> bool;
+            publish::publish(publish: &Publish) -> Published;
+            push::push(push: &Push) -> Pushed;
+            exchange::exchange(exchange: &Exchange) -> Exchanged;
+            exchange::await_work(exchange: &Exchange, at_most: Duration) -> Exchanged;
+            errors::collect(collect: &Collect) -> Collected;
+            errors::hold(reader: &str, lease_ms: u64) -> bool;
+            errors::release(reader: &str, expired: bool) -> ();
+            errors::failed(from: u64, limit: u32) -> Vec<Failed>;
+            errors::latest(below: u64, limit: u32) -> Vec<Failed>;
+            errors::requeue(numbers: &[u64]) -> Requeued;
+            errors::discard(numbers: &[u64]) -> Vec<u64>;
+            errors::trim(keep: u64) -> Vec<u64>;
+            manage::pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
+            manage::handover(to: Option<&str>) -> Handover;
+            manage::purge(force: bool) -> Purged;
+            report::report(report: &Report) -> Reported;
+            report::history(range: Range) -> History;
+            status::status() -> Status;
+            status::held(node: &str, limit: u32) -> Vec<Held>;
+            unsettled::unsettled() -> Vec<(u64, u64)>;
+        }
+    };
+}
+use verbs;
+
 /// A store that speaks the protocol.
 pub trait Engine: Send + Sync + 'static {
     /// Refuses a store that cannot be used, or on which the promises would not hold.

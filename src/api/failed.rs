@@ -76,10 +76,8 @@ pub async fn collect_async<E: Engine>(
     limit: Option<u64>,
     show: impl ShowAsync,
 ) -> Result<u64, ReadError> {
-    let below = match engine.status().await {
-        Ok(status) => status.published,
-        Err(Error::NoQueue { .. }) => return Ok(0),
-        Err(error) => return Err(error.into()),
+    let Some(below) = published(&*engine).await? else {
+        return Ok(0);
     };
     let mut reader = Reader {
         engine,
@@ -126,10 +124,8 @@ pub async fn collect_async<E: Engine>(
 
 /// Shows the failed messages and keeps them.
 pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
-    let below = match engine.status().await {
-        Ok(status) => status.published,
-        Err(Error::NoQueue { .. }) => return Ok(0),
-        Err(error) => return Err(error.into()),
+    let Some(below) = published(&*engine).await? else {
+        return Ok(0);
     };
     let (mut from, mut shown) = (0, 0);
     loop {
@@ -140,6 +136,14 @@ pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl 
         from = last.number + 1;
         shown += failed.len() as u64;
         show.show(&failed).map_err(ReadError::Output)?;
+    }
+}
+
+/// How many numbers were given out. `None`: there is no queue.
+async fn published<E: Engine>(engine: &E) -> Result<Option<u64>> {
+    match engine.status().await {
+        Err(Error::NoQueue { .. }) => Ok(None),
+        status => Ok(Some(status?.published)),
     }
 }
 

@@ -45,19 +45,12 @@ where
             self.making = Some((next.number, next.epoch, made));
         }
         let (_, _, making) = self.making.as_mut().expect("put there just now");
-        let payload = if next.others_wait {
-            let mut polled = Poll::Pending;
-            std::future::poll_fn(|context| {
-                polled = making.as_mut().poll(context);
-                Poll::Ready(())
-            })
-            .await;
-            match polled {
-                Poll::Ready(payload) => payload,
-                Poll::Pending => return Made::Nothing,
-            }
-        } else {
-            making.as_mut().await
+        let polled = std::future::poll_fn(|context| match making.as_mut().poll(context) {
+            Poll::Pending if next.others_wait => Poll::Ready(None),
+            polled => polled.map(Some),
+        });
+        let Some(payload) = polled.await else {
+            return Made::Nothing;
         };
         self.making = None;
         draft.payload = payload;
@@ -106,8 +99,7 @@ where
         let stream = &mut self.stream;
         let polled = std::future::poll_fn(|context| match stream.as_mut().poll_next(context) {
             Poll::Pending if next.others_wait => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(item) => Poll::Ready(Some(item)),
+            polled => polled.map(Some),
         });
         match polled.await {
             None => Made::Nothing,

@@ -9,7 +9,7 @@ use super::sqlite::SqliteEngine;
 use super::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, History, Join, Joined, NodeId,
     Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
-    StoreInfo, Wake,
+    StoreInfo, Wake, verbs,
 };
 use crate::error::Result;
 use crate::settings::Settings;
@@ -40,7 +40,7 @@ impl AnyEngine {
     /// this process that nobody else sees. A file is opened, and created if there is none; to a server nothing is sent yet.
     pub fn open(url: &str, settings: &Settings) -> Result<Self> {
         Ok(match StoreUrl::parse(url)? {
-            StoreUrl::Redis(_) => Self::Redis(Box::new(RedisEngine::open(url.trim(), settings)?)),
+            StoreUrl::Redis(url) => Self::Redis(Box::new(RedisEngine::at(url, settings)?)),
             #[cfg(feature = "sqlite")]
             StoreUrl::Sqlite(database) => Self::Sqlite(SqliteEngine::open(database, &settings.queue, &settings.names)?),
             StoreUrl::Memory => Self::Memory(Local::new(&settings.queue)),
@@ -50,7 +50,7 @@ impl AnyEngine {
 
 /// Hands each verb on to the engine that is there.
 macro_rules! hand_on {
-    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+    ($($module:ident::$verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         impl Engine for AnyEngine {
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 match self {
@@ -64,35 +64,7 @@ macro_rules! hand_on {
     };
 }
 
-hand_on! {
-    check() -> ();
-    store_info() -> StoreInfo;
-    join(join: &Join) -> Joined;
-    beat(beat: &Beat) -> Renewed;
-    leave(node: &NodeId) -> ();
-    reap(reap: &Reap) -> Reaped;
-    publish(publish: &Publish) -> Published;
-    push(push: &Push) -> Pushed;
-    exchange(exchange: &Exchange) -> Exchanged;
-    listen(wake: Wake, at_most: Duration) -> bool;
-    await_work(exchange: &Exchange, at_most: Duration) -> Exchanged;
-    collect(collect: &Collect) -> Collected;
-    hold(reader: &str, lease_ms: u64) -> bool;
-    release(reader: &str, expired: bool) -> ();
-    failed(from: u64, limit: u32) -> Vec<Failed>;
-    latest(below: u64, limit: u32) -> Vec<Failed>;
-    held(node: &str, limit: u32) -> Vec<Held>;
-    requeue(numbers: &[u64]) -> Requeued;
-    discard(numbers: &[u64]) -> Vec<u64>;
-    trim(keep: u64) -> Vec<u64>;
-    pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
-    handover(to: Option<&str>) -> Handover;
-    purge(force: bool) -> Purged;
-    report(report: &Report) -> Reported;
-    history(range: Range) -> History;
-    status() -> Status;
-    unsettled() -> Vec<(u64, u64)>;
-}
+verbs!(hand_on);
 
 #[cfg(test)]
 mod tests {

@@ -28,7 +28,7 @@ pub use local::Local;
 /// let mut state = State::new("jobs", &Names::default());
 /// assert!(rules::status(&mut state, 0).is_err(), "nobody has joined yet");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
     pub queue_name: String,
     pub names: Names,
@@ -88,25 +88,7 @@ impl State {
         Self {
             queue_name: queue_name.to_string(),
             names: names.clone(),
-            meta: None,
-            queue: VecDeque::new(),
-            again: VecDeque::new(),
-            later: BTreeMap::new(),
-            cursor: Vec::new(),
-            once: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            dead: VecDeque::new(),
-            taken: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            readers: BTreeMap::new(),
-            reading: BTreeMap::new(),
-            history: BTreeMap::new(),
-            reigns: VecDeque::new(),
-            bell: false,
-            crown_bell: false,
-            stored: BTreeMap::new(),
-            #[cfg(feature = "mutants")]
-            without: None,
+            ..Self::default()
         }
     }
 

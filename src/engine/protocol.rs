@@ -16,11 +16,11 @@ pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};
 pub use status::{Held, NodeStatus, Status};
 
-/// What one can wait for without asking again and again.
+/// What one can wait for without asking again and again. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// Work waits.
-    Bell,
+    Bell = 0,
     /// The crown was given up.
-    Crown,
+    Crown = 1,
 }

@@ -31,9 +31,11 @@ use std::time::Duration;
 
 use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::redis::keys::Keys;
+use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, Join, Joined, NodeId, Paused,
     Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Wake, check_layout,
+    verbs,
 };
 use crate::error::{Error, Result};
 use crate::settings::Settings;
@@ -74,13 +76,20 @@ pub struct RedisEngine {
 impl RedisEngine {
     /// The queue of these settings at a URL (`redis://`, `rediss://`, `unix:`); nothing is sent yet.
     pub fn open(url: &str, settings: &Settings) -> Result<Self> {
-        let info = redis::IntoConnectionInfo::into_connection_info(url).map_err(|error| Error::Setting {
-            setting: "url",
-            reason: error.to_string(),
-        })?;
-        let address = info.addr().to_string();
-        let keys = Keys::new(&settings.queue, &settings.names);
-        Self::new(&Server::new(info, address, settings), keys)
+        match StoreUrl::parse(url)? {
+            StoreUrl::Redis(url) => Self::at(url, settings),
+            _ => Err(Error::Setting {
+                setting: "url",
+                reason: "this is no address of a Redis".into(),
+            }),
+        }
+    }
+
+    /// The queue of these settings at a URL that was read; nothing is sent yet.
+    pub(super) fn at(url: RedisUrl, settings: &Settings) -> Result<Self> {
+        let address = url.shown();
+        let server = Server::new(url.connection()?, address, settings);
+        Self::new(&server, Keys::new(&settings.queue, &settings.names))
     }
 
     /// The queue with these keys on a server; nothing is sent yet.
@@ -177,112 +186,15 @@ fn number(text: &[u8]) -> Result<u64> {
     number.ok_or_else(|| broken(format!("no number: {}", String::from_utf8_lossy(text))))
 }
 
-impl Engine for RedisEngine {
-    async fn check(&self) -> Result<()> {
-        info::check(self).await
-    }
-
-    async fn join(&self, join: &Join) -> Result<Joined> {
-        membership::join(self, join).await
-    }
-
-    async fn beat(&self, beat: &Beat) -> Result<Renewed> {
-        membership::beat(self, beat).await
-    }
-
-    async fn reap(&self, reap: &Reap) -> Result<Reaped> {
-        membership::reap(self, reap).await
-    }
-
-    async fn leave(&self, node: &NodeId) -> Result<()> {
-        membership::leave(self, node).await
-    }
-
-    async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
-        membership::listen(self, wake, at_most).await
-    }
-
-    async fn publish(&self, publish: &Publish) -> Result<Published> {
-        publish::publish(self, publish).await
-    }
-
-    async fn push(&self, push: &Push) -> Result<Pushed> {
-        push::push(self, push).await
-    }
-
-    async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
-        exchange::exchange(self, exchange).await
-    }
-
-    async fn await_work(&self, exchange: &Exchange, at_most: Duration) -> Result<Exchanged> {
-        exchange::await_work(self, exchange, at_most).await
-    }
-
-    async fn collect(&self, collect: &Collect) -> Result<Collected> {
-        errors::collect(self, collect).await
-    }
-
-    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
-        errors::hold(self, reader, lease_ms).await
-    }
-
-    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
-        errors::release(self, reader, expired).await
-    }
-
-    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
-        errors::failed(self, from, limit).await
-    }
-
-    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        errors::latest(self, below, limit).await
-    }
-
-    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
-        errors::requeue(self, numbers).await
-    }
-
-    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
-        errors::discard(self, numbers).await
-    }
-
-    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
-        errors::trim(self, keep).await
-    }
-
-    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        manage::pause(self, generator, handlers).await
-    }
-
-    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
-        manage::handover(self, to).await
-    }
-
-    async fn purge(&self, force: bool) -> Result<Purged> {
-        manage::purge(self, force).await
-    }
-
-    async fn report(&self, report: &Report) -> Result<Reported> {
-        report::report(self, report).await
-    }
-
-    async fn history(&self, range: Range) -> Result<History> {
-        report::history(self, range).await
-    }
-
-    async fn status(&self) -> Result<Status> {
-        status::status(self).await
-    }
-
-    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
-        status::held(self, node, limit).await
-    }
-
-    async fn store_info(&self) -> Result<StoreInfo> {
-        status::store_info(self).await
-    }
-
-    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
-        unsettled::unsettled(self).await
-    }
+/// Each verb is a function of the module that has its script.
+macro_rules! by_module {
+    ($($module:ident::$verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
+        impl Engine for RedisEngine {
+            $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
+                $module::$verb(self, $($name),*).await
+            })+
+        }
+    };
 }
+
+verbs!(by_module);

@@ -73,6 +73,15 @@ pub trait Steps: Send + Sync + 'static {
     }
 }
 
+/// A verb is one step: on which link, with what it is given, and what is run.
+macro_rules! steps {
+    ($($verb:ident($($name:ident: $type:ty),*) -> $answer:ty = $link:ident, $args:expr, $run:expr;)+) => {$(
+        async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
+            self.step(Link::$link, $args, $run).await
+        }
+    )+};
+}
+
 impl<S: Steps> Engine for S {
     /// A store that could be opened can be used.
     async fn check(&self) -> Result<()> {
@@ -87,11 +96,6 @@ impl<S: Steps> Engine for S {
         Steps::listen(self, wake, at_most).await
     }
 
-    async fn join(&self, args: &Join) -> Result<Joined> {
-        self.step(Link::Control, args, |store, now, args| join(store, now, args))
-            .await
-    }
-
     async fn beat(&self, args: &Beat) -> Result<Renewed> {
         let step = self.step(Link::Control, args, |store, now, args| beat(store, now, args));
         let renewed = step.await?;
@@ -101,110 +105,37 @@ impl<S: Steps> Engine for S {
         Ok(renewed)
     }
 
-    async fn leave(&self, node: &NodeId) -> Result<()> {
-        self.step(Link::Control, node, |store, _, node| leave(store, node))
-            .await
-    }
-
-    async fn reap(&self, args: &Reap) -> Result<Reaped> {
-        self.step(Link::Control, args, |store, now, args| reap(store, now, args))
-            .await
-    }
-
-    async fn publish(&self, args: &Publish) -> Result<Published> {
-        self.step(Link::Control, args, |store, now, args| publish(store, now, args))
-            .await
-    }
-
-    async fn push(&self, args: &Push) -> Result<Pushed> {
-        self.step(Link::Control, args, |store, now, args| push(store, now, args))
-            .await
-    }
-
-    async fn exchange(&self, args: &Exchange) -> Result<Exchanged> {
-        self.step(Link::Exchange, args, |store, now, args| exchange(store, now, args))
-            .await
-    }
-
-    async fn collect(&self, args: &Collect) -> Result<Collected> {
-        self.step(Link::Control, args, |store, now, args| collect(store, now, args))
-            .await
-    }
-
-    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
-        let verb = move |store: &mut S::Store<'_>, now, reader: &str| hold(store, now, reader, lease_ms);
-        self.step(Link::Control, reader, verb).await
-    }
-
-    async fn release(&self, reader: &str, expired: bool) -> Result<()> {
-        let verb = move |store: &mut S::Store<'_>, now, reader: &str| release(store, now, reader, expired);
-        self.step(Link::Control, reader, verb).await
-    }
-
-    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
-        self.step(Link::Control, &(), move |store, _, ()| failed(store, from, limit))
-            .await
-    }
-
-    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        self.step(Link::Control, &(), move |store, _, ()| latest(store, below, limit))
-            .await
-    }
-
-    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
-        self.step(Link::Control, node, move |store, _, node| held(store, node, limit))
-            .await
-    }
-
-    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
-        self.step(Link::Control, numbers, |store, _, numbers| requeue(store, numbers))
-            .await
-    }
-
-    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
-        self.step(Link::Control, numbers, |store, _, numbers| discard(store, numbers))
-            .await
-    }
-
-    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
-        self.step(Link::Control, &(), move |store, _, ()| trim(store, keep))
-            .await
-    }
-
-    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        self.step(Link::Control, &(), move |store, _, ()| {
-            pause(store, generator, handlers)
-        })
-        .await
-    }
-
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {
         let to = to.map(str::to_string);
         self.step(Link::Control, &to, |store, now, to| handover(store, now, to.as_deref()))
             .await
     }
 
-    async fn purge(&self, force: bool) -> Result<Purged> {
-        self.step(Link::Control, &(), move |store, now, ()| purge(store, now, force))
-            .await
-    }
-
-    async fn report(&self, args: &Report) -> Result<Reported> {
-        self.step(Link::Aside, args, |store, now, args| report(store, now, args))
-            .await
-    }
-
-    async fn history(&self, range: Range) -> Result<History> {
-        self.step(Link::Control, &(), move |store, now, ()| history(store, now, range))
-            .await
-    }
-
-    async fn status(&self) -> Result<Status> {
-        self.step(Link::Control, &(), |store, now, ()| status(store, now)).await
-    }
-
-    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
-        self.step(Link::Control, &(), |store, _, ()| store.unsettled()).await
+    steps! {
+        join(args: &Join) -> Joined = Control, args, |store, now, args| join(store, now, args);
+        leave(node: &NodeId) -> () = Control, node, |store, _, node| leave(store, node);
+        reap(args: &Reap) -> Reaped = Control, args, |store, now, args| reap(store, now, args);
+        publish(args: &Publish) -> Published = Control, args, |store, now, args| publish(store, now, args);
+        push(args: &Push) -> Pushed = Control, args, |store, now, args| push(store, now, args);
+        exchange(args: &Exchange) -> Exchanged = Exchange, args, |store, now, args| exchange(store, now, args);
+        collect(args: &Collect) -> Collected = Control, args, |store, now, args| collect(store, now, args);
+        hold(reader: &str, lease_ms: u64) -> bool =
+            Control, reader, move |store, now, reader| hold(store, now, reader, lease_ms);
+        release(reader: &str, expired: bool) -> () =
+            Control, reader, move |store, now, reader| release(store, now, reader, expired);
+        failed(from: u64, limit: u32) -> Vec<Failed> = Control, &(), move |store, _, ()| failed(store, from, limit);
+        latest(below: u64, limit: u32) -> Vec<Failed> = Control, &(), move |store, _, ()| latest(store, below, limit);
+        held(node: &str, limit: u32) -> Vec<Held> = Control, node, move |store, _, node| held(store, node, limit);
+        requeue(numbers: &[u64]) -> Requeued = Control, numbers, |store, _, numbers| requeue(store, numbers);
+        discard(numbers: &[u64]) -> Vec<u64> = Control, numbers, |store, _, numbers| discard(store, numbers);
+        trim(keep: u64) -> Vec<u64> = Control, &(), move |store, _, ()| trim(store, keep);
+        pause(generator: Option<bool>, handlers: Option<bool>) -> Paused =
+            Control, &(), move |store, _, ()| pause(store, generator, handlers);
+        purge(force: bool) -> Purged = Control, &(), move |store, now, ()| purge(store, now, force);
+        report(args: &Report) -> Reported = Aside, args, |store, now, args| report(store, now, args);
+        history(range: Range) -> History = Control, &(), move |store, now, ()| history(store, now, range);
+        status() -> Status = Control, &(), |store, now, ()| status(store, now);
+        unsettled() -> Vec<(u64, u64)> = Control, &(), |store, _, ()| store.unsettled();
     }
 }
 

@@ -211,21 +211,16 @@ impl Queue {
     fn listen(&self, connection: &Mutex<Connection>, wake: Wake, until: Instant) -> Result<bool> {
         let mut seen = None;
         loop {
-            let version = {
+            let rung = {
                 let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                connection
-                    .pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))
-                    .map_err(|error| refuse(&self.database, &error))?
-            };
-            if seen != Some(version) {
-                seen = Some(version);
-                let rung = {
-                    let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-                    tables::rings(&connection, &self.name, wake).map_err(|error| refuse(&self.database, &error))?
+                let mut look = || -> rusqlite::Result<bool> {
+                    let version = connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))?;
+                    Ok(seen.replace(version) != Some(version) && tables::rings(&connection, &self.name, wake)?)
                 };
-                if rung && self.step(connection, |tables, _| tables.answer(wake))? {
-                    return Ok(true);
-                }
+                look().map_err(|error| refuse(&self.database, &error))?
+            };
+            if rung && self.step(connection, |tables, _| tables.answer(wake))? {
+                return Ok(true);
             }
             if Instant::now() >= until {
                 return Ok(false);

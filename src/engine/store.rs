@@ -11,7 +11,7 @@ use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
 /// What a queue knows of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Meta {
     /// Random, made when the queue was created.
     pub birth: String,
@@ -67,29 +67,10 @@ impl Meta {
             birth: birth.to_string(),
             layout: LAYOUT,
             names: names.line(),
-            clock: 0,
             wall: wall_ms,
             step: step_ms,
-            generator: String::new(),
-            epoch: 0,
-            crown: 0,
-            heirs: Vec::new(),
-            seq: 0,
-            made: 0,
-            due: 0,
             grain: GRAIN_START,
-            again: false,
-            head: 0,
-            done: 0,
-            failed: 0,
-            requeued: 0,
-            rewinds: 0,
-            paused: Paused::default(),
-            ruled: 0,
-            chosen: String::new(),
-            rank: 0,
-            skipped: 0,
-            trimmed: 0,
+            ..Self::default()
         }
     }
 }
@@ -114,22 +95,20 @@ pub struct About {
 impl About {
     /// Counts what the node takes into its hand.
     pub(super) fn took(&mut self, pack: &Pack) {
-        let count = pack.count() as u64;
-        if pack.attempt() > 1 {
-            self.redelivered += count;
-        }
-        if pack.attempt() > 2 {
-            self.suspects += count;
-        }
+        self.count(pack, |held| held + pack.count() as u64);
     }
 
     /// Counts what leaves its hand: so many messages of this pack.
     pub(super) fn gave(&mut self, pack: &Pack, count: u64) {
+        self.count(pack, |held| held.saturating_sub(count));
+    }
+
+    fn count(&mut self, pack: &Pack, change: impl Fn(u64) -> u64) {
         if pack.attempt() > 1 {
-            self.redelivered = self.redelivered.saturating_sub(count);
+            self.redelivered = change(self.redelivered);
         }
         if pack.attempt() > 2 {
-            self.suspects = self.suspects.saturating_sub(count);
+            self.suspects = change(self.suspects);
         }
     }
 }
@@ -147,18 +126,18 @@ pub struct Lane {
     pub refused: Vec<(u64, String)>,
 }
 
-/// Who holds a lease.
+/// Who holds a lease. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lessee {
-    Node,
-    Reader,
+    Node = 0,
+    Reader = 1,
 }
 
-/// Where packs wait.
+/// Where packs wait. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    Queue,
-    Again,
+    Queue = 0,
+    Again = 1,
 }
 
 /// What a key that effects write to holds.

@@ -129,8 +129,8 @@ impl RedisUrl {
     #[must_use]
     pub fn shown(&self) -> String {
         let joined = |host: &str, port: u16| {
-            let v6 = host.contains(':');
-            if v6 {
+            // Version 6 of IP.
+            if host.contains(':') {
                 format!("[{host}]:{port}")
             } else {
                 format!("{host}:{port}")

@@ -155,13 +155,11 @@ impl<E: Engine, G: Generate> Generator<E, G> {
 impl<G: Generate> Maker<G> {
     /// None: the reign ended before the generator had a message.
     async fn build<E: Engine>(&mut self, context: &Context<E>, reign: &Reign, start: Start) -> Option<Result<Batch>> {
-        let (mut shutdown, mut standing) = (context.shutdown.clone(), context.standing.clone());
         let building = batch::make(&context.settings, &mut self.generate, &mut self.builder, reign, start);
         tokio::select! {
             biased;
             built = building => Some(built),
-            () = shutdown.stopping() => None,
-            _ = standing.wait_for(|standing| !is_epoch(standing, reign.epoch)) => None,
+            () = reign_ends(context, reign.epoch) => None,
         }
     }
 }
@@ -177,11 +175,9 @@ async fn pause_until<E>(context: &Context<E>, epoch: u64, due: Instant) -> bool 
 
 /// False: the reign ended first.
 async fn sleep_until<E>(context: &Context<E>, epoch: u64, due: Instant) -> bool {
-    let (mut shutdown, mut standing) = (context.shutdown.clone(), context.standing.clone());
     tokio::select! {
         biased;
-        () = shutdown.stopping() => false,
-        _ = standing.wait_for(|standing| !is_epoch(standing, epoch)) => false,
+        () = reign_ends(context, epoch) => false,
         () = tokio::time::sleep_until(due) => true,
     }
 }

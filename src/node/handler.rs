@@ -69,7 +69,9 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 },
                 () = shutdown.stopping() => return Ok(()),
             }
-            if self.lane(&node).run().await? == Ended::Stopped {
+            let (handle, bell) = (&self.handle, &self.bell);
+            let lane = Lane::new(&node, &mut self.context, handle, bell, &self.pool, &mut self.slots);
+            if lane.run().await? == Ended::Stopped {
                 return Ok(());
             }
             // The membership is lost: what was in hand is handed to others, and the slots end here.
@@ -81,17 +83,6 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 self.context.requests.abandon(&node);
             }
         }
-    }
-
-    fn lane(&mut self, node: &str) -> Lane<'_, E, H> {
-        Lane::new(
-            node,
-            &mut self.context,
-            &self.handle,
-            &self.bell,
-            &self.pool,
-            &mut self.slots,
-        )
     }
 }
 

@@ -2,30 +2,19 @@
 
 /// Upper bounds of the classes of a [`Times`], in microseconds: three for each power of ten, from 10 µs to 100 s. One more class
 /// holds what is longer.
-pub const BOUNDS_US: [u64; 22] = [
-    10,
-    20,
-    50,
-    100,
-    200,
-    500,
-    1_000,
-    2_000,
-    5_000,
-    10_000,
-    20_000,
-    50_000,
-    100_000,
-    200_000,
-    500_000,
-    1_000_000,
-    2_000_000,
-    5_000_000,
-    10_000_000,
-    20_000_000,
-    50_000_000,
-    100_000_000,
-];
+pub const BOUNDS_US: [u64; 22] = {
+    let (mut bounds, mut at) = ([0; 22], 0);
+    let mut ten = 10;
+    while at < bounds.len() {
+        bounds[at] = [1, 2, 5][at % 3] * ten;
+        at += 1;
+        if at % 3 == 0 {
+            ten *= 10;
+        }
+    }
+    bounds
+};
+
 /// The classes of a [`Times`].
 pub const CLASSES: usize = BOUNDS_US.len() + 1;
 

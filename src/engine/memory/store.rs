@@ -156,11 +156,8 @@ impl Nodes for State {
     }
 
     fn lanes(&mut self, node: &str) -> Result<Vec<Lane>> {
-        let lanes = self
-            .taken
-            .get(node)
-            .map(|taken| taken.lanes.values().cloned().collect());
-        Ok(lanes.unwrap_or_default())
+        let lanes = self.taken.get(node).map(|taken| &taken.lanes);
+        Ok(lanes.map_or_else(Vec::new, |lanes| lanes.values().cloned().collect()))
     }
 
     fn close_lanes(&mut self, node: &str) -> Result<()> {
@@ -265,13 +262,8 @@ impl Errors for State {
     }
 
     fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>> {
-        let range = from..below.max(from);
-        Ok(self
-            .errors
-            .range(range)
-            .take(limit)
-            .map(|(_, failed)| failed.clone())
-            .collect())
+        let between = self.errors.range(from..below.max(from)).take(limit);
+        Ok(between.map(|(_, failed)| failed.clone()).collect())
     }
 
     fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {

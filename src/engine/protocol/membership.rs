@@ -106,7 +106,7 @@ pub struct Reap {
 }
 
 /// The answer to a reap.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reaped {
     /// Messages that were handed on.
     pub redelivered: u64,

@@ -34,6 +34,21 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
 }
 
+impl Status {
+    /// A store keeps sums over the nodes that are gone, and numbers that belong to no message (`skipped`). This adds what the
+    /// members have to these sums. A message that is neither settled nor in hand nor put off is queued.
+    pub(in crate::engine) fn with_members(mut self, skipped: u64) -> Self {
+        for node in &self.nodes {
+            self.in_hand += node.in_hand;
+            self.done += node.done;
+            self.failed += node.failed;
+        }
+        let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
+        self.queued = (self.published + self.requeued).saturating_sub(elsewhere);
+        self
+    }
+}
+
 /// A member at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {

@@ -5,10 +5,10 @@
 
 use bytes::Bytes;
 
-use super::RedisEngine;
 use super::link::Link;
 use super::reply::Decode;
-use crate::error::{Error, Result};
+use super::{RedisEngine, broken};
+use crate::error::Result;
 use crate::message::Pack;
 
 /// The body of a pack of this size is stored separately. Below it, one more round trip to fetch the bytes costs more than Lua
@@ -71,7 +71,7 @@ impl Stub {
     fn join(&self, mut body: Vec<u8>) -> Result<Pack> {
         let length = u32_at(&self.0, BODY_LENGTH) as usize;
         if body.len() != length || length < HEADER_BYTES || body[FIRST] != self.0[BODY_FIRST] {
-            return Err(broken("a stub and its bytes differ"));
+            return Err(broken("a stub and its bytes differ".into()));
         }
         body[PAST].copy_from_slice(&self.0[PAST]);
         let count = self.count() as usize;
@@ -79,7 +79,7 @@ impl Stub {
         match self.first().checked_sub(all.first()).map(usize::try_from) {
             Some(Ok(0)) if count == all.count() => Ok(all),
             Some(Ok(from)) if count > 0 && from.saturating_add(count) <= all.count() => Ok(all.piece(from, count)),
-            _ => Err(broken("a stub outside its bytes")),
+            _ => Err(broken("a stub outside its bytes".into())),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Found {
             return Pack::decode(Bytes::from(bytes)).map(Self::Whole);
         }
         if bytes.len() != STUB_BYTES {
-            return Err(broken("a stub of a wrong length"));
+            return Err(broken("a stub of a wrong length".into()));
         }
         Ok(Self::Stub(Stub(bytes)))
     }
@@ -134,10 +134,6 @@ impl RedisEngine {
         });
         joined.collect()
     }
-}
-
-fn broken(detail: &str) -> Error {
-    Error::Protocol { detail: detail.into() }
 }
 
 fn u64_at(bytes: &[u8], at: std::ops::Range<usize>) -> u64 {

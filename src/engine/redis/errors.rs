@@ -3,7 +3,7 @@
 use super::RedisEngine;
 use super::link::Keyed;
 use super::reply::{Decode, Reply, named};
-use crate::engine::{Collect, Collected, Failed, Requeued, record};
+use crate::engine::{Collect, Collected, Failed, Requeued};
 use crate::error::Result;
 
 pub(super) async fn collect(engine: &RedisEngine, collect: &Collect) -> Result<Collected> {
@@ -23,12 +23,6 @@ pub(super) async fn collect(engine: &RedisEngine, collect: &Collect) -> Result<C
         "ok" => Ok(named!(reply => Collected::Batch { others, victim, failed })),
         "deposed" => Ok(Collected::Deposed),
         other => Err(super::unknown(other)),
-    }
-}
-
-impl Decode for Failed {
-    fn decode(value: redis::Value) -> Result<Self> {
-        record::decode(&Vec::<u8>::decode(value)?)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use super::RedisEngine;
+use crate::engine::StoreInfo;
 use crate::error::{Error, Result};
 
 /// The fields of `INFO`.
@@ -48,6 +49,29 @@ impl Info {
         self.get("maxmemory_policy").starts_with("allkeys-")
     }
 
+    /// The same for people.
+    pub(super) fn store_info(&self) -> StoreInfo {
+        let said = |name: &str| self.fields.get(name).cloned();
+        let number = |name: &str| self.get(name).parse::<u64>().ok();
+        let valkey = said("valkey_version");
+        // INFO says neither how often the log is synced nor whether snapshots are configured.
+        let persistence = match self.get("aof_enabled") {
+            "1" => "append-only file",
+            _ => "no append-only file",
+        };
+        StoreInfo {
+            kind: if valkey.is_some() { "Valkey" } else { "Redis" }.into(),
+            version: valkey.or_else(|| said("redis_version")).unwrap_or_default(),
+            memory_bytes: number("used_memory"),
+            memory_max_bytes: number("maxmemory").filter(|bytes| *bytes > 0),
+            policy: said("maxmemory_policy"),
+            persistence: persistence.into(),
+            replicas: number("connected_slaves"),
+            uptime_ms: number("uptime_in_seconds").map(|seconds| seconds.saturating_mul(1000)),
+            round_trip_us: None,
+        }
+    }
+
     /// Too old a server, or one that may evict our keys, is refused.
     fn check(&self, address: &str) -> Result<()> {
         let store = format!("Redis at {address}");
@@ -78,16 +102,10 @@ pub(super) async fn check(engine: &RedisEngine) -> Result<()> {
 impl RedisEngine {
     /// What the server says of itself.
     pub(crate) async fn info(&self) -> Result<Info> {
-        Ok(Info::of(&self.info_text().await?))
-    }
-
-    pub(super) async fn info_text(&self) -> Result<String> {
         match self.aside.query(&redis::cmd("INFO")).await? {
-            Value::BulkString(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
-            Value::VerbatimString { text, .. } => Ok(text),
-            other => Err(Error::Protocol {
-                detail: format!("INFO: {other:?}"),
-            }),
+            Value::BulkString(text) => Ok(Info::of(&String::from_utf8_lossy(&text))),
+            Value::VerbatimString { text, .. } => Ok(Info::of(&text)),
+            other => Err(super::broken(format!("INFO: {other:?}"))),
         }
     }
 }
@@ -108,5 +126,21 @@ mod tests {
         assert!(info("7.0.15", "0", "allkeys-lru").is_ok());
         assert!(info("7.0.15", "1000000", "allkeys-lfu").is_err());
         assert!(info("7.0.15", "1000000", "volatile-lru").is_ok());
+    }
+
+    #[test]
+    fn info_is_read_whoever_says_it() {
+        let redis = "# Server\r\nredis_version:7.0.15\r\nuptime_in_seconds:61\r\nused_memory:1048576\r\nmaxmemory:0\r\n\
+                     maxmemory_policy:noeviction\r\naof_enabled:1\r\nconnected_slaves:2\r\n";
+        let read = Info::of(redis).store_info();
+        assert_eq!(
+            (&*read.kind, &*read.version, &*read.persistence),
+            ("Redis", "7.0.15", "append-only file")
+        );
+        assert_eq!((read.memory_bytes, read.memory_max_bytes), (Some(1 << 20), None));
+        assert_eq!((read.replicas, read.uptime_ms), (Some(2), Some(61_000)));
+        let valkey = Info::of("redis_version:7.2.4\r\nvalkey_version:8.1.8\r\naof_enabled:0\r\n").store_info();
+        assert_eq!((&*valkey.kind, &*valkey.version), ("Valkey", "8.1.8"));
+        assert_eq!(Info::of("nonsense").store_info().version, "");
     }
 }

@@ -54,6 +54,28 @@ impl Keys {
         }
     }
 
+    /// The keys that every queue has, with the types of what they hold.
+    pub(super) fn typed(&self) -> [(&String, &'static str); 16] {
+        [
+            (&self.meta, "hash"),
+            (&self.nodes, "zset"),
+            (&self.queue, "list"),
+            (&self.again, "list"),
+            (&self.later, "zset"),
+            (&self.dead, "list"),
+            (&self.errors, "zset"),
+            (&self.records, "hash"),
+            (&self.bodies, "hash"),
+            (&self.readers, "zset"),
+            (&self.once, "zset"),
+            (&self.once_values, "hash"),
+            (&self.history, "hash"),
+            (&self.reigns, "list"),
+            (&self.bell, "list"),
+            (&self.crown, "list"),
+        ]
+    }
+
     /// The hash tag, with its braces.
     #[must_use]
     pub fn tag(&self) -> &str {

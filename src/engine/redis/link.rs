@@ -25,18 +25,14 @@ impl Server {
     /// A server for nodes with these settings. `address` is shown to people.
     #[must_use]
     pub fn new(info: redis::ConnectionInfo, address: String, settings: &Settings) -> Self {
+        // Calls are small and answers are waited for: nothing is gained by collecting bytes.
+        let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         Self {
-            info: with_nodelay(info),
+            info: info.set_tcp_settings(tcp),
             address,
             answer_timeout: (settings.lease / 2).clamp(Duration::from_millis(500), Duration::from_secs(2)),
         }
     }
-}
-
-/// Calls are small and answers are waited for: nothing is gained by collecting bytes.
-fn with_nodelay(info: redis::ConnectionInfo) -> redis::ConnectionInfo {
-    let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-    info.set_tcp_settings(tcp)
 }
 
 /// The keys of a script, counted.

@@ -48,22 +48,11 @@ async fn try_purge(engine: &RedisEngine, force: bool) -> Result<Option<Purged>> 
     let keys = &engine.keys;
     let there = engine.there().await?;
     let mut all = vec![&keys.meta, &keys.nodes, &keys.dead, &keys.readers];
+    let others = keys.typed().map(|(key, _)| key).into_iter();
+    let others: Vec<&String> = others.filter(|key| !all.contains(key)).collect();
     let of_each = there.keys(keys);
     all.extend(&of_each);
-    all.extend([
-        &keys.queue,
-        &keys.bodies,
-        &keys.again,
-        &keys.later,
-        &keys.errors,
-        &keys.records,
-        &keys.once,
-        &keys.once_values,
-        &keys.history,
-        &keys.reigns,
-        &keys.bell,
-        &keys.crown,
-    ]);
+    all.extend(others);
     let run = engine.aside.run(&engine.scripts.purge, |cmd| {
         cmd.arg(all.len()).arg(&all).arg(u8::from(force));
         there.name(cmd);

@@ -11,28 +11,13 @@ use crate::error::Result;
 pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
     let keys = &engine.keys;
     let taken = keys.taken(&join.node);
-    let typed = [
-        (&keys.meta, "hash"),
-        (&keys.nodes, "zset"),
-        (&taken, "hash"),
-        (&keys.queue, "list"),
-        (&keys.again, "list"),
-        (&keys.later, "zset"),
-        (&keys.dead, "list"),
-        (&keys.errors, "zset"),
-        (&keys.records, "hash"),
-        (&keys.bodies, "hash"),
-        (&keys.readers, "zset"),
-        (&keys.once, "zset"),
-        (&keys.once_values, "hash"),
-        (&keys.history, "hash"),
-        (&keys.reigns, "list"),
-        (&keys.bell, "list"),
-        (&keys.crown, "list"),
-    ];
+    let mut typed = keys.typed().to_vec();
+    typed.insert(2, (&taken, "hash"));
+    let (all, kinds): (Vec<&String>, Vec<&str>) = typed.into_iter().unzip();
     let process = record::encode(&record::Process::of(join));
     let run = engine.control.run(&engine.scripts.join, |cmd| {
-        cmd.keys(typed.map(|(key, _)| key))
+        cmd.arg(all.len())
+            .arg(&all)
             .arg(&join.node)
             .arg(join.lanes)
             .arg(join.lease_ms)
@@ -42,7 +27,7 @@ pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
             .arg(join.seen.seq)
             .arg(join.seen.epoch)
             .arg(&process)
-            .arg(&typed.map(|(_, kind)| kind));
+            .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {

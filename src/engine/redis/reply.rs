@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use redis::Value;
 
-use crate::engine::Paused;
+use crate::engine::history::{Bucket, Crowned, LastReport, Live};
+use crate::engine::store::Lane;
+use crate::engine::{Failed, Paused, record};
 use crate::error::{Error, Result};
 
 /// A Lua number counts exactly up to here; sums of what is larger could overflow.
@@ -120,6 +122,19 @@ impl<K: Decode + Ord, V: Decode> Decode for BTreeMap<K, V> {
     }
 }
 
+/// Records are answered as they are stored.
+macro_rules! records {
+    ($($record:ty),+) => {$(
+        impl Decode for $record {
+            fn decode(value: Value) -> Result<Self> {
+                record::decode(&Vec::<u8>::decode(value)?)
+            }
+        }
+    )+};
+}
+
+records!(Bucket, Crowned, Failed, Lane, Live, record::Process);
+
 /// The values of one answer, in order.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
 
@@ -157,6 +172,12 @@ impl Reply {
 /// What is left of an answer that names what it says.
 pub(super) struct Named(BTreeMap<String, Value>);
 
+impl Decode for Named {
+    fn decode(value: Value) -> Result<Self> {
+        Self::of(Reply::decode(value)?)
+    }
+}
+
 impl Named {
     pub(super) fn of(mut reply: Reply) -> Result<Self> {
         let mut named = BTreeMap::new();
@@ -175,6 +196,18 @@ impl Named {
         }
     }
 
+    /// The last report of a node.
+    pub(super) fn last_report(&mut self) -> Result<Option<LastReport>> {
+        let Some(live) = self.take("report")? else {
+            return Ok(None);
+        };
+        Ok(Some(LastReport {
+            number: self.take("report_number")?,
+            time_ms: self.take("report_ms")?,
+            live,
+        }))
+    }
+
     /// Refuses what nobody asked for.
     pub(super) fn end(self) -> Result<()> {
         match self.0.into_keys().next() {
@@ -184,13 +217,17 @@ impl Named {
     }
 }
 
-/// A value of a type from the rest of a [`Reply`], in which the script gave each field its name.
+/// A value of a type from the rest of a [`Reply`], or from a [`Named`], in which the script gave each field its name; fields
+/// that stand after `with` are variables of that name.
 macro_rules! named {
+    (mut $named:ident => $($part:ident)::+ { $($field:ident),+ $(,)? } $(with { $($given:ident),+ $(,)? })?) => {{
+        let value = $($part)::+ { $($field: $named.take(stringify!($field))?,)+ $($($given),+)? };
+        $named.end()?;
+        value
+    }};
     ($reply:expr => $($part:ident)::+ { $($field:ident),+ $(,)? }) => {{
         let mut named = $crate::engine::redis::reply::Named::of($reply)?;
-        let value = $($part)::+ { $($field: named.take(stringify!($field))?),+ };
-        named.end()?;
-        value
+        $crate::engine::redis::reply::named!(mut named => $($part)::+ { $($field),+ })
     }};
 }
 pub(super) use named;

@@ -36,8 +36,8 @@ struct Past {
     now_ms: u64,
     /// When a generator last beat.
     ruled_ms: u64,
-    reigns: Vec<Vec<u8>>,
-    slots: Vec<Vec<u8>>,
+    reigns: Vec<Crowned>,
+    slots: Vec<Bucket>,
 }
 
 pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<History> {
@@ -52,9 +52,5 @@ pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<Histor
         return Err(engine.no_queue());
     }
     let past = named!(reply => Past { now_ms, ruled_ms, reigns, slots });
-    let reigns = past.reigns.iter().map(|bytes| record::decode(bytes));
-    let reigns = reigns.collect::<Result<Vec<Crowned>>>()?;
-    let slots = past.slots.iter().map(|bytes| record::decode(bytes));
-    let slots = slots.collect::<Result<Vec<Bucket>>>()?;
-    Ok(History::of(past.now_ms, range, slots, &reigns, past.ruled_ms))
+    Ok(History::of(past.now_ms, range, past.slots, &past.reigns, past.ruled_ms))
 }

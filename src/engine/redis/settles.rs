@@ -7,9 +7,7 @@ use crate::message::{Effect, Outcome};
 /// The piece and the count of a settle that says only: done, from its start on.
 pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
     match settle.runs.as_slice() {
-        [run] if run.from == 0 && matches!(&run.outcome, Outcome::Done(effects) if effects.is_empty()) => {
-            Some((settle.piece, run.count))
-        }
+        [run] if run.from == 0 && run.outcome.is_plain() => Some((settle.piece, run.count)),
         _ => None,
     }
 }

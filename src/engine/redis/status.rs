@@ -1,13 +1,13 @@
 //! Looking at a queue: everything at one moment, what a node holds, what the server says of itself.
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use super::keys::Keys;
 use super::link::Keyed;
-use super::reply::{Decode, Reply, named};
+use super::reply::{Decode, Named, Reply, named};
 use super::{LOOKS_MAX, RedisEngine};
-use crate::engine::history::LastReport;
-use crate::engine::{Held, NodeStatus, Paused, Status, StoreInfo, check_layout, record};
+use crate::engine::record::Process;
+use crate::engine::{Held, NodeStatus, Status, StoreInfo, check_layout};
 use crate::error::Result;
 
 /// Who is there: each has a key of its own, which a script must be given.
@@ -51,10 +51,10 @@ impl RedisEngine {
     }
 
     /// A whole list or sorted set.
-    pub(super) async fn all_of<T: Decode>(&self, command: &str, key: &str) -> Result<Vec<T>> {
+    pub(super) async fn all_of<T: Decode>(&self, command: &str, key: &str) -> Result<T> {
         let mut cmd = redis::cmd(command);
         cmd.arg(key).arg(0).arg(-1);
-        Vec::decode(self.aside.query(&cmd).await?)
+        T::decode(self.aside.query(&cmd).await?)
     }
 }
 
@@ -65,47 +65,6 @@ pub(super) async fn status(engine: &RedisEngine) -> Result<Status> {
         }
     }
     Err(engine.restless())
-}
-
-/// What the script says of the queue.
-struct Look {
-    birth: String,
-    layout: u64,
-    names: String,
-    time_ms: u64,
-    generator: Option<String>,
-    epoch: u64,
-    published: u64,
-    /// Numbers that belong to no message.
-    skipped: u64,
-    /// In the hands of the dead.
-    orphaned: u64,
-    later: u64,
-    /// By nodes that are no longer there. The same in the next.
-    done: u64,
-    failed: u64,
-    errors: u64,
-    requeued: u64,
-    paused: Paused,
-    trimmed: u64,
-    rewinds: u64,
-    grain: u64,
-    nodes: Vec<Reply>,
-}
-
-/// What it says of a member.
-struct LookAtNode {
-    node: String,
-    process: Vec<u8>,
-    age_ms: u64,
-    in_hand: u64,
-    done: u64,
-    failed: u64,
-    lease_in_ms: u64,
-    /// The last report.
-    report: Option<Vec<u8>>,
-    report_number: Option<u64>,
-    report_ms: Option<u64>,
 }
 
 /// None: a node or a reader came or went meanwhile.
@@ -131,65 +90,41 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
         "moved" => return Ok(None),
         _ => return Err(engine.no_queue()),
     }
-    let look = named!(reply => Look {
-        birth, layout, names, time_ms, generator, epoch, published, skipped, orphaned, later, done, failed, errors, requeued,
-        paused, trimmed, rewinds, grain, nodes,
-    });
-    check_layout(&keys.queue_name, &keys.names, look.layout, &look.names)?;
-    let nodes = look.nodes.into_iter().map(node).collect::<Result<Vec<_>>>()?;
-    let sum = |of: fn(&NodeStatus) -> u64| nodes.iter().map(of).sum::<u64>();
-    let in_hand = look.orphaned + sum(|node| node.in_hand);
-    let done = look.done + sum(|node| node.done);
-    let failed = look.failed + sum(|node| node.failed);
-    // What is neither settled nor in hand nor put off is queued: there is nowhere else to be.
-    let elsewhere = look.skipped + done + failed + in_hand + look.later;
-    Ok(Some(Status {
-        birth: look.birth,
-        time_ms: look.time_ms,
-        generator: look.generator,
-        epoch: look.epoch,
-        published: look.published,
-        queued: (look.published + look.requeued).saturating_sub(elsewhere),
-        in_hand,
-        later: look.later,
-        done,
-        failed,
-        errors: look.errors,
-        requeued: look.requeued,
-        paused: look.paused,
-        trimmed: look.trimmed,
-        rewinds: look.rewinds,
-        grain: look.grain,
-        nodes,
-    }))
+    let mut look = Named::of(reply)?;
+    check_layout(
+        &keys.queue_name,
+        &keys.names,
+        look.take("layout")?,
+        &look.take::<String>("names")?,
+    )?;
+    let (skipped, in_hand, queued) = (look.take("skipped")?, look.take("orphaned")?, 0);
+    let gone = named!(mut look => Status {
+        birth, time_ms, generator, epoch, published, later, done, failed, errors, requeued, paused, trimmed, rewinds, grain, nodes,
+    } with { in_hand, queued });
+    Ok(Some(gone.with_members(skipped)))
 }
 
-fn node(reply: Reply) -> Result<NodeStatus> {
-    let look = named!(reply => LookAtNode {
-        node, process, age_ms, in_hand, done, failed, lease_in_ms, report, report_number, report_ms,
-    });
-    let process: record::Process = record::decode(&look.process)?;
-    let report = match (look.report, look.report_number, look.report_ms) {
-        (Some(live), Some(number), Some(time_ms)) => Some(LastReport {
-            number,
-            time_ms,
-            live: record::decode(&live)?,
-        }),
-        _ => None,
-    };
-    Ok(NodeStatus {
-        node: look.node,
-        host: process.host,
-        pid: process.pid,
-        version: process.version,
-        concurrency: process.concurrency,
-        age_ms: look.age_ms,
-        in_hand: look.in_hand,
-        done: look.done,
-        failed: look.failed,
-        lease_in_ms: look.lease_in_ms,
-        report,
-    })
+impl Decode for NodeStatus {
+    fn decode(value: Value) -> Result<Self> {
+        let mut look = Named::decode(value)?;
+        let report = look.last_report()?;
+        let Process {
+            host,
+            pid,
+            version,
+            concurrency,
+        } = look.take("process")?;
+        Ok(named!(mut look => Self {
+            node, age_ms, in_hand, done, failed, lease_in_ms,
+        } with { host, pid, version, concurrency, report }))
+    }
+}
+
+impl Decode for Held {
+    fn decode(value: Value) -> Result<Self> {
+        let piece = Reply::decode(value)?;
+        Ok(named!(piece => Self { first, count, attempt, failures, published_ms, start }))
+    }
 }
 
 pub(super) async fn held(engine: &RedisEngine, node: &str, limit: u32) -> Result<Vec<Held>> {
@@ -197,15 +132,11 @@ pub(super) async fn held(engine: &RedisEngine, node: &str, limit: u32) -> Result
     let run = engine.aside.run(&engine.scripts.held, |cmd| {
         cmd.keys([&taken, &engine.keys.bodies]).arg(limit);
     });
-    let pieces: Vec<Reply> = Vec::decode(run.await?)?;
-    let held = pieces
-        .into_iter()
-        .map(|piece| Ok(named!(piece => Held { first, count, attempt, failures, published_ms, start })));
-    held.collect()
+    Vec::decode(run.await?)
 }
 
 pub(super) async fn store_info(engine: &RedisEngine) -> Result<StoreInfo> {
-    let info = StoreInfo::of_redis(&engine.info_text().await?);
+    let info = engine.info().await?.store_info();
     // Now there is a connection.
     let asked = std::time::Instant::now();
     engine.aside.query(redis::cmd("INFO").arg("modules")).await?;

@@ -7,6 +7,8 @@ use super::bodies::Found;
 use super::reply::Decode;
 use crate::error::Result;
 
+pub(super) type Hash = BTreeMap<String, Vec<u8>>;
+
 /// Runs of numbers (first, count), and how many messages refer to each body.
 #[derive(Default)]
 pub(super) struct Unsettled {
@@ -34,16 +36,18 @@ pub(super) async fn unsettled(engine: &RedisEngine) -> Result<Vec<(u64, u64)>> {
     let keys = &engine.keys;
     let mut found = Unsettled::default();
     for key in [&keys.queue, &keys.again] {
-        for bytes in engine.all_of("LRANGE", key).await? {
+        let packs: Vec<Vec<u8>> = engine.all_of("LRANGE", key).await?;
+        for bytes in packs {
             found.add(bytes)?;
         }
     }
     // The number of the message stands before it.
-    for bytes in engine.all_of::<Vec<u8>>("ZRANGE", &keys.later).await? {
+    let later: Vec<Vec<u8>> = engine.all_of("ZRANGE", &keys.later).await?;
+    for bytes in later {
         found.add(bytes.get(8..).unwrap_or_default().to_vec())?;
     }
     for node in engine.there().await?.nodes() {
-        for (field, bytes) in engine.hash(&keys.taken(node)).await? {
+        for (field, bytes) in engine.hash::<Hash>(&keys.taken(node)).await? {
             if is_piece(&field) {
                 found.add(bytes)?;
             }
@@ -60,16 +64,17 @@ pub(super) fn is_piece(field: &str) -> bool {
 }
 
 impl RedisEngine {
-    pub(super) async fn hash(&self, key: &str) -> Result<BTreeMap<String, Vec<u8>>> {
+    /// A whole hash.
+    pub(super) async fn hash<T: Decode>(&self, key: &str) -> Result<T> {
         let mut cmd = redis::cmd("HGETALL");
         cmd.arg(key);
-        BTreeMap::decode(self.aside.query(&cmd).await?)
+        T::decode(self.aside.query(&cmd).await?)
     }
 
     /// Every body has a stub that refers to it, and what is left of each is counted right.
     pub(super) async fn check_bodies(&self, unsettled: &Unsettled) -> Result<()> {
         let (mut counted, mut bodies) = (BTreeMap::new(), Vec::new());
-        for (field, value) in self.hash(&self.keys.bodies).await? {
+        for (field, value) in self.hash::<Hash>(&self.keys.bodies).await? {
             match field.strip_suffix('+') {
                 Some(field) => _ = counted.insert(field.to_string(), super::number(&value)?),
                 None => bodies.push(field),

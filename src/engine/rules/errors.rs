@@ -154,7 +154,7 @@ pub fn trim(store: &mut impl Store, keep: u64) -> Result<Vec<u64>> {
 }
 
 fn one(store: &mut impl Store, number: u64) -> Result<Option<Failed>> {
-    Ok(store.failed_between(number, number + 1, 1)?.pop())
+    Ok(store.failed_between(number, number.saturating_add(1), 1)?.pop())
 }
 
 /// Failed messages from `from` on, without taking them.

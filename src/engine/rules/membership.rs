@@ -34,9 +34,7 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
             version: join.version.clone(),
             concurrency: join.concurrency,
             joined: meta.clock,
-            redelivered: 0,
-            suspects: 0,
-            held: None,
+            ..About::default()
         };
         store.set_about(&join.node, &about)?;
         for lane in 0..join.lanes {
@@ -56,12 +54,12 @@ pub fn leave(store: &mut impl Store, node: &str) -> Result<()> {
     if store.lease(Lessee::Node, node)?.is_none() {
         return Ok(());
     }
-    let deposed = depose(store, node)?;
-    if deposed.held == 0 {
+    let (held, reigned) = depose(store, node)?;
+    if held == 0 {
         store.remove_dead(node)?;
         store.forget(node)?;
     }
-    if deposed.reigned {
+    if reigned {
         store.ring(Wake::Crown)?;
     }
     Ok(())
@@ -69,23 +67,19 @@ pub fn leave(store: &mut impl Store, node: &str) -> Result<()> {
 
 /// Gives up a member whose lease has run out, and hands on what it held.
 pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
-    const NOTHING: Reaped = Reaped {
-        redelivered: 0,
-        failed: 0,
-        more: false,
-        deposed: false,
-    };
     let victim = &reap.victim;
-    let Some(meta) = store.meta()? else { return Ok(NOTHING) };
+    let Some(meta) = store.meta()? else {
+        return Ok(Reaped::default());
+    };
     let clock = hive(store, &meta, wall_ms);
     let deposed = match store.lease(Lessee::Node, victim)? {
-        Some(until) if until > clock && store.guard("reap-expired") => return Ok(NOTHING),
+        Some(until) if until > clock && store.guard("reap-expired") => return Ok(Reaped::default()),
         Some(_) => {
             depose(store, victim)?;
             true
         }
         None if store.dead()?.contains(victim) => false,
-        None => return Ok(NOTHING),
+        None => return Ok(Reaped::default()),
     };
     let (redelivered, failed) = hand_on(store, wall_ms, reap)?;
     // Deposing has changed it.
@@ -141,15 +135,9 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
     Ok((redelivered, failed))
 }
 
-struct Deposed {
-    /// How many messages it still holds.
-    held: u64,
-    /// Whether it had the crown.
-    reigned: bool,
-}
-
-/// Ends a membership. What the node still holds is to be handed on by whoever reaps it.
-fn depose(store: &mut impl Store, node: &str) -> Result<Deposed> {
+/// Ends a membership. What the node still holds is to be handed on by whoever reaps it. Returns how many messages that are,
+/// and whether the node had the crown.
+fn depose(store: &mut impl Store, node: &str) -> Result<(u64, bool)> {
     let mut meta = store.meta()?.ok_or_else(|| Error::Protocol {
         detail: "a member without a queue".into(),
     })?;
@@ -178,7 +166,7 @@ fn depose(store: &mut impl Store, node: &str) -> Result<Deposed> {
         meta.crown = 0;
     }
     store.set_meta(&meta)?;
-    Ok(Deposed { held, reigned })
+    Ok((held, reigned))
 }
 
 /// Whether the store has gone back in time behind what a node has seen.

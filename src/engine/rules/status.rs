@@ -38,23 +38,17 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
     for node in store.dead()? {
         orphaned += store.about(&node)?.and_then(|about| about.held).unwrap_or(0);
     }
-    let sum = |of: fn(&NodeStatus) -> u64| nodes.iter().map(of).sum::<u64>();
-    let in_hand = orphaned + sum(|node| node.in_hand);
-    let later = store.later_count()?;
-    let (done, failed) = (meta.done + sum(|node| node.done), meta.failed + sum(|node| node.failed));
-    // A message that is neither settled nor in hand nor put off is queued.
-    let elsewhere = meta.skipped + done + failed + in_hand + later;
-    Ok(Status {
+    let gone = Status {
         birth: meta.birth,
         time_ms: store.time_ms(wall_ms),
         generator: Some(meta.generator).filter(|_| meta.crown > clock),
         epoch: meta.epoch,
         published: meta.seq,
-        queued: (meta.seq + meta.requeued).saturating_sub(elsewhere),
-        in_hand,
-        later,
-        done,
-        failed,
+        queued: 0,
+        in_hand: orphaned,
+        later: store.later_count()?,
+        done: meta.done,
+        failed: meta.failed,
         errors: store.failed_count()? + store.reading_count()?,
         requeued: meta.requeued,
         paused: meta.paused,
@@ -62,7 +56,8 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         rewinds: meta.rewinds,
         grain: meta.grain,
         nodes,
-    })
+    };
+    Ok(gone.with_members(meta.skipped))
 }
 
 /// What a node has in hand, the smallest numbers first.

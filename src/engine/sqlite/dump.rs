@@ -2,10 +2,10 @@
 
 use rusqlite::params;
 
-use super::tables::{Tables, line_number, rings, uint};
+use super::tables::{Tables, rings, uint};
 use crate::engine::Wake;
 use crate::engine::history::Range;
-use crate::engine::memory::{State, Stored, Taken};
+use crate::engine::memory::{State, Taken};
 use crate::engine::record;
 use crate::engine::store::{Effects, Errors, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store};
 use crate::error::Result;
@@ -20,7 +20,7 @@ impl Tables<'_> {
         for line in [Line::Queue, Line::Again] {
             let packs = self.packs(
                 "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",
-                params![self.queue, line_number(line)],
+                params![self.queue, line as i64],
             )?;
             for pack in packs {
                 state.push_back(line, &pack)?;
@@ -38,10 +38,7 @@ impl Tables<'_> {
         state.nodes = self.leases(Lessee::Node)?.into_iter().collect();
         state.readers = self.leases(Lessee::Reader)?.into_iter().collect();
         state.dead = self.dead()?.into();
-        let nodes = self.all("SELECT node FROM nodes WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for node in nodes {
+        for node in self.names_of("SELECT node FROM nodes WHERE queue = ?")? {
             let lanes = self.all(
                 "SELECT lane, record FROM lanes WHERE queue = ? AND node = ?",
                 params![self.queue, node],
@@ -64,12 +61,7 @@ impl Tables<'_> {
             .into_iter()
             .map(|failed| (failed.number, failed))
             .collect();
-        let readers = self.all(
-            "SELECT reader FROM readers WHERE queue = ?",
-            params![self.queue],
-            |row| row.get::<_, String>(0),
-        )?;
-        for reader in readers {
+        for reader in self.names_of("SELECT reader FROM readers WHERE queue = ?")? {
             if let Some(batch) = self.reading(&reader)? {
                 state.reading.insert(reader, batch);
             }
@@ -77,28 +69,22 @@ impl Tables<'_> {
         let rings = |wake| rings(self.transaction, self.queue, wake).map_err(|error| self.error(&error));
         state.bell = rings(Wake::Bell)?;
         state.crown_bell = rings(Wake::Crown)?;
-        let rows = self.all("SELECT key, value FROM effect_values", [], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+        let mut effects = self.all("SELECT key, value FROM effect_values", [], |row| {
+            let (key, value) = (row.get(0)?, row.get(1)?);
+            Ok(Effect::Set { key, value })
         })?;
-        state
-            .stored
-            .extend(rows.into_iter().map(|(key, value)| (key, Stored::Value(value))));
-        for effect in self.all("SELECT key, field, value FROM effect_fields", [], |row| {
-            Ok(Effect::SetField {
-                key: row.get(0)?,
-                field: row.get(1)?,
-                value: row.get(2)?,
-            })
-        })? {
-            state.apply(&effect)?;
-        }
-        for effect in self.all("SELECT key, value FROM effect_items ORDER BY position", [], |row| {
-            Ok(Effect::Push {
-                key: row.get(0)?,
-                value: row.get(1)?,
-            })
-        })? {
-            state.apply(&effect)?;
+        effects.extend(self.all("SELECT key, field, value FROM effect_fields", [], |row| {
+            let (key, field, value) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(Effect::SetField { key, field, value })
+        })?);
+        effects.extend(
+            self.all("SELECT key, value FROM effect_items ORDER BY position", [], |row| {
+                let (key, value) = (row.get(0)?, row.get(1)?);
+                Ok(Effect::Push { key, value })
+            })?,
+        );
+        for effect in &effects {
+            state.apply(effect)?;
         }
         Ok(state)
     }
@@ -113,10 +99,7 @@ impl Tables<'_> {
         for (due_ms, bytes) in later {
             state.put_off(due_ms, &Pack::decode(bytes.into())?)?;
         }
-        let names = self.all("SELECT name FROM once WHERE queue = ?", params![self.queue], |row| {
-            row.get::<_, String>(0)
-        })?;
-        for name in names {
+        for name in self.names_of("SELECT name FROM once WHERE queue = ?")? {
             if let Some(kept) = self.once(&name)? {
                 state.once.insert(name, kept);
             }

@@ -19,14 +19,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(1);
 /// How often to try again to open a file whose lock others hold.
 const CONNECT_TRIES: u32 = 10;
 
-/// What is in a file.
-#[derive(PartialEq, Eq)]
-enum Found {
-    Nothing,
-    /// The tables of this program.
-    Tables,
-}
-
 /// Which file, and how much a power cut may take.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -66,7 +58,7 @@ impl Database {
 
     /// Checks that the file is ours, and creates what is missing. Others may do the same at this moment.
     fn prepare(&self, connection: &Connection) -> Result<()> {
-        self.look(connection)?;
+        self.has_tables(connection)?;
         let synchronous = if self.full { "FULL" } else { "NORMAL" };
         let pragmas = format!(
             "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
@@ -83,7 +75,7 @@ impl Database {
         }
         let batch = |sql: &str| connection.execute_batch(sql).map_err(|error| refuse(self, &error));
         batch("BEGIN IMMEDIATE")?;
-        if self.look(connection)? == Found::Nothing {
+        if !self.has_tables(connection)? {
             batch(&format!(
                 "{SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT};"
             ))?;
@@ -92,31 +84,28 @@ impl Database {
     }
 
     /// Whether there are tables; an error, if they are not ours.
-    fn look(&self, connection: &Connection) -> Result<Found> {
+    fn has_tables(&self, connection: &Connection) -> Result<bool> {
         let number = |sql: &str| {
             connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
                 .map_err(|error| refuse(self, &error))
         };
+        let refused = |reason, fix| {
+            let store = self.shown();
+            Err(Error::Refused { store, reason, fix })
+        };
         if number("SELECT count(*) FROM sqlite_schema")? == 0 {
-            return Ok(Found::Nothing);
+            return Ok(false);
         }
         if number("PRAGMA application_id")? != APPLICATION {
-            return Err(Error::Refused {
-                store: self.shown(),
-                reason: "it is another program's database".into(),
-                fix: "choose another file",
-            });
+            return refused("it is another program's database".into(), "choose another file");
         }
         let layout = number("PRAGMA user_version")?;
         if layout > LAYOUT.cast_signed() {
-            return Err(Error::Refused {
-                store: self.shown(),
-                reason: format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})"),
-                fix: "upgrade this program",
-            });
+            let reason = format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})");
+            return refused(reason, "upgrade this program");
         }
-        Ok(Found::Tables)
+        Ok(true)
     }
 
     /// Gives free pages back, and cuts the log once it is long. What fails is tried again at the next beat.

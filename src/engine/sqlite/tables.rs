@@ -14,11 +14,11 @@ use rusqlite::types::FromSql;
 use rusqlite::{OptionalExtension, Params, Row, Transaction};
 
 use super::file::{Database, refuse};
+use crate::engine::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::settings::Names;
 
-pub(super) use lines::line_number;
 pub(super) use meta::rings;
 pub(super) use schema::SCHEMA;
 
@@ -110,6 +110,23 @@ impl Tables<'_> {
     fn pack(&self, sql: &str, params: impl Params) -> Result<Option<Pack>> {
         let bytes = self.one(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
         bytes.map(|bytes| Pack::decode(bytes.into())).transpose()
+    }
+
+    /// The first record of a query.
+    fn record<T: Record>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
+        let bytes = self.one(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
+        bytes.map(|bytes| record::decode(&bytes)).transpose()
+    }
+
+    /// All records of a query.
+    fn records<T: Record>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
+        let records = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
+        records.iter().map(|bytes| record::decode(bytes)).collect()
+    }
+
+    /// All names of a query that asks for those of this queue.
+    pub(super) fn names_of(&self, sql: &str) -> Result<Vec<String>> {
+        self.all(sql, [self.queue], |row| row.get(0))
     }
 
     /// All packs of a query.

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::progress::Progress;
 use crate::engine::{CURSOR_BYTES_MAX, PUBLISH_PACKS_MAX};
 use crate::error::{Error, Result};
 use crate::message::{PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder};
@@ -27,13 +28,9 @@ pub(super) struct Batch {
 /// Where a batch begins.
 #[derive(Clone)]
 pub(super) struct Start {
-    pub first: u64,
-    pub made: u64,
+    pub at: Progress,
+    /// How many messages the store has confirmed, in all reigns.
     pub confirmed: u64,
-    pub due: Instant,
-    pub grain: u64,
-    pub most: usize,
-    pub cursor: Bytes,
 }
 
 /// The next packs: one message a tick, or as many as a publish carries. No packs if no more numbers are wanted.
@@ -44,16 +41,9 @@ pub(super) async fn make<G: Generate>(
     reign: &Reign,
     start: Start,
 ) -> Result<Batch> {
-    let Start {
-        first,
-        made,
-        confirmed,
-        due,
-        grain,
-        most,
-        cursor,
-    } = start;
-    let flat_out = if settings.interval.is_zero() { most as u64 } else { 1 };
+    let Start { at, confirmed } = start;
+    let (first, cursor) = (at.seq, at.cursor);
+    let flat_out = if settings.interval.is_zero() { at.most as u64 } else { 1 };
     let wanted = settings.messages.map_or(u64::MAX, |last| last.saturating_sub(first));
     let room = if guard("fits-backlog") {
         settings.backlog_max
@@ -65,7 +55,7 @@ pub(super) async fn make<G: Generate>(
     let due_ms = wall_ms(if settings.interval.is_zero() {
         Instant::now()
     } else {
-        due
+        at.due
     });
     let mut is_last = most == 0;
     let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
@@ -83,7 +73,7 @@ pub(super) async fn make<G: Generate>(
         let next = Next {
             number,
             epoch: reign.epoch,
-            made: made + (number - first),
+            made: at.made + (number - first),
             confirmed,
             others_wait: number > first,
             due_ms,
@@ -106,7 +96,7 @@ pub(super) async fn make<G: Generate>(
         bytes += payload.len();
         builder.push(payload);
         number += 1;
-        if builder.count() as u64 >= grain {
+        if builder.count() as u64 >= at.grain {
             packs.push(pack(builder, number));
         }
     }
@@ -154,14 +144,10 @@ pub(crate) async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuild
         wall_ms: 1,
         told: now,
     };
-    let start = Start {
-        first: reign.seq,
-        made: reign.made,
-        confirmed: reign.made,
-        due: now,
-        grain: reign.grain,
+    let progress = Progress {
         most: PACK_MESSAGES_MAX,
-        cursor: Bytes::new(),
+        ..Progress::of(&reign)
     };
+    let start = progress.start();
     Ok(make(&settings, generate, builder, &reign, start).await?.packs)
 }

@@ -67,25 +67,22 @@ impl Progress {
     /// Where the next batch begins.
     pub(super) fn start(&self) -> Start {
         Start {
-            first: self.seq,
-            made: self.made,
+            at: self.clone(),
             confirmed: self.made,
-            due: self.due,
-            grain: self.grain,
-            most: self.most,
-            cursor: self.cursor.clone(),
         }
     }
 
     /// Where the batch behind this one begins.
     pub(super) fn start_behind(&self, batch: &Batch) -> Start {
         let count = batch.count();
-        Start {
-            first: self.seq + count,
+        let at = Self {
+            seq: self.seq + count,
             made: self.made + count,
             cursor: batch.cursor.clone(),
-            ..self.start()
-        }
+            ..self.clone()
+        };
+        let confirmed = self.made;
+        Start { at, confirmed }
     }
 
     /// The call that publishes a batch, and what is known when it has.

@@ -73,8 +73,8 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
 async fn try_all(engine: &RedisEngine, rights: &[Right]) -> Result<Lacks> {
     let mut lacks = Lacks::default();
     for (right, tried) in rights {
-        let mut refused = Vec::new();
-        for tried in *tried {
+        let (tried, mut refused) = (tried.split(", "), Vec::new());
+        for tried in tried.clone() {
             match try_one(engine, tried).await {
                 Err(error) if is_about_rights(&error) => {
                     let text = error.to_string();
@@ -90,7 +90,7 @@ async fn try_all(engine: &RedisEngine, rights: &[Right]) -> Result<Lacks> {
                 _ => lacks.reached |= tried.contains(" K"),
             }
         }
-        if refused.len() == tried.len() {
+        if refused.len() == tried.count() {
             lacks.grants.push((*right).to_string());
         } else {
             lacks.grants.extend(refused.iter().map(|command| format!("+{command}")));

@@ -26,17 +26,14 @@ impl Effects for Tables<'_> {
     }
 
     fn apply(&mut self, effect: &Effect) -> Result<()> {
+        let set = "INSERT OR REPLACE INTO effect_values (key, value) VALUES (?, ?)";
         match effect {
             Effect::Add { key, by } => {
                 let held = self.stored(key)?.and_then(|(_, value)| value);
                 let new = held.and_then(|text| counter(&text)).unwrap_or(0) + by;
-                let sql = "INSERT OR REPLACE INTO effect_values (key, value) VALUES (?, ?)";
-                self.write(sql, params![key, new.to_string().as_bytes()])
+                self.write(set, params![key, new.to_string().as_bytes()])
             }
-            Effect::Set { key, value } => {
-                let sql = "INSERT OR REPLACE INTO effect_values (key, value) VALUES (?, ?)";
-                self.write(sql, params![key, value])
-            }
+            Effect::Set { key, value } => self.write(set, params![key, value]),
             Effect::SetField { key, field, value } => {
                 let sql = "INSERT OR REPLACE INTO effect_fields (key, field, value) VALUES (?, ?, ?)";
                 self.write(sql, params![key, field, value])
@@ -45,7 +42,6 @@ impl Effects for Tables<'_> {
                 "INSERT INTO effect_items (key, value) VALUES (?, ?)",
                 params![key, value],
             ),
-        }?;
-        Ok(())
+        }
     }
 }

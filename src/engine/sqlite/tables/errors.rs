@@ -1,18 +1,11 @@
 //! The failed messages, and what their readers are printing.
 
-use rusqlite::{Params, params};
+use rusqlite::params;
 
 use super::{Tables, int, uint};
 use crate::engine::store::Errors;
 use crate::engine::{Failed, record};
 use crate::error::Result;
-
-impl Tables<'_> {
-    fn records(&self, sql: &str, params: impl Params) -> Result<Vec<Failed>> {
-        let records = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        records.iter().map(|bytes| record::decode(bytes)).collect()
-    }
-}
 
 impl Errors for Tables<'_> {
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {

@@ -7,18 +7,11 @@ use crate::engine::store::{Line, Lines};
 use crate::error::Result;
 use crate::message::Pack;
 
-pub(in crate::engine::sqlite) fn line_number(line: Line) -> i64 {
-    match line {
-        Line::Queue => 0,
-        Line::Again => 1,
-    }
-}
-
 impl Tables<'_> {
     /// The first (`min`) or the last (`max`) position of a line.
     fn edge(&self, line: Line, which: &str) -> Result<Option<i64>> {
         let sql = format!("SELECT {which}(position) FROM lines WHERE queue = ? AND line = ?");
-        let edge = self.one(&sql, params![self.queue, line_number(line)], |row| {
+        let edge = self.one(&sql, params![self.queue, line as i64], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
         Ok(edge.flatten())
@@ -27,7 +20,7 @@ impl Tables<'_> {
     fn put(&self, line: Line, position: i64, pack: &Pack) -> Result<()> {
         self.write(
             "INSERT INTO lines (queue, line, position, pack) VALUES (?, ?, ?, ?)",
-            params![self.queue, line_number(line), position, &pack.bytes()[..]],
+            params![self.queue, line as i64, position, &pack.bytes()[..]],
         )
     }
 }
@@ -36,14 +29,14 @@ impl Lines for Tables<'_> {
     fn front(&mut self, line: Line) -> Result<Option<Pack>> {
         self.pack(
             "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
-            params![self.queue, line_number(line)],
+            params![self.queue, line as i64],
         )
     }
 
     fn pop(&mut self, line: Line) -> Result<Option<Pack>> {
         let found = self.one(
             "SELECT rowid, pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
-            params![self.queue, line_number(line)],
+            params![self.queue, line as i64],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
         )?;
         let Some((row, bytes)) = found else { return Ok(None) };

@@ -128,7 +128,7 @@ impl Store for Tables<'_> {
         self.write(
             "INSERT INTO bells (queue, bell, rung) VALUES (?, ?, 1)
              ON CONFLICT (queue, bell) DO UPDATE SET rung = 1 WHERE rung = 0",
-            params![self.queue, bell(wake)],
+            params![self.queue, wake as i64],
         )
     }
 
@@ -149,16 +149,9 @@ impl Tables<'_> {
     pub(in crate::engine::sqlite) fn answer(&mut self, wake: Wake) -> Result<bool> {
         let changed = self.change(
             "UPDATE bells SET rung = 0 WHERE queue = ? AND bell = ? AND rung = 1",
-            params![self.queue, bell(wake)],
+            params![self.queue, wake as i64],
         )?;
         Ok(changed > 0)
-    }
-}
-
-fn bell(wake: Wake) -> i64 {
-    match wake {
-        Wake::Bell => 0,
-        Wake::Crown => 1,
     }
 }
 
@@ -166,7 +159,7 @@ fn bell(wake: Wake) -> i64 {
 pub(in crate::engine::sqlite) fn rings(connection: &Connection, queue: &str, wake: Wake) -> rusqlite::Result<bool> {
     let mut statement = connection.prepare_cached("SELECT rung FROM bells WHERE queue = ? AND bell = ?")?;
     let rung = statement
-        .query_row(params![queue, bell(wake)], |row| row.get::<_, i64>(0))
+        .query_row(params![queue, wake as i64], |row| row.get::<_, i64>(0))
         .optional()?;
     Ok(rung == Some(1))
 }

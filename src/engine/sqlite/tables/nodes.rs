@@ -10,8 +10,7 @@ use crate::message::Pack;
 
 impl Nodes for Tables<'_> {
     fn dead(&mut self) -> Result<Vec<NodeId>> {
-        let sql = "SELECT node FROM dead WHERE queue = ? ORDER BY position";
-        self.all(sql, params![self.queue], |row| row.get(0))
+        self.names_of("SELECT node FROM dead WHERE queue = ? ORDER BY position")
     }
 
     fn add_dead(&mut self, node: &str) -> Result<()> {
@@ -76,12 +75,10 @@ impl Nodes for Tables<'_> {
     }
 
     fn lane(&mut self, node: &str, lane: u32) -> Result<Option<Lane>> {
-        let bytes = self.one(
+        self.record(
             "SELECT record FROM lanes WHERE queue = ? AND node = ? AND lane = ?",
             params![self.queue, node, lane],
-            |row| row.get::<_, Vec<u8>>(0),
-        )?;
-        bytes.map(|bytes| record::decode(&bytes)).transpose()
+        )
     }
 
     fn set_lane(&mut self, node: &str, lane: u32, lane_record: &Lane) -> Result<()> {
@@ -92,12 +89,10 @@ impl Nodes for Tables<'_> {
     }
 
     fn lanes(&mut self, node: &str) -> Result<Vec<Lane>> {
-        let records = self.all(
+        self.records(
             "SELECT record FROM lanes WHERE queue = ? AND node = ? ORDER BY lane",
             params![self.queue, node],
-            |row| row.get::<_, Vec<u8>>(0),
-        )?;
-        records.iter().map(|bytes| record::decode(bytes)).collect()
+        )
     }
 
     fn close_lanes(&mut self, node: &str) -> Result<()> {

@@ -36,12 +36,10 @@ impl Reports for Tables<'_> {
     }
 
     fn slot(&mut self, range: Range, slot: u64) -> Result<Option<Bucket>> {
-        let found = self.one(
+        self.record(
             "SELECT bucket FROM history WHERE queue = ? AND ring = ? AND slot = ?",
             params![self.queue, int(range.ring()), int(slot)],
-            |row| row.get::<_, Vec<u8>>(0),
-        )?;
-        found.map(|bytes| record::decode(&bytes)).transpose()
+        )
     }
 
     fn set_slot(&mut self, range: Range, slot: u64, bucket: &Bucket) -> Result<()> {
