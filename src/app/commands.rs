@@ -91,7 +91,7 @@ impl OnEngine for OnQueue<'_> {
 fn log(resolved: &Resolved) -> Arc<Log> {
     let no_color = std::env::var("NO_COLOR").ok();
     let log = Log::to_stderr(resolved.log, resolved.quiet, no_color.as_deref());
-    let log = Arc::new(log.with_starts(resolved.verbose > 0));
+    let log = Arc::new(log.with_starts(resolved.verbose));
     for note in &resolved.notes {
         log.note(note);
     }

@@ -16,6 +16,7 @@ mod layer;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -45,22 +46,14 @@ pub struct Inputs<'a> {
 
 /// [`resolve`] with the environment, the files and the executable of this process.
 pub fn of_this_process(asked: &Invocation) -> Result<Resolved, Usage> {
-    let environment = std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
-        .collect();
-    let beside = std::env::current_exe()
-        .ok()
-        .map(|path| path.with_file_name("config.txt"));
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let executable = std::env::current_exe().ok();
     resolve(&Inputs {
         asked,
-        environment: &environment,
+        environment: &variables.collect(),
         read: &read,
-        beside: beside.as_deref(),
+        beside: executable.map(|path| path.with_file_name("config.txt")).as_deref(),
     })
 }
 
@@ -79,10 +72,10 @@ fn read(path: &Path) -> io::Result<String> {
 pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let mut notes = Vec::new();
     let stack = stack(inputs, &mut notes)?;
-    let address = address::choose(&stack, &mut notes)?;
+    let (store, address) = address::choose(&stack, &mut notes)?;
     let mut resolved = Resolved {
-        store: address.store,
-        address: address.shown,
+        store,
+        address,
         notes,
         ..Resolved::default()
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::reply::Problem;
+use super::reply::Refusal;
 use crate::app::output::view::{NodeView, QueueView, StoreView};
 use crate::engine::{NodeStatus, Status};
 
@@ -22,7 +22,7 @@ pub(super) struct Sample {
     pub every_ms: u64,
     pub status: Option<StatusView>,
     /// Why there is no status.
-    pub problem: Option<Problem>,
+    pub problem: Option<Refusal>,
     /// As they were a few seconds ago.
     pub facts: Option<StoreView>,
 }

@@ -139,11 +139,7 @@ impl Keeper {
             End::TimedOut(after) => format!("did not answer within {after:?} (--timeout) and was killed"),
             End::Wrong(why) => format!("was killed: {why}"),
         };
-        let mut text = format!("{} {why}", self.program);
-        let last = process.last.text();
-        if !last.is_empty() {
-            text = format!("{text}; it said: {last}");
-        }
+        let text = process.last.after(format!("{} {why}", self.program), "; it said: ");
         (self.tell)("child", &text);
         let Process { in_hand, gone, .. } = process;
         let mut unsent = VecDeque::new();

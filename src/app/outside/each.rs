@@ -54,11 +54,7 @@ impl Handle for Each {
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }
-        let mut text = format!("{} {}", self.program, ended(&status));
-        let said = last.text();
-        if !said.is_empty() {
-            text = format!("{text}: {said}");
-        }
+        let text = last.after(format!("{} {}", self.program, ended(&status)), ": ");
         match status.ok().and_then(|status| status.code()) {
             Some(RETRY_LATER) => Err(Failure::retry(text)),
             _ => Err(text.into()),

@@ -99,9 +99,7 @@ impl GenerateEach {
             return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));
         }
         if !status.as_ref().is_ok_and(ExitStatus::success) {
-            let said = last.text();
-            let more = if said.is_empty() { said } else { format!(": {said}") };
-            return Err(format!("{} {}{more}", self.program, ended(&status)));
+            return Err(last.after(format!("{} {}", self.program, ended(&status)), ": "));
         }
         Ok(output)
     }

@@ -63,16 +63,11 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
         }
     }
     let _ = tokio::time::timeout(LAST_WORDS, saying).await;
-    if let Some(text) = &text {
-        let said = last.text();
-        let more = if said.is_empty() {
-            String::new()
-        } else {
-            format!("; it said: {said}")
-        };
-        tell("child", &format!("{text}{more}"));
+    let failed = text.is_some();
+    if let Some(text) = text {
+        tell("child", &last.after(text, "; it said: "));
     }
-    let _ = sender.send(Read::End { failed: text.is_some() }).await;
+    let _ = sender.send(Read::End { failed }).await;
 }
 
 /// True: that was all but for `line`, which has no end. False: nobody wants more.

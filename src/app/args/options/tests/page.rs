@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command};
 
-use super::{Opt, Scope, Takes, all};
+use super::super::{Opt, Scope, Takes, all};
 use crate::app::args::parse::command;
 
 const INTRODUCTION: &str = "\
@@ -55,7 +55,7 @@ fn row(option: &Opt) -> String {
     let mut flag = String::new();
     if option.has_flag {
         let value = match option.takes {
-            Takes::Nothing | Takes::Count => String::new(),
+            Takes::Nothing => String::new(),
             Takes::Value(name) | Takes::Several(name) => format!(" {name}"),
             Takes::Maybe(name, _) => format!("[={name}]"),
         };
