@@ -338,23 +338,17 @@ pub fn of_setting(setting: &str) -> Option<&'static Opt> {
 #[must_use]
 pub fn explain(error: &Error) -> String {
     match error {
-        Error::Setting { setting, reason } => format!("{}: {reason}", name_of(setting)),
+        Error::Setting { setting, reason } => match of_setting(setting) {
+            Some(option) if option.has_flag => format!("{}: {reason}", option.flag()),
+            // Three options make this setting, and none of them has a flag.
+            Some(_) => format!("key names: {reason}"),
+            None => format!("{setting}: {reason}"),
+        },
         Error::Full { queue, most } => format!(
             "queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise {}",
             generating::MAX_BACKLOG.flag()
         ),
         _ => error.to_string(),
-    }
-}
-
-/// What people call a setting.
-#[must_use]
-pub fn name_of(setting: &str) -> String {
-    match of_setting(setting) {
-        Some(option) if option.has_flag => option.flag(),
-        // Three options make this setting, and none of them has a flag.
-        Some(_) => "key names".into(),
-        None => setting.into(),
     }
 }
 

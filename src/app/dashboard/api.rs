@@ -2,7 +2,8 @@
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::Dashboard;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
@@ -28,12 +29,6 @@ struct Message {
     delay_ms: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Pushed {
-    number: u64,
-    repeated: bool,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pause {
@@ -45,12 +40,6 @@ struct Pause {
 #[serde(deny_unknown_fields)]
 struct To {
     node: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Asked {
-    /// Whether this node generates already.
-    reigns: bool,
 }
 
 impl<E: Engine> Handler for Dashboard<E> {
@@ -136,8 +125,9 @@ impl<E: Engine> Dashboard<E> {
                     return Err(Refusal::bad("node must be the id of a node, or left out"));
                 }
                 match engine.handover(to.node.as_deref()).await? {
-                    Handover::Asked => Ok(json(StatusCode::ACCEPTED, &Asked { reigns: false })),
-                    Handover::Reigns => Ok(ok(&Asked { reigns: true })),
+                    Handover::Asked => Ok(json(StatusCode::ACCEPTED, &json!({ "reigns": false }))),
+                    // This node generates already.
+                    Handover::Reigns => Ok(ok(&json!({ "reigns": true }))),
                     Handover::Unknown => Err(Refusal::missing("there is no such node")),
                 }
             }
@@ -155,10 +145,7 @@ impl<E: Engine> Dashboard<E> {
         item.delay_ms = message.delay_ms.unwrap_or(0);
         let pushed = push(&*self.engine, &self.settings, KEEP, &[item]).await?;
         let receipt = pushed.first().ok_or_else(|| Refusal::bad("nothing was pushed"))?;
-        let pushed = Pushed {
-            number: receipt.number,
-            repeated: receipt.repeated,
-        };
+        let pushed = json!({ "number": receipt.number, "repeated": receipt.repeated });
         Ok(json(StatusCode::CREATED, &pushed))
     }
 }

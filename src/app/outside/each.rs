@@ -47,10 +47,7 @@ impl Handle for Each {
             };
             tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
-        let Some(status) = group.talk(self.timeout, talking).await else {
-            let time = self.timeout.unwrap_or_default();
-            return Err(format!("{} was killed after {time:?} (--timeout)", self.program).into());
-        };
+        let status = group.talk(&self.program, self.timeout, talking).await?;
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }

@@ -50,7 +50,7 @@ impl Layer {
         Self {
             values: given.collect(),
             is_flags: true,
-            is_environment: false,
+            ..Self::default()
         }
     }
 
