@@ -109,7 +109,7 @@ impl Bound {
                 port,
                 options.tls.is_some(),
             ),
-            live: Live::new(),
+            live: Live::default(),
             history: HistoryCache::default(),
             sightings: Sightings::default(),
             shutdown: shutdown.clone(),

@@ -144,7 +144,7 @@ fn argument(option: &'static Opt) -> Arg {
         .action(action)
         .help(help(option))
         .help_heading(option.group.title)
-        .hide(option.is_hidden)
+        .hide(option.group.scope == Scope::Hidden)
         .global(option.group.scope == Scope::Every)
         .allow_hyphen_values(option.may_begin_with_dash);
     if let Takes::Maybe(_, missing) = option.takes {

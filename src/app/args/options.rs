@@ -74,8 +74,6 @@ pub struct Opt {
     has_own_variable: bool,
     pub has_flag: bool,
     pub is_in_file: bool,
-    /// For copies that the program starts itself: not in the help.
-    pub is_hidden: bool,
     /// The value may begin with a dash.
     pub may_begin_with_dash: bool,
     pub help: &'static str,
@@ -109,6 +107,8 @@ pub enum Scope {
     Every,
     /// Those that run copies.
     Start,
+    /// The same, for copies that the program starts itself: not in the help.
+    Hidden,
 }
 
 /// The commands that run copies; without a command word it is the first.
@@ -162,7 +162,6 @@ impl Opt {
             has_own_variable: false,
             has_flag: true,
             is_in_file: false,
-            is_hidden: false,
             may_begin_with_dash: false,
             help: "",
             default: Shown::Nothing,
@@ -259,11 +258,6 @@ impl Opt {
     /// The value may begin with a dash.
     const fn with_dash(mut self) -> Self {
         self.may_begin_with_dash = true;
-        self
-    }
-
-    const fn hidden(mut self) -> Self {
-        self.is_hidden = true;
         self
     }
 

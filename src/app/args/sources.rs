@@ -18,7 +18,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 pub use super::resolved::{Resolved, Store};
@@ -127,28 +127,15 @@ fn unsettled(stack: &Stack, error: &Error) -> Usage {
 fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
     let flags = &inputs.asked.flags;
     let mut layers = vec![Layer::of_flags(flags), Layer::of_environment(inputs.environment, None)];
-    let mut variables = inputs.environment.clone();
     if let Some(path) = flags.path(&ENV) {
         let given = dotenv::parse(&open(inputs, &ENV.flag(), path)?)
             .map_err(|wrong| Usage::new(format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)))?;
         layers.push(Layer::of_environment(&given, Some(path)));
-        for (name, value) in given {
-            let real = variables.entry(name).or_default();
-            if real.is_empty() {
-                *real = value;
-            }
-        }
     }
-    let named = CONFIG.variables.iter().find_map(|name| {
-        let path = variables.get(*name).filter(|path| !path.is_empty())?;
-        Some(((*name).to_string(), PathBuf::from(path)))
-    });
-    let config = match flags.path(&CONFIG) {
-        Some(path) => Some((CONFIG.flag(), path.to_path_buf())),
-        None => named,
-    };
-    if let Some((origin, path)) = config {
-        layers.push(file::parse(&path, &open(inputs, &origin, &path)?)?);
+    if let Some(given) = layers.iter().find_map(|layer| layer.get(&CONFIG)) {
+        let path = given.path();
+        let layer = file::parse(&path, &open(inputs, &given.origin, &path)?)?;
+        layers.push(layer);
     } else if let Some(path) = inputs.beside
         && !layers.iter().any(Layer::is_about_the_connection)
         && let Some(text) = beside(inputs, path)?

@@ -9,14 +9,12 @@ use tokio::sync::mpsc;
 use super::super::group::{Group, LAST_WORDS, ended};
 use super::super::item::{self, Item};
 use super::super::stderr::{self, Last};
-use super::Tell;
+use super::super::{GOODBYE, Tell};
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 
 /// JSON may need several bytes for one.
 const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
-/// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What a reader has to say.
 pub(super) enum Read {
