@@ -109,7 +109,7 @@ fn rate(samples: &VecDeque<u64>, most: usize, each: Duration) -> f64 {
 fn log(resolved: &Resolved) -> Arc<Log> {
     let no_color = std::env::var("NO_COLOR").ok();
     let log = Log::to_stderr(resolved.log, resolved.quiet, no_color.as_deref());
-    let log = Arc::new(log.with_starts(resolved.verbose > 0));
+    let log = Arc::new(log.with_starts(resolved.verbose));
     for note in &resolved.notes {
         log.note(note);
     }

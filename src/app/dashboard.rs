@@ -33,8 +33,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
-use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
@@ -42,7 +40,7 @@ use tokio_rustls::TlsAcceptor;
 pub use tls::acceptor;
 
 use crate::app::args::token::Token;
-use crate::app::http::{Handler, serve};
+use crate::app::http::serve;
 use crate::app::output::time::now_ms;
 use crate::app::output::view::StoreView;
 use crate::engine::{Engine, Status};
@@ -53,7 +51,6 @@ use access::Access;
 use held::Sightings;
 use history::HistoryCache;
 use live::Live;
-use reply::{Problem, Refusal, Reply};
 use sample::{Rater, Sample, StatusView};
 
 /// How often the store is asked about itself.
@@ -99,33 +96,28 @@ pub(crate) struct Dashboard<E> {
 impl Bound {
     /// Serves until told to stop. A store that goes away does not end it.
     pub async fn serve<E: Engine>(self, engine: Arc<E>, settings: Settings, address: String, shutdown: Shutdown) {
-        let Options {
-            token,
-            read_only,
-            hosts,
-            tls,
-        } = self.options;
+        let options = self.options;
         let port = self.listener.local_addr().map_or(0, |address| address.port());
         let dashboard = Arc::new(Dashboard {
             engine,
             settings,
             address,
-            access: Access::new(token, read_only, &hosts, port, tls.is_some()),
-            live: Live::new(),
+            access: Access::new(
+                options.token,
+                options.read_only,
+                &options.hosts,
+                port,
+                options.tls.is_some(),
+            ),
+            live: Live::default(),
             history: HistoryCache::default(),
             sightings: Sightings::default(),
             shutdown: shutdown.clone(),
         });
         tokio::select! {
-            () = serve(self.listener, tls, dashboard.clone(), shutdown) => {}
+            () = serve(self.listener, options.tls, dashboard.clone(), shutdown) => {}
             () = dashboard.sample() => {}
         }
-    }
-}
-
-impl<E: Engine> Handler for Dashboard<E> {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
-        self.reply(request).await
     }
 }
 
@@ -151,27 +143,26 @@ impl<E: Engine> Dashboard<E> {
     }
 
     fn told(&self, looked: Result<Status, Error>, facts: Option<StoreView>, rater: &mut Rater) -> Sample {
-        let every_ms = ms(live::EVERY);
+        let mut sample = Sample {
+            now_ms: now_ms(),
+            every_ms: ms(live::EVERY),
+            status: None,
+            problem: None,
+            facts,
+        };
         match looked {
             Ok(status) => {
                 self.history.notice(&status);
-                let view = StatusView::new(&self.settings.queue, &self.address, &status, Some(rater));
+                sample.now_ms = status.time_ms;
+                sample.status = Some(self.view(&status, Some(rater)));
                 rater.note(&status);
-                Sample {
-                    now_ms: status.time_ms,
-                    every_ms,
-                    status: Some(view),
-                    problem: None,
-                    facts,
-                }
             }
-            Err(error) => Sample {
-                now_ms: now_ms(),
-                every_ms,
-                status: None,
-                problem: Some(Problem::from(Refusal::from(error))),
-                facts,
-            },
+            Err(error) => sample.problem = Some(error.into()),
         }
+        sample
+    }
+
+    fn view(&self, status: &Status, rater: Option<&Rater>) -> StatusView {
+        StatusView::new(&self.settings.queue, &self.address, status, rater)
     }
 }

@@ -34,12 +34,12 @@ pub(crate) fn of_queue(name: &str, status: Option<&Status>) -> String {
 
 fn of(queue: &str, node: Option<&Node>, status: Option<&Status>) -> String {
     let mut text = Text::new(queue);
-    text.add(&BUILD, &());
+    text.add(BUILD, &());
     if let Some(node) = node {
-        text.add(&NODE, node);
+        text.add(NODE, node);
     }
     if let Some(status) = status {
-        text.add(&QUEUE, status);
+        text.add(QUEUE, status);
     }
     text.finish()
 }

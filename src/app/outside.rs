@@ -24,6 +24,7 @@ mod stderr;
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
@@ -35,6 +36,11 @@ pub use generate_each::GenerateEach;
 pub use group::{kill_all, stop_all};
 pub use http::Http;
 pub use lines::Lines;
+
+/// The longest wait before another child is started.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+/// How long a child that is not needed any more may take to end, before it is made to.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Is told what children say and how they end: the name of the event, and a text.
 pub type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;

@@ -1,11 +1,11 @@
 //! From the table of options to what clap knows, and back: what was given on the command line.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
-use clap::builder::{OsStringValueParser, StringValueParser};
+use clap::builder::OsStringValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::options::{self, Opt, Scope, Takes};
@@ -73,7 +73,7 @@ impl Flags {
         for option in self.given().filter(|option| passed_on(option)) {
             for value in self.values(option) {
                 let mut argument = OsString::from(option.flag());
-                if !matches!(option.takes, Takes::Nothing | Takes::Count) {
+                if option.takes != Takes::Nothing {
                     argument.push("=");
                     argument.push(value);
                 }
@@ -100,21 +100,13 @@ impl Flags {
 }
 
 fn values(matches: &ArgMatches, option: &Opt) -> Vec<OsString> {
-    let owned = |text: &dyn AsRef<OsStr>| text.as_ref().to_os_string();
     match option.takes {
         Takes::Nothing => Vec::from_iter(matches.get_flag(option.name).then(|| "true".into())),
-        Takes::Count => {
-            let count = matches.get_count(option.name);
-            Vec::from_iter((count > 0).then(|| count.to_string().into()))
-        }
-        _ if option.is_path() => {
-            let paths = matches.get_many::<OsString>(option.name).unwrap_or_default();
-            paths.map(|path| owned(path)).collect()
-        }
-        _ => {
-            let texts = matches.get_many::<String>(option.name).unwrap_or_default();
-            texts.map(|text| owned(text)).collect()
-        }
+        _ => matches
+            .get_raw(option.name)
+            .unwrap_or_default()
+            .map(OsString::from)
+            .collect(),
     }
 }
 
@@ -140,39 +132,32 @@ fn taken_by(word: Option<&str>) -> impl Iterator<Item = &'static Opt> {
 }
 
 fn argument(option: &'static Opt) -> Arg {
-    let argument = Arg::new(option.name)
+    let (value, action) = match option.takes {
+        Takes::Nothing => (None, ArgAction::SetTrue),
+        Takes::Value(name) | Takes::Maybe(name, _) => (Some(name), ArgAction::Set),
+        Takes::Several(name) => (Some(name), ArgAction::Append),
+    };
+    let mut argument = Arg::new(option.name)
         .long(option.name)
+        .short(option.short)
+        .value_name(value)
+        .action(action)
         .help(help(option))
         .help_heading(option.group.title)
-        .hide(option.is_hidden)
+        .hide(option.group.scope == Scope::Hidden)
         .global(option.group.scope == Scope::Every)
         .allow_hyphen_values(option.may_begin_with_dash);
-    let argument = match option.takes {
-        Takes::Nothing => return finish(option, argument.action(ArgAction::SetTrue)),
-        Takes::Count => return finish(option, argument.action(ArgAction::Count)),
-        Takes::Value(name) => argument.value_name(name).action(ArgAction::Set),
-        Takes::Several(name) => argument.value_name(name).action(ArgAction::Append),
-        Takes::Maybe(name, missing) => argument
-            .value_name(name)
-            .action(ArgAction::Set)
+    if let Takes::Maybe(_, missing) = option.takes {
+        argument = argument
             .num_args(0..=1)
             .require_equals(true)
-            .default_missing_value(missing),
-    };
-    let argument = if option.is_path() {
-        argument.value_parser(OsStringValueParser::new())
-    } else {
-        argument.value_parser(StringValueParser::new())
-    };
-    finish(option, argument)
-}
-
-fn finish(option: &Opt, mut argument: Arg) -> Arg {
-    if let Some(short) = option.short {
-        argument = argument.short(short);
+            .default_missing_value(missing);
     }
-    if let Some(other) = option.requires {
-        argument = argument.requires(other);
+    if let Some(flag) = option.requires {
+        argument = argument.requires(flag);
+    }
+    if option.is_path() {
+        argument = argument.value_parser(OsStringValueParser::new());
     }
     argument
 }

@@ -8,7 +8,7 @@
 //! | what clap knows, with the help | `flags` |
 //! | precedence: flag, environment, file of variables, configuration file, default | `sources` |
 //! | the flag in an error of the library, which speaks of settings | [`explain`] |
-//! | docs/options.md | `page` |
+//! | docs/options.md | `tests/page` |
 //!
 //! To add one: an entry in the file of its group, and the field that it sets in `Resolved` or `Settings`; then renew the page
 //! with `QUEENRIGHT_WRITE=1 cargo test --all-features --lib options_page`.
@@ -19,7 +19,7 @@
 /// Entries as statics that code can name, and the list of them in the order of the help.
 macro_rules! options {
     ($($name:ident = $entry:expr;)*) => {
-        $(pub static $name: Opt = $entry;)*
+        $(pub static $name: Opt = $entry.with_own_variable(&[concat!("QUEENRIGHT_", stringify!($name))]);)*
         pub(super) static ALL: &[&Opt] = &[$(&$name),*];
     };
 }
@@ -34,13 +34,18 @@ macro_rules! set {
     };
 }
 
+/// An option of the command line for a setting of the library.
+macro_rules! setting {
+    ($name:literal, $takes:expr, $field:ident, $read:expr) => {
+        Opt::text(GROUP, $name, $takes, set!(settings.$field, $read)).setting(stringify!($field))
+    };
+}
+
 pub mod connection;
 pub mod dashboard;
 pub mod generating;
 pub mod handling;
 pub mod lab;
-#[cfg(test)]
-mod page;
 pub mod running;
 pub mod sources;
 #[cfg(test)]
@@ -66,10 +71,10 @@ pub struct Opt {
     pub takes: Takes,
     /// The environment variables, the preferred one first.
     pub variables: &'static [&'static str],
+    /// Has a variable of its own: QUEENRIGHT_ and its name.
+    has_own_variable: bool,
     pub has_flag: bool,
     pub is_in_file: bool,
-    /// For copies that the program starts itself: not in the help.
-    pub is_hidden: bool,
     /// The value may begin with a dash.
     pub may_begin_with_dash: bool,
     pub help: &'static str,
@@ -90,6 +95,12 @@ pub struct Group {
     pub scope: Scope,
 }
 
+impl Group {
+    const fn of(title: &'static str, scope: Scope) -> Self {
+        Self { title, scope }
+    }
+}
+
 /// Which commands take an option.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
@@ -97,6 +108,8 @@ pub enum Scope {
     Every,
     /// Those that run copies.
     Start,
+    /// The same, for copies that the program starts itself: not in the help.
+    Hidden,
 }
 
 /// The commands that run copies; without a command word it is the first.
@@ -113,8 +126,6 @@ pub enum Takes {
     Several(&'static str),
     /// Nothing: it is given or not.
     Nothing,
-    /// Nothing, and how often it is given counts.
-    Count,
 }
 
 /// The default, as people are told it.
@@ -149,9 +160,9 @@ impl Opt {
             also: None,
             takes,
             variables: &[],
+            has_own_variable: false,
             has_flag: true,
             is_in_file: false,
-            is_hidden: false,
             may_begin_with_dash: false,
             help: "",
             default: Shown::Nothing,
@@ -162,14 +173,14 @@ impl Opt {
         }
     }
 
-    /// An option whose text is read into the configuration.
+    /// An option whose text is read into the configuration, wherever it is given.
     const fn text(
         group: Group,
         name: &'static str,
         takes: Takes,
         read: fn(&mut Resolved, &str) -> Result<(), String>,
     ) -> Self {
-        Self::new(group, name, takes, Effect::Text(read))
+        Self::new(group, name, takes, Effect::Text(read)).everywhere()
     }
 
     const fn short(mut self, short: char) -> Self {
@@ -185,7 +196,38 @@ impl Opt {
     /// Can be set by these variables, and in a configuration file.
     const fn env(mut self, variables: &'static [&'static str]) -> Self {
         self.variables = variables;
+        self.in_file()
+    }
+
+    /// Can be set by a variable of its own, and in a configuration file.
+    const fn everywhere(self) -> Self {
+        self.by_variable().in_file()
+    }
+
+    const fn by_variable(mut self) -> Self {
+        self.has_own_variable = true;
+        self
+    }
+
+    const fn in_file(mut self) -> Self {
         self.is_in_file = true;
+        self
+    }
+
+    const fn without_flag(mut self) -> Self {
+        self.has_flag = false;
+        self
+    }
+
+    const fn requires(mut self, flag: &'static str) -> Self {
+        self.requires = Some(flag);
+        self
+    }
+
+    const fn with_own_variable(mut self, variables: &'static [&'static str]) -> Self {
+        if self.has_own_variable {
+            self.variables = variables;
+        }
         self
     }
 
@@ -217,11 +259,6 @@ impl Opt {
     /// The value may begin with a dash.
     const fn with_dash(mut self) -> Self {
         self.may_begin_with_dash = true;
-        self
-    }
-
-    const fn hidden(mut self) -> Self {
-        self.is_hidden = true;
         self
     }
 
@@ -296,23 +333,17 @@ pub fn of_setting(setting: &str) -> Option<&'static Opt> {
 #[must_use]
 pub fn explain(error: &Error) -> String {
     match error {
-        Error::Setting { setting, reason } => format!("{}: {reason}", name_of(setting)),
+        Error::Setting { setting, reason } => match of_setting(setting) {
+            Some(option) if option.has_flag => format!("{}: {reason}", option.flag()),
+            // Three options make this setting, and none of them has a flag.
+            Some(_) => format!("key names: {reason}"),
+            None => format!("{setting}: {reason}"),
+        },
         Error::Full { queue, most } => format!(
             "queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise {}",
             generating::MAX_BACKLOG.flag()
         ),
         _ => error.to_string(),
-    }
-}
-
-/// What people call a setting.
-#[must_use]
-pub fn name_of(setting: &str) -> String {
-    match of_setting(setting) {
-        Some(option) if option.has_flag => option.flag(),
-        // Three options make this setting, and none of them has a flag.
-        Some(_) => "key names".into(),
-        None => setting.into(),
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Resolved {
     pub cron: Option<(Cron, Missed)>,
     pub handle: Handling,
     pub log: LogFormat,
-    pub verbose: u8,
+    pub verbose: bool,
     pub quiet: bool,
     pub no_wait: bool,
     /// Where to serve metrics.
@@ -84,7 +84,7 @@ impl Default for Resolved {
             cron: None,
             handle: Handling::Builtin,
             log: LogFormat::Text,
-            verbose: 0,
+            verbose: false,
             quiet: false,
             no_wait: false,
             metrics: None,

@@ -16,8 +16,9 @@ mod layer;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 pub use super::resolved::{Resolved, Store};
@@ -45,22 +46,14 @@ pub struct Inputs<'a> {
 
 /// [`resolve`] with the environment, the files and the executable of this process.
 pub fn of_this_process(asked: &Invocation) -> Result<Resolved, Usage> {
-    let environment = std::env::vars_os()
-        .map(|(name, value)| {
-            (
-                name.to_string_lossy().into_owned(),
-                value.to_string_lossy().into_owned(),
-            )
-        })
-        .collect();
-    let beside = std::env::current_exe()
-        .ok()
-        .map(|path| path.with_file_name("config.txt"));
+    let text = |text: OsString| text.to_string_lossy().into_owned();
+    let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    let executable = std::env::current_exe().ok();
     resolve(&Inputs {
         asked,
-        environment: &environment,
+        environment: &variables.collect(),
         read: &read,
-        beside: beside.as_deref(),
+        beside: executable.map(|path| path.with_file_name("config.txt")).as_deref(),
     })
 }
 
@@ -79,10 +72,10 @@ fn read(path: &Path) -> io::Result<String> {
 pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let mut notes = Vec::new();
     let stack = stack(inputs, &mut notes)?;
-    let address = address::choose(&stack, &mut notes)?;
+    let (store, address) = address::choose(&stack, &mut notes)?;
     let mut resolved = Resolved {
-        store: address.store,
-        address: address.shown,
+        store,
+        address,
         notes,
         ..Resolved::default()
     };
@@ -134,28 +127,15 @@ fn unsettled(stack: &Stack, error: &Error) -> Usage {
 fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
     let flags = &inputs.asked.flags;
     let mut layers = vec![Layer::of_flags(flags), Layer::of_environment(inputs.environment, None)];
-    let mut variables = inputs.environment.clone();
     if let Some(path) = flags.path(&ENV) {
         let given = dotenv::parse(&open(inputs, &ENV.flag(), path)?)
             .map_err(|wrong| Usage::new(format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)))?;
         layers.push(Layer::of_environment(&given, Some(path)));
-        for (name, value) in given {
-            let real = variables.entry(name).or_default();
-            if real.is_empty() {
-                *real = value;
-            }
-        }
     }
-    let named = CONFIG.variables.iter().find_map(|name| {
-        let path = variables.get(*name).filter(|path| !path.is_empty())?;
-        Some(((*name).to_string(), PathBuf::from(path)))
-    });
-    let config = match flags.path(&CONFIG) {
-        Some(path) => Some((CONFIG.flag(), path.to_path_buf())),
-        None => named,
-    };
-    if let Some((origin, path)) = config {
-        layers.push(file::parse(&path, &open(inputs, &origin, &path)?)?);
+    if let Some(given) = layers.iter().find_map(|layer| layer.get(&CONFIG)) {
+        let path = given.path();
+        let layer = file::parse(&path, &open(inputs, &given.origin, &path)?)?;
+        layers.push(layer);
     } else if let Some(path) = inputs.beside
         && !layers.iter().any(Layer::is_about_the_connection)
         && let Some(text) = beside(inputs, path)?

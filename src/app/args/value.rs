@@ -175,16 +175,24 @@ pub fn yes(text: &str) -> Result<bool, String> {
     }
 }
 
-pub fn prefer(text: &str) -> Result<Prefer, String> {
-    match text {
-        "generator" => Ok(Prefer::Generator),
-        "either" => Ok(Prefer::Either),
-        "handler" => Ok(Prefer::Handler),
-        "never" => Ok(Prefer::Never),
-        _ => Err(format!(
-            "'{text}' is not known: write generator, either, handler or never"
-        )),
+/// One of these words; the complaint lists them.
+fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
+    if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
+        return Ok(*value);
     }
+    let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+    let (last, others) = words.split_last().expect("there is something to choose");
+    Err(format!("'{text}' is not known: write {} or {last}", others.join(", ")))
+}
+
+pub fn prefer(text: &str) -> Result<Prefer, String> {
+    let choices = [
+        ("generator", Prefer::Generator),
+        ("either", Prefer::Either),
+        ("handler", Prefer::Handler),
+        ("never", Prefer::Never),
+    ];
+    choice(text, &choices)
 }
 
 /// A built-in generator, `-` for stdin, or else a command.
@@ -199,11 +207,7 @@ pub fn generator(text: &str) -> Result<Generating, String> {
 }
 
 pub fn missed(text: &str) -> Result<Missed, String> {
-    match text {
-        "once" => Ok(Missed::Once),
-        "skip" => Ok(Missed::Skip),
-        _ => Err(format!("'{text}' is not known: write once or skip")),
-    }
+    choice(text, &[("once", Missed::Once), ("skip", Missed::Skip)])
 }
 
 /// A URL, or else a command.
@@ -216,11 +220,7 @@ pub fn handler(text: &str) -> Result<Handling, String> {
 }
 
 pub fn log(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err(format!("'{text}' is not known: write text or json")),
-    }
+    choice(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     }
     stop_on_signal(stopper)?;
     let observer = observer(resolved, log.clone())?;
-    if resolved.verbose > 0 {
+    if resolved.verbose {
         say_settings(resolved, &log);
     }
     let generator = roles::generator(resolved, &log)?;

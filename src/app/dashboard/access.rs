@@ -54,14 +54,9 @@ impl Access {
         };
         let named = [Some(&host), uri.authority()];
         if let Some(foreign) = named.into_iter().flatten().find(|name| !self.is_ours(name)) {
-            return Err(Refusal::new(
-                StatusCode::FORBIDDEN,
-                "host",
-                format!(
-                    "not served under the name {:?}; start with --allow-host NAME to allow it",
-                    foreign.host()
-                ),
-            ));
+            let name = foreign.host();
+            let line = format!("not served under the name {name:?}; start with --allow-host NAME to allow it");
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "host", line));
         }
         for origin in headers.get_all(ORIGIN) {
             if !self.is_same(origin, &host) {
@@ -157,10 +152,8 @@ impl Access {
     fn set_cookie(&self, value: &str, more: &str) -> Option<HeaderValue> {
         let secure = if self.secure { "; Secure" } else { "" };
         let name = &self.cookie;
-        HeaderValue::try_from(format!(
-            "{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{more}"
-        ))
-        .ok()
+        let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{more}");
+        HeaderValue::try_from(cookie).ok()
     }
 
     fn sessions(&self) -> MutexGuard<'_, VecDeque<String>> {

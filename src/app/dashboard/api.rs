@@ -2,17 +2,17 @@
 
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::Dashboard;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
 use super::request::{Query, body};
 use super::route::Route;
-use super::sample::StatusView;
 use super::{errors, page};
 use crate::api::push::{KEEP, push};
 use crate::app::base64;
-use crate::app::http::text;
+use crate::app::http::{Handler, text};
 use crate::app::metrics;
 use crate::app::output::view::{PausedView, StoreView};
 use crate::engine::{Engine, Handover, Item};
@@ -29,12 +29,6 @@ struct Message {
     delay_ms: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Pushed {
-    number: u64,
-    repeated: bool,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pause {
@@ -48,37 +42,22 @@ struct To {
     node: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Asked {
-    /// Whether this node generates already.
-    reigns: bool,
-}
-
-impl<E: Engine> Dashboard<E> {
-    /// Answers one request, whatever it is.
-    pub(super) async fn reply(&self, request: Request<Incoming>) -> Reply {
+impl<E: Engine> Handler for Dashboard<E> {
+    async fn answer(&self, request: Request<Incoming>) -> Reply {
         let mut reply = self.route(request).await.unwrap_or_else(Reply::from);
         protect(&mut reply);
         reply
     }
+}
 
+impl<E: Engine> Dashboard<E> {
     async fn route(&self, request: Request<Incoming>) -> Answer {
         self.access.check_place(request.uri(), request.headers())?;
         let path = request.uri().path().to_string();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
-        if let Some(file) = page::find(&path) {
-            return if looks {
-                Ok(file)
-            } else {
-                Err(Refusal::method("GET, HEAD"))
-            };
-        }
-        if path == "/healthz" {
-            return if looks {
-                Ok(text(StatusCode::OK, "ok\n"))
-            } else {
-                Err(Refusal::method("GET, HEAD"))
-            };
+        let health = || (path == "/healthz").then(|| text(StatusCode::OK, "ok\n"));
+        if let Some(fixed) = page::find(&path).or_else(health) {
+            return looks.then_some(fixed).ok_or_else(|| Refusal::method("GET, HEAD"));
         }
         if looks && matches!(&*path, "/metrics" | "/readyz") {
             self.access.check_person(request.headers())?;
@@ -118,33 +97,19 @@ impl<E: Engine> Dashboard<E> {
     async fn serve(&self, route: Route, request: Request<Incoming>) -> Answer {
         let (engine, query) = (&*self.engine, request.uri().query().map(str::to_string));
         let query = query.as_deref();
-        let plain = || Query::of(query, &[]).map(drop);
+        if route.takes_no_parameters() {
+            Query::of(query, &[])?;
+        }
         match route {
             Route::Document => Ok(whole(StatusCode::OK, "application/json", OPENAPI)),
             Route::Session => self.access.log_in_or_out(request).await,
-            Route::Status => {
-                plain()?;
-                let status = engine.status().await?;
-                Ok(ok(&StatusView::new(&self.settings.queue, &self.address, &status, None)))
-            }
+            Route::Status => Ok(ok(&self.view(&engine.status().await?, None))),
             Route::History => self.history.tell(&self.engine, query).await,
-            Route::Store => {
-                plain()?;
-                Ok(ok(&StoreView::from(&engine.store_info().await?)))
-            }
-            Route::Held => {
-                plain()?;
-                self.sightings.tell(engine).await
-            }
-            Route::Events => {
-                plain()?;
-                self.live.events(self.shutdown.clone())
-            }
+            Route::Store => Ok(ok(&StoreView::from(&engine.store_info().await?))),
+            Route::Held => self.sightings.tell(engine).await,
+            Route::Events => self.live.events(self.shutdown.clone()),
             Route::Errors => errors::list(engine, query).await,
-            Route::Error(number) => {
-                plain()?;
-                errors::show(engine, number).await
-            }
+            Route::Error(number) => errors::show(engine, number).await,
             Route::Export => errors::export(self.engine.clone(), query),
             Route::Requeue => errors::change(engine, body(request).await?, true).await,
             Route::Delete => errors::change(engine, body(request).await?, false).await,
@@ -160,8 +125,9 @@ impl<E: Engine> Dashboard<E> {
                     return Err(Refusal::bad("node must be the id of a node, or left out"));
                 }
                 match engine.handover(to.node.as_deref()).await? {
-                    Handover::Asked => Ok(json(StatusCode::ACCEPTED, &Asked { reigns: false })),
-                    Handover::Reigns => Ok(ok(&Asked { reigns: true })),
+                    Handover::Asked => Ok(json(StatusCode::ACCEPTED, &json!({ "reigns": false }))),
+                    // This node generates already.
+                    Handover::Reigns => Ok(ok(&json!({ "reigns": true }))),
                     Handover::Unknown => Err(Refusal::missing("there is no such node")),
                 }
             }
@@ -179,10 +145,7 @@ impl<E: Engine> Dashboard<E> {
         item.delay_ms = message.delay_ms.unwrap_or(0);
         let pushed = push(&*self.engine, &self.settings, KEEP, &[item]).await?;
         let receipt = pushed.first().ok_or_else(|| Refusal::bad("nothing was pushed"))?;
-        let pushed = Pushed {
-            number: receipt.number,
-            repeated: receipt.repeated,
-        };
+        let pushed = json!({ "number": receipt.number, "repeated": receipt.repeated });
         Ok(json(StatusCode::CREATED, &pushed))
     }
 }

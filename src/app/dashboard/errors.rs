@@ -7,12 +7,11 @@ mod select;
 mod walk;
 
 use bytes::Bytes;
-use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::reply::{Answer, Refusal, json, ok, stream};
+use super::reply::{Answer, Refusal, ok, stream};
 use super::request::{NUMBER_MAX, Query, counted};
 use crate::app::output::failed::{FailedInFull, FailedRow, lines};
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
@@ -89,7 +88,7 @@ pub(super) struct Change {
     cursor: Option<u64>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Changed {
     /// Those that were among the errors.
     numbers: Vec<u64>,
@@ -99,11 +98,7 @@ struct Changed {
 }
 
 pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool) -> Answer {
-    let mut changed = Changed {
-        numbers: Vec::new(),
-        looked: 0,
-        next: None,
-    };
+    let mut changed = Changed::default();
     match (change.numbers, change.select) {
         (Some(numbers), None) if change.cursor.is_none() => {
             if numbers.is_empty() || numbers.len() > ERRORS_PER_CALL_MAX {
@@ -129,12 +124,9 @@ pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool)
             }
             (changed.looked, changed.next) = (walk.looked, walk.next);
         }
-        _ => {
-            let line = "give either numbers, or select with perhaps a cursor";
-            return Err(Refusal::bad(line));
-        }
+        _ => return Err(Refusal::bad("give either numbers, or select with perhaps a cursor")),
     }
-    Ok(json(StatusCode::OK, &changed))
+    Ok(ok(&changed))
 }
 
 async fn apply<E: Engine>(engine: &E, numbers: &[u64], requeue: bool) -> Result<Vec<u64>, Refusal> {

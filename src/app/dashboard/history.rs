@@ -46,14 +46,11 @@ struct Point {
 impl From<History> for HistoryView {
     fn from(history: History) -> Self {
         let (now_ms, step_ms) = (history.now_ms, history.step_ms);
+        let points = history.buckets.iter().map(|bucket| Point::of(bucket, step_ms, now_ms));
         Self {
             now_ms,
             step_ms,
-            points: history
-                .buckets
-                .iter()
-                .map(|bucket| Point::of(bucket, step_ms, now_ms))
-                .collect(),
+            points: points.collect(),
             reigns: history.reigns.iter().map(ReignView::from).collect(),
         }
     }

@@ -19,6 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 pub(super) const VIEWERS_MAX: usize = 50;
 
 /// The last sample, for all who look.
+#[derive(Default)]
 pub(super) struct Live {
     sender: watch::Sender<Option<(u64, Arc<Sample>)>>,
     /// Wakes the sampler when somebody comes.
@@ -26,13 +27,6 @@ pub(super) struct Live {
 }
 
 impl Live {
-    pub fn new() -> Self {
-        Self {
-            sender: watch::Sender::new(None),
-            came: Notify::new(),
-        }
-    }
-
     /// Returns while somebody looks; otherwise once somebody comes.
     pub async fn awaited(&self) {
         if self.sender.receiver_count() == 0 {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::{Body as HttpBody, Frame};
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
@@ -24,12 +24,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Why something was not done: a line for people, a word for programs.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub(super) struct Refusal {
+    #[serde(skip)]
     pub status: StatusCode,
     pub code: &'static str,
+    #[serde(rename = "error")]
     pub line: String,
     /// The methods that would be served, where the method was wrong.
+    #[serde(skip)]
     pub allow: Option<&'static str>,
 }
 
@@ -52,13 +55,10 @@ impl Refusal {
     }
 
     pub fn method(allow: &'static str) -> Self {
+        let line = format!("only {allow} is served here");
         Self {
             allow: Some(allow),
-            ..Self::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "method",
-                format!("only {allow} is served here"),
-            )
+            ..Self::new(StatusCode::METHOD_NOT_ALLOWED, "method", line)
         }
     }
 }
@@ -76,33 +76,15 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Why something was not done, as JSON.
-#[derive(Serialize)]
-pub(super) struct Problem {
-    code: &'static str,
-    error: String,
-}
-
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
-        Self {
-            code: refusal.code,
-            error: refusal.line,
-        }
-    }
-}
-
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
-        let (status, allow) = (refusal.status, refusal.allow);
-        let mut reply = json(status, &Problem::from(refusal));
-        if let Some(allow) = allow {
-            let allow = HeaderValue::from_static(allow);
-            reply.headers_mut().insert(hyper::header::ALLOW, allow);
+        let mut reply = json(refusal.status, &refusal);
+        if let Some(allow) = refusal.allow {
+            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
         }
-        if status == StatusCode::UNAUTHORIZED {
+        if refusal.status == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
-            reply.headers_mut().insert(hyper::header::WWW_AUTHENTICATE, scheme);
+            reply.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }
         reply
     }
@@ -137,9 +119,7 @@ impl HttpBody for Flow {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.0
-            .poll_recv(cx)
-            .map(|piece| piece.map(|piece| piece.map(Frame::data)))
+        self.0.poll_recv(cx).map_ok(Frame::data)
     }
 }
 

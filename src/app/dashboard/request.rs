@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::reply::Refusal;
+use crate::app::args::value;
 use crate::message::PAYLOAD_BYTES_MAX;
 
 /// The largest payload, escaped or in base64, with something around it.
@@ -48,13 +49,14 @@ impl<'a> Query<'a> {
 
     pub fn number(&self, name: &str) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.text(name) else { return Ok(None) };
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let number = text.parse().ok().filter(|number| digits && *number <= NUMBER_MAX);
-        match number {
-            Some(number) => Ok(Some(number)),
-            None => Err(Refusal::bad(format!("{name} must be a whole number up to 2^53"))),
-        }
+        let wrong = || Refusal::bad(format!("{name} must be a whole number up to 2^53"));
+        number(text).map(Some).ok_or_else(wrong)
     }
+}
+
+/// Digits only, up to the largest number.
+pub(super) fn number(text: &str) -> Option<u64> {
+    value::whole(text).ok().filter(|number| *number <= NUMBER_MAX)
 }
 
 /// What JSON readers count exactly up to.
@@ -72,12 +74,9 @@ fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let digits = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
-                let digits = std::str::from_utf8(&digits).map_err(|_| wrong())?;
-                if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return Err(wrong());
-                }
-                u8::from_str_radix(digits, 16).map_err(|_| wrong())?
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                let code = digit().zip(digit()).map(|(high, low)| high * 16 + low);
+                u8::try_from(code.ok_or_else(wrong)?).expect("two digits")
             }
             byte => byte,
         });

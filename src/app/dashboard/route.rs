@@ -1,6 +1,6 @@
 //! The paths of the API, and which methods each serves.
 
-use super::request::NUMBER_MAX;
+use super::request::number;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
@@ -38,11 +38,7 @@ impl Route {
             "messages" => Self::Messages,
             "pause" => Self::Pause,
             "handover" => Self::Handover,
-            _ => {
-                let number = path.strip_prefix("errors/")?;
-                let digits = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-                Self::Error(number.parse().ok().filter(|number| digits && *number <= NUMBER_MAX)?)
-            }
+            _ => Self::Error(number(path.strip_prefix("errors/")?)?),
         })
     }
 
@@ -52,6 +48,14 @@ impl Route {
             Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Handover => "POST",
             _ => "GET",
         }
+    }
+
+    /// Whether whatever stands behind a question mark is refused.
+    pub(super) fn takes_no_parameters(self) -> bool {
+        matches!(
+            self,
+            Self::Status | Self::Store | Self::Held | Self::Events | Self::Error(_)
+        )
     }
 
     /// Without a token one may read how to ask, and log in.

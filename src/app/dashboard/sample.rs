@@ -1,12 +1,12 @@
 //! The queue as the page and the API show it: `output::view`, with rates.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::reply::Problem;
+use super::reply::Refusal;
 use crate::app::output::view::{NodeView, QueueView, StoreView};
 use crate::engine::{NodeStatus, Status};
 
@@ -22,7 +22,7 @@ pub(super) struct Sample {
     pub every_ms: u64,
     pub status: Option<StatusView>,
     /// Why there is no status.
-    pub problem: Option<Problem>,
+    pub problem: Option<Refusal>,
     /// As they were a few seconds ago.
     pub facts: Option<StoreView>,
 }
@@ -82,18 +82,9 @@ impl StatusView {
 /// The counts of the last seconds, to tell rates from.
 #[derive(Default)]
 pub(super) struct Rater {
-    looks: VecDeque<Counts>,
+    looks: VecDeque<(Instant, Status)>,
     /// The longest that was left of any lease: as long as one is right after a beat, or nearly.
     lease_ms: u64,
-}
-
-struct Counts {
-    at: Instant,
-    birth: String,
-    published: u64,
-    done: u64,
-    failed: u64,
-    settled: BTreeMap<String, u64>,
 }
 
 impl Rater {
@@ -103,31 +94,20 @@ impl Rater {
         let leases = status.nodes.iter().map(|node| node.lease_in_ms);
         self.lease_ms = leases.max().unwrap_or(0).max(self.lease_ms);
         // One that is older stays, so that rates are averaged over at least the whole time.
-        while self.looks.get(1).is_some_and(|second| at - second.at > RATE_OVER) {
+        while self.looks.get(1).is_some_and(|(second, _)| at - *second > RATE_OVER) {
             self.looks.pop_front();
         }
         // After a pause a rate over it would tell nothing; a purged queue begins anew.
-        if self
-            .looks
-            .back()
-            .is_some_and(|last| at - last.at > 2 * RATE_OVER || last.birth != status.birth)
-        {
+        let is_new = |(last, before): &(Instant, Status)| at - *last > 2 * RATE_OVER || before.birth != status.birth;
+        if self.looks.back().is_some_and(is_new) {
             self.looks.clear();
         }
-        let settled = |node: &NodeStatus| (node.node.clone(), node.done + node.failed);
-        self.looks.push_back(Counts {
-            at,
-            birth: status.birth.clone(),
-            published: status.published,
-            done: status.done,
-            failed: status.failed,
-            settled: status.nodes.iter().map(settled).collect(),
-        });
+        self.looks.push_back((at, status.clone()));
     }
 
     fn rates(&self, now: &Status) -> Option<Rates> {
-        let then = self.looks.front()?;
-        let rate = |now: u64, before: u64| per_second(now.saturating_sub(before), then.at);
+        let (at, then) = self.looks.front()?;
+        let rate = |now: u64, before: u64| per_second(now.saturating_sub(before), *at);
         Some(Rates {
             published: rate(now.published, then.published)?,
             done: rate(now.done, then.done)?,
@@ -136,11 +116,11 @@ impl Rater {
     }
 
     fn rate(&self, node: &NodeStatus) -> Option<f64> {
-        let (then, before) = self
-            .looks
-            .iter()
-            .find_map(|then| Some((then, then.settled.get(&node.node)?)))?;
-        per_second((node.done + node.failed).saturating_sub(*before), then.at)
+        let (at, before) = self.looks.iter().find_map(|(at, then)| {
+            let before = then.nodes.iter().find(|before| before.node == node.node)?;
+            Some((*at, before.done + before.failed))
+        })?;
+        per_second((node.done + node.failed).saturating_sub(before), at)
     }
 }
 

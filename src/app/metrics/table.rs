@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::text::{Metric, Value, counter, gauge, histogram};
+use super::text::{Kind, Metric, Value};
+use crate::engine::Status;
 use crate::engine::history::Figures;
-use crate::engine::{Paused, Status};
 use crate::node::meter::Meter;
 
 /// What a node counts of itself, at one moment.
@@ -17,143 +17,89 @@ pub(super) struct Node {
     pub store_is_up: bool,
 }
 
-pub(super) const BUILD: [Metric<()>; 1] = [gauge("queenright_build_info", "The version that runs.", |()| {
-    Value::By("version", vec![(env!("CARGO_PKG_VERSION"), 1)])
-})];
+/// A table of metrics, each with its kind, its name, how its value is read, and its help.
+macro_rules! metrics {
+    ($(#[$about:meta])* $table:ident of $source:ty { $($kind:ident $name:literal = $value:expr, $help:literal;)+ }) => {
+        $(#[$about])*
+        pub(super) const $table: &[Metric<$source>] =
+            &[$(Metric { kind: Kind::$kind, name: $name, help: $help, value: $value },)+];
+    };
+}
 
-/// Told by every node.
-pub(super) const NODE: [Metric<Node>; 13] = [
-    gauge(
-        "process_start_time_seconds",
-        "When this process started, in seconds since 1970.",
-        |node| Value::Seconds(node.meter.started_ms * 1000),
-    ),
-    counter(
-        "queenright_messages_published_total",
-        "Messages that this node generated and the store confirmed.",
-        |node| Value::Count(node.totals.published),
-    ),
-    counter(
-        "queenright_messages_done_total",
-        "Messages that this node settled as done.",
-        |node| Value::Count(node.totals.done),
-    ),
-    counter(
-        "queenright_messages_failed_total",
-        "Messages that this node settled as errors.",
-        |node| Value::Count(node.totals.failed),
-    ),
-    counter(
-        "queenright_messages_retried_total",
-        "Messages that failed on this node and were put off to be tried again.",
-        |node| Value::Count(node.totals.retried),
-    ),
-    counter(
-        "queenright_messages_redelivered_total",
-        "Messages that this node took and that were delivered before.",
-        |node| load(&node.meter.redelivered),
-    ),
-    counter(
-        "queenright_elections_total",
-        "How often this node became the generator.",
-        |node| load(&node.meter.elections),
-    ),
-    histogram(
-        "queenright_handle_seconds",
-        "How long the handler took for a message.",
-        |node| Value::Times(&node.totals.handle),
-    ),
-    histogram(
-        "queenright_wait_seconds",
-        "From publishing a message to the start of its first handling, exact to a millisecond.",
-        |node| Value::Times(&node.totals.wait),
-    ),
-    gauge(
-        "queenright_node_messages_in_hand",
-        "Messages that this node has taken and not settled.",
-        |node| load(&node.meter.in_hand),
-    ),
-    gauge(
-        "queenright_node_concurrency",
-        "How many messages this node handles at once.",
-        |node| Value::Count(node.concurrency.into()),
-    ),
-    gauge(
-        "queenright_node_generates",
-        "1 while this node is the generator.",
-        |node| Value::Count(node.meter.generates.load(Ordering::Relaxed).into()),
-    ),
-    gauge("queenright_store_up", "1 while the store answers this node.", |node| {
-        Value::Count(node.store_is_up.into())
-    }),
-];
+metrics! {
+    BUILD of () {
+        Gauge "queenright_build_info" = |()| Value::By("version", vec![(env!("CARGO_PKG_VERSION"), 1)]),
+            "The version that runs.";
+    }
+}
 
-/// Told by the generator, and by the dashboard: the same from wherever it is looked at.
-pub(super) const QUEUE: [Metric<Status>; 11] = [
-    gauge(
-        "queenright_queue_messages",
-        "Messages in the store, by where they are.",
-        |status| {
-            let states = [
+metrics! {
+    /// Told by every node.
+    NODE of Node {
+        Gauge "process_start_time_seconds" = |node| Value::Seconds(node.meter.started_ms * 1000),
+            "When this process started, in seconds since 1970.";
+        Counter "queenright_messages_published_total" = |node| Value::Count(node.totals.published),
+            "Messages that this node generated and the store confirmed.";
+        Counter "queenright_messages_done_total" = |node| Value::Count(node.totals.done),
+            "Messages that this node settled as done.";
+        Counter "queenright_messages_failed_total" = |node| Value::Count(node.totals.failed),
+            "Messages that this node settled as errors.";
+        Counter "queenright_messages_retried_total" = |node| Value::Count(node.totals.retried),
+            "Messages that failed on this node and were put off to be tried again.";
+        Counter "queenright_messages_redelivered_total" = |node| load(&node.meter.redelivered),
+            "Messages that this node took and that were delivered before.";
+        Counter "queenright_elections_total" = |node| load(&node.meter.elections),
+            "How often this node became the generator.";
+        Histogram "queenright_handle_seconds" = |node| Value::Times(&node.totals.handle),
+            "How long the handler took for a message.";
+        Histogram "queenright_wait_seconds" = |node| Value::Times(&node.totals.wait),
+            "From publishing a message to the start of its first handling, exact to a millisecond.";
+        Gauge "queenright_node_messages_in_hand" = |node| load(&node.meter.in_hand),
+            "Messages that this node has taken and not settled.";
+        Gauge "queenright_node_concurrency" = |node| Value::Count(node.concurrency.into()),
+            "How many messages this node handles at once.";
+        Gauge "queenright_node_generates" = |node| Value::Count(node.meter.generates.load(Ordering::Relaxed).into()),
+            "1 while this node is the generator.";
+        Gauge "queenright_store_up" = |node| Value::Count(node.store_is_up.into()),
+            "1 while the store answers this node.";
+    }
+}
+
+metrics! {
+    /// Told by the generator, and by the dashboard: the same from wherever it is looked at.
+    QUEUE of Status {
+        Gauge "queenright_queue_messages" = |status| Value::By("state", vec![
                 ("queued", status.queued),
                 ("in_hand", status.in_hand),
                 ("later", status.later),
                 ("errors", status.errors),
-            ];
-            Value::By("state", states.into())
-        },
-    ),
-    counter(
-        "queenright_queue_published_total",
-        "Messages published or pushed, by all nodes.",
-        |status| Value::Count(status.published),
-    ),
-    counter(
-        "queenright_queue_done_total",
-        "Messages done, by all nodes.",
-        |status| Value::Count(status.done),
-    ),
-    counter(
-        "queenright_queue_failed_total",
-        "Messages that became errors, by all nodes.",
-        |status| Value::Count(status.failed),
-    ),
-    counter(
-        "queenright_queue_requeued_total",
-        "Failed messages that were put back into the queue.",
-        |status| Value::Count(status.requeued),
-    ),
-    counter(
-        "queenright_queue_trimmed_total",
-        "Failed messages that were removed because there were more than --max-errors.",
-        |status| Value::Count(status.trimmed),
-    ),
-    counter(
-        "queenright_queue_rewinds_total",
-        "How often the store was found to have lost acknowledged writes.",
-        |status| Value::Count(status.rewinds),
-    ),
-    gauge("queenright_queue_paused", "1 while this part is paused.", |status| {
-        let Paused { generator, handlers } = status.paused;
-        Value::By(
-            "part",
-            vec![("generator", generator.into()), ("handlers", handlers.into())],
-        )
-    }),
-    gauge("queenright_queue_nodes", "Nodes that are alive.", |status| {
-        Value::Count(status.nodes.len() as u64)
-    }),
-    gauge(
-        "queenright_queue_has_generator",
-        "1 while there is a generator.",
-        |status| Value::Count(status.generator.is_some().into()),
-    ),
-    gauge(
-        "queenright_queue_epoch",
-        "The number of the present reign: one more with each election.",
-        |status| Value::Count(status.epoch),
-    ),
-];
+            ]),
+            "Messages in the store, by where they are.";
+        Counter "queenright_queue_published_total" = |status| Value::Count(status.published),
+            "Messages published or pushed, by all nodes.";
+        Counter "queenright_queue_done_total" = |status| Value::Count(status.done),
+            "Messages done, by all nodes.";
+        Counter "queenright_queue_failed_total" = |status| Value::Count(status.failed),
+            "Messages that became errors, by all nodes.";
+        Counter "queenright_queue_requeued_total" = |status| Value::Count(status.requeued),
+            "Failed messages that were put back into the queue.";
+        Counter "queenright_queue_trimmed_total" = |status| Value::Count(status.trimmed),
+            "Failed messages that were removed because there were more than --max-errors.";
+        Counter "queenright_queue_rewinds_total" = |status| Value::Count(status.rewinds),
+            "How often the store was found to have lost acknowledged writes.";
+        Gauge "queenright_queue_paused" = |status| Value::By("part", vec![
+                ("generator", status.paused.generator.into()),
+                ("handlers", status.paused.handlers.into()),
+            ]),
+            "1 while this part is paused.";
+        Gauge "queenright_queue_nodes" = |status| Value::Count(status.nodes.len() as u64),
+            "Nodes that are alive.";
+        Gauge "queenright_queue_has_generator" = |status| Value::Count(status.generator.is_some().into()),
+            "1 while there is a generator.";
+        Gauge "queenright_queue_epoch" = |status| Value::Count(status.epoch),
+            "The number of the present reign: one more with each election.";
+    }
+}
 
 fn load(counter: &AtomicU64) -> Value<'static> {
     Value::Count(counter.load(Ordering::Relaxed))
@@ -163,7 +109,6 @@ fn load(counter: &AtomicU64) -> Value<'static> {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::text::Kind;
     use super::*;
 
     /// Name and kind of every metric.
@@ -171,7 +116,7 @@ mod tests {
         fn of<T>(metrics: &[Metric<T>]) -> Vec<(&'static str, Kind)> {
             metrics.iter().map(|metric| (metric.name, metric.kind)).collect()
         }
-        [of(&BUILD), of(&NODE), of(&QUEUE)].concat()
+        [of(BUILD), of(NODE), of(QUEUE)].concat()
     }
 
     /// The rows of the table `| name | kind | …`: names and their kind. `_x` after a name stands for that name with

@@ -27,8 +27,8 @@ impl Kind {
 pub(super) struct Metric<T> {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    help: &'static str,
-    value: fn(&T) -> Value<'_>,
+    pub(super) help: &'static str,
+    pub(super) value: fn(&T) -> Value<'_>,
 }
 
 pub(super) enum Value<'a> {
@@ -38,27 +38,6 @@ pub(super) enum Value<'a> {
     /// One for each value of a label.
     By(&'static str, Vec<(&'static str, u64)>),
     Times(&'a Times),
-}
-
-pub(super) const fn counter<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value<'_>) -> Metric<T> {
-    metric(Kind::Counter, name, help, value)
-}
-
-pub(super) const fn gauge<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value<'_>) -> Metric<T> {
-    metric(Kind::Gauge, name, help, value)
-}
-
-pub(super) const fn histogram<T>(name: &'static str, help: &'static str, value: fn(&T) -> Value<'_>) -> Metric<T> {
-    metric(Kind::Histogram, name, help, value)
-}
-
-const fn metric<T>(kind: Kind, name: &'static str, help: &'static str, value: fn(&T) -> Value<'_>) -> Metric<T> {
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
 }
 
 /// The figures of one queue, as text.
@@ -147,7 +126,13 @@ mod tests {
     #[test]
     fn the_name_of_a_queue_cannot_leave_its_quotes() {
         let mut text = Text::new("a\"b\\c\nd");
-        text.add(&[gauge("queenright_x", "X.", |()| Value::Count(1))], &());
+        let metric = Metric {
+            name: "queenright_x",
+            kind: Kind::Gauge,
+            help: "X.",
+            value: |()| Value::Count(1),
+        };
+        text.add(&[metric], &());
         let text = text.finish();
         assert!(text.ends_with("queenright_x{queue=\"a\\\"b\\\\c\\nd\"} 1\n"), "{text}");
     }

@@ -70,6 +70,8 @@ pub(in crate::app) fn describe(failed: &Failed) -> String {
 /// What a list and the full view of the API have in common.
 #[derive(Serialize)]
 struct About {
+    number: u64,
+    error: String,
     failed_ms: u64,
     published_ms: u64,
     node: String,
@@ -78,9 +80,11 @@ struct About {
     failures: u16,
 }
 
-impl From<&Failed> for About {
-    fn from(failed: &Failed) -> Self {
+impl About {
+    fn new(failed: &Failed, error_bytes_max: usize) -> Self {
         Self {
+            number: failed.number,
+            error: start(&failed.error, error_bytes_max),
             failed_ms: failed.time_ms,
             published_ms: failed.published_ms,
             node: failed.node.clone(),
@@ -91,11 +95,13 @@ impl From<&Failed> for About {
     }
 }
 
+fn start(bytes: &[u8], most: usize) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned()
+}
+
 /// A failed message in a list of the API.
 #[derive(Serialize)]
 pub(in crate::app) struct FailedRow {
-    number: u64,
-    error: String,
     #[serde(flatten)]
     about: About,
     /// How the payload begins, as text.
@@ -105,12 +111,9 @@ pub(in crate::app) struct FailedRow {
 
 impl From<&Failed> for FailedRow {
     fn from(failed: &Failed) -> Self {
-        let start = |bytes: &[u8]| String::from_utf8_lossy(&bytes[..bytes.len().min(START_BYTES)]).into_owned();
         Self {
-            number: failed.number,
-            error: start(&failed.error),
-            about: failed.into(),
-            start: start(&failed.payload),
+            about: About::new(failed, START_BYTES),
+            start: start(&failed.payload, START_BYTES),
             payload_bytes: failed.payload.len(),
         }
     }
@@ -119,8 +122,6 @@ impl From<&Failed> for FailedRow {
 /// All that the API knows of one.
 #[derive(Serialize)]
 pub(in crate::app) struct FailedInFull {
-    number: u64,
-    error: String,
     #[serde(flatten)]
     about: About,
     /// Present if the payload is text.
@@ -132,9 +133,7 @@ pub(in crate::app) struct FailedInFull {
 impl From<&Failed> for FailedInFull {
     fn from(failed: &Failed) -> Self {
         Self {
-            number: failed.number,
-            error: String::from_utf8_lossy(&failed.error).into_owned(),
-            about: failed.into(),
+            about: About::new(failed, usize::MAX),
             payload: std::str::from_utf8(&failed.payload).ok().map(str::to_string),
             payload_base64: base64::encode(&failed.payload),
         }

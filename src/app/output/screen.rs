@@ -158,10 +158,8 @@ fn draw(frame: &mut Frame, colours: Colours, view: &View) {
 }
 
 fn line(colours: Colours, spans: &[(String, Tone)]) -> Line<'static> {
-    let spans = spans.iter();
-    spans
-        .map(|(text, tone)| Span::styled(text.clone(), colours.tone(*tone)))
-        .collect()
+    let styled = |(text, tone): &(String, Tone)| Span::styled(text.clone(), colours.tone(*tone));
+    spans.iter().map(styled).collect()
 }
 
 fn draw_title(frame: &mut Frame, area: Rect, colours: Colours, view: &View) {
@@ -181,16 +179,9 @@ fn draw_nodes(frame: &mut Frame, area: Rect, colours: Colours, nodes: &[Node]) {
     let rows = nodes
         .iter()
         .map(|node| Row::new(node.cells.clone()).style(colours.tone(node.tone)));
-    let widths = [
-        Constraint::Length(12),
-        Constraint::Length(7),
-        Constraint::Length(9),
-        Constraint::Length(5),
-        Constraint::Fill(1),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(7),
-    ];
+    let mut widths = Constraint::from_lengths([12, 7, 9, 5, 0, 9, 8, 7]);
+    // What a node is doing gets all the room that is left.
+    widths[4] = Constraint::Fill(1);
     frame.render_widget(Table::new(rows, widths).header(header.style(quiet())), area);
 }
 
@@ -207,13 +198,8 @@ fn draw_graph(frame: &mut Frame, area: Rect, style: Style, title: &str, samples:
 }
 
 fn titled(title: &str) -> Block<'_> {
-    Block::new()
-        .borders(Borders::TOP)
-        .border_style(Style::new().add_modifier(Modifier::DIM))
-        .title(Span::styled(
-            format!(" {title} "),
-            Style::new().remove_modifier(Modifier::DIM),
-        ))
+    let title = Span::styled(format!(" {title} "), Style::new().remove_modifier(Modifier::DIM));
+    Block::new().borders(Borders::TOP).border_style(quiet()).title(title)
 }
 
 fn draw_events(frame: &mut Frame, area: Rect, colours: Colours, events: &[&Event]) {

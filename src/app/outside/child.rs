@@ -11,18 +11,13 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Tell;
 use super::group::{LAST_WORDS, ended};
+use super::{BACKOFF_MAX, GOODBYE, Tell};
 use crate::app::args::program::Program;
 use crate::message::Message;
 use crate::node::backoff::Backoff;
 use crate::node::handle::{Failure, Handle, Handled};
 use process::Process;
-
-/// The longest wait before another child is started.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// When the node stops, its child sees the end of stdin, and after this time a SIGTERM, and then a SIGKILL.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Hands messages to a child that lives on.
 pub struct Child {
@@ -125,6 +120,7 @@ impl Keeper {
         }
         let why = match end {
             End::Unneeded => {
+                // It sees the end of stdin, after a while a SIGTERM, and then a SIGKILL.
                 drop(process.stdin);
                 process.group.stop(GOODBYE, GOODBYE).await;
                 return false;
@@ -139,11 +135,7 @@ impl Keeper {
             End::TimedOut(after) => format!("did not answer within {after:?} (--timeout) and was killed"),
             End::Wrong(why) => format!("was killed: {why}"),
         };
-        let mut text = format!("{} {why}", self.program);
-        let last = process.last.text();
-        if !last.is_empty() {
-            text = format!("{text}; it said: {last}");
-        }
+        let text = process.last.after(format!("{} {why}", self.program), "; it said: ");
         (self.tell)("child", &text);
         let Process { in_hand, gone, .. } = process;
         let mut unsent = VecDeque::new();

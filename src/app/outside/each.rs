@@ -47,18 +47,11 @@ impl Handle for Each {
             };
             tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
-        let Some(status) = group.talk(self.timeout, talking).await else {
-            let time = self.timeout.unwrap_or_default();
-            return Err(format!("{} was killed after {time:?} (--timeout)", self.program).into());
-        };
+        let status = group.talk(&self.program, self.timeout, talking).await?;
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }
-        let mut text = format!("{} {}", self.program, ended(&status));
-        let said = last.text();
-        if !said.is_empty() {
-            text = format!("{text}: {said}");
-        }
+        let text = last.after(format!("{} {}", self.program, ended(&status)), ": ");
         match status.ok().and_then(|status| status.code()) {
             Some(RETRY_LATER) => Err(Failure::retry(text)),
             _ => Err(text.into()),

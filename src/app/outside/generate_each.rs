@@ -91,17 +91,12 @@ impl GenerateEach {
             // A generator that prints more than the limit finds the pipe closed.
             let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
         };
-        let status = group.talk(self.timeout, talking).await.ok_or_else(|| {
-            let time = self.timeout.unwrap_or_default();
-            format!("{} was killed after {time:?} (--timeout)", self.program)
-        })?;
+        let status = group.talk(&self.program, self.timeout, talking).await?;
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));
         }
         if !status.as_ref().is_ok_and(ExitStatus::success) {
-            let said = last.text();
-            let more = if said.is_empty() { said } else { format!(": {said}") };
-            return Err(format!("{} {}{more}", self.program, ended(&status)));
+            return Err(last.after(format!("{} {}", self.program, ended(&status)), ": "));
         }
         Ok(output)
     }

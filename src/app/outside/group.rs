@@ -10,6 +10,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use crate::app::args::program::Program;
+
 /// What a process wrote before it ended is read for so long, if others hold its pipes open.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -80,12 +82,13 @@ impl Group {
     }
 
     /// Waits until the leader has ended, and talks with it meanwhile. What it said before is read to its end; who else holds
-    /// its pipes open is not waited for. None: the time was over, and the group is to be dropped.
+    /// its pipes open is not waited for. An error says that the time was over: the group is to be dropped.
     pub(super) async fn talk(
         &mut self,
+        program: &Program,
         timeout: Option<Duration>,
         talking: impl Future<Output = ()>,
-    ) -> Option<io::Result<ExitStatus>> {
+    ) -> Result<io::Result<ExitStatus>, String> {
         let (mut talking, mut talks) = (pin!(talking), true);
         let ending = async {
             loop {
@@ -98,14 +101,16 @@ impl Group {
         };
         let status = match timeout {
             None => ending.await,
-            Some(time) => tokio::time::timeout(time, ending).await.ok()?,
+            Some(time) => tokio::time::timeout(time, ending)
+                .await
+                .map_err(|_| format!("{program} was killed after {time:?} (--timeout)"))?,
         };
         if talks {
             // What it started would hold its pipes open.
             self.kill();
             let _ = tokio::time::timeout(LAST_WORDS, talking).await;
         }
-        Some(status)
+        Ok(status)
     }
 
     /// Lets it end by itself for a while, then asks it to, then makes it.

@@ -59,9 +59,7 @@ impl Http {
         Ok(Self {
             client: Client::builder(TokioExecutor::new()).build(connector),
             url,
-            queue: HeaderValue::from_str(queue)
-                .or_else(|_| HeaderValue::from_bytes(queue.as_bytes()))
-                .map_err(std::io::Error::other)?,
+            queue: HeaderValue::from_bytes(queue.as_bytes()).map_err(std::io::Error::other)?,
             timeout,
         })
     }

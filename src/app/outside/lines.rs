@@ -9,14 +9,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
-use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
-use super::Tell;
 use super::group::Group;
 use super::item::Item;
+use super::{BACKOFF_MAX, Tell};
 use crate::app::args::program::Source;
 use crate::app::output::time::utc_short;
 use crate::node::backoff::Backoff;
@@ -25,8 +24,6 @@ use read::{Read, follow, read_stdin};
 
 /// How many lines are read ahead.
 const AHEAD: usize = 1024;
-/// The longest wait before another child is started.
-const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
 /// Makes messages of lines.
 pub struct Lines {

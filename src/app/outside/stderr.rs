@@ -24,8 +24,18 @@ impl Last {
         kept.drain(..over);
     }
 
+    /// The text with what was said after it, behind these words; the text alone if nothing was said.
+    pub(super) fn after(&self, text: String, words: &str) -> String {
+        let said = self.text();
+        if said.is_empty() {
+            text
+        } else {
+            format!("{text}{words}{said}")
+        }
+    }
+
     /// As one line that is safe to print; nothing, if nothing was said.
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = kept.trim_ascii().split(|byte| *byte == b'\n');
         let lines: Vec<_> = lines.map(|line| escape(line.trim_ascii_end())).collect();

@@ -3,10 +3,7 @@
 use super::{Effect, Group, Opt, Scope, Takes};
 use crate::app::args::resolved::{HOST, PORT, Resolved};
 
-const GROUP: Group = Group {
-    title: "Connection",
-    scope: Scope::Every,
-};
+const GROUP: Group = Group::of("Connection", Scope::Every);
 
 const fn part(name: &'static str, value: &'static str) -> Opt {
     Opt::new(GROUP, name, Takes::Value(value), Effect::Address)
@@ -14,10 +11,10 @@ const fn part(name: &'static str, value: &'static str) -> Opt {
 
 /// A name of the queue's keys: only in a configuration file, since all nodes of a queue must have the same.
 const fn key(name: &'static str, set: fn(&mut Resolved, &str)) -> Opt {
-    let mut option = Opt::new(GROUP, name, Takes::Value("NAME"), Effect::Verbatim(set)).setting("names");
-    option.has_flag = false;
-    option.is_in_file = true;
-    option
+    Opt::new(GROUP, name, Takes::Value("NAME"), Effect::Verbatim(set))
+        .setting("names")
+        .in_file()
+        .without_flag()
 }
 
 options! {
@@ -48,8 +45,8 @@ options! {
         .default_words("0")
         .help("Redis database number");
     QUEUE = Opt::new(GROUP, "queue", Takes::Value("NAME"), Effect::Verbatim(|to, text| to.settings.queue = text.into()))
+        .everywhere()
         .short('q')
-        .env(&["QUEENRIGHT_QUEUE"])
         .default(|to| to.settings.queue.clone())
         .setting("queue")
         .help("Queue name; queues of different names share nothing");

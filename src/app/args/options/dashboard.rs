@@ -1,51 +1,42 @@
 //! The dashboard, of `start --dashboard` and of `dashboard`.
 
+use std::path::PathBuf;
+
 use super::{Effect, Group, Opt, Scope, Takes};
 use crate::app::args::resolved::Resolved;
 use crate::app::args::token::Token;
 use crate::app::args::value::{self, LISTEN};
 
-const GROUP: Group = Group {
-    title: "Dashboard",
-    scope: Scope::Start,
-};
+const GROUP: Group = Group::of("Dashboard", Scope::Start);
 
 /// How the dashboard is served: the command `dashboard` takes it too.
 const fn serving(name: &'static str, takes: Takes, effect: Effect) -> Opt {
     Opt::new(GROUP, name, takes, effect).also("dashboard")
 }
 
-const fn together_with(mut option: Opt, other: &'static str) -> Opt {
-    option.requires = Some(other);
-    option
-}
-
-/// A secret has no flag, since other users of the machine can see command lines.
-const fn without_flag(mut option: Opt) -> Opt {
-    option.has_flag = false;
-    option
-}
-
-const fn file(set: fn(&mut Resolved, std::path::PathBuf)) -> Effect {
-    Effect::Path(set)
+/// A file that is read when the dashboard is served.
+const fn file(name: &'static str, set: fn(&mut Resolved, PathBuf)) -> Opt {
+    serving(name, Takes::Value("FILE"), Effect::Path(set))
 }
 
 options! {
     DASHBOARD = Opt::text(GROUP, "dashboard", Takes::Maybe("ADDRESS:PORT", LISTEN), set!(dashboard, value::dashboard))
-        .env(&["QUEENRIGHT_DASHBOARD"])
         .default_words("off")
         .help("Serve the dashboard from this copy as well, at 127.0.0.1:8077 unless another address is named");
-    TOKEN_FILE = serving("token-file", Takes::Value("FILE"), file(|to, path| to.serving.token_file = Some(path)))
+    TOKEN_FILE = file("token-file", |to, path| to.serving.token_file = Some(path))
         .help("Ask for the token in this file; addresses other than loopback need one. QUEENRIGHT_TOKEN can hold the token itself");
-    TOKEN = without_flag(Opt::text(GROUP, "token", Takes::Value("TOKEN"), set!(token, Token::new)))
-        .env(&["QUEENRIGHT_TOKEN"])
+    // A secret has no flag, since other users of the machine can see command lines.
+    TOKEN = Opt::text(GROUP, "token", Takes::Value("TOKEN"), set!(token, Token::new))
+        .without_flag()
         .help("The token that the dashboard asks for");
     READ_ONLY = serving("read-only", Takes::Nothing, Effect::Text(set!(serving.read_only, value::yes)))
         .help("Refuse all changes");
     ALLOW_HOST = serving("allow-host", Takes::Several("NAME"), Effect::Verbatim(|to, text| to.serving.allow_host.push(text.into())))
         .help("Answer also under this host name, which a proxy or a name server gives it; may be repeated");
-    TLS_CERT = together_with(serving("tls-cert", Takes::Value("FILE"), file(|to, path| to.serving.tls_cert = Some(path))), "tls-key")
+    TLS_CERT = file("tls-cert", |to, path| to.serving.tls_cert = Some(path))
+        .requires("tls-key")
         .help("Serve over TLS: the certificate, and those that signed it, as PEM");
-    TLS_KEY = together_with(serving("tls-key", Takes::Value("FILE"), file(|to, path| to.serving.tls_key = Some(path))), "tls-cert")
+    TLS_KEY = file("tls-key", |to, path| to.serving.tls_key = Some(path))
+        .requires("tls-cert")
         .help("Private key of the certificate, as PEM");
 }

@@ -9,10 +9,7 @@ use crate::app::args::program::Program;
 use crate::app::args::resolved::Resolved;
 use crate::app::args::value::{self, Generating};
 
-const GROUP: Group = Group {
-    title: "Generating",
-    scope: Scope::Start,
-};
+const GROUP: Group = Group::of("Generating", Scope::Start);
 
 /// The schedule that another option is about.
 fn schedule(to: &mut Resolved) -> Result<&mut (Cron, Missed), String> {
@@ -20,20 +17,15 @@ fn schedule(to: &mut Resolved) -> Result<&mut (Cron, Missed), String> {
 }
 
 options! {
-    INTERVAL = Opt::text(GROUP, "interval", Takes::Value("DURATION"), set!(settings.interval, value::duration))
-        .env(&["QUEENRIGHT_INTERVAL"])
+    INTERVAL = setting!("interval", Takes::Value("DURATION"), interval, value::duration)
         .default(|to| format!("{}; 0 for --generate COMMAND", time(to.settings.interval)))
-        .setting("interval")
         .help("Time between messages; 0 is as fast as possible");
-    MESSAGES = Opt::text(GROUP, "messages", Takes::Value("N"), set!(settings.messages, value::whole::<u64>))
-        .env(&["QUEENRIGHT_MESSAGES"])
+    MESSAGES = setting!("messages", Takes::Value("N"), messages, value::whole::<u64>)
         .default_words("no end")
-        .setting("messages")
         .help("Generate only message numbers below this, over the whole fleet; the copies keep running");
     GENERATE = Opt::text(GROUP, "generate", Takes::Value("counter|text|tick|COMMAND|-"), set!(generate, value::generator))
         .excludes(&GENERATE_EACH)
         .with_dash()
-        .env(&["QUEENRIGHT_GENERATE"])
         .default_words("counter")
         .help(
             "What to generate. counter: the message number as text, from 0. text: random words with epoch and number. tick: the \
@@ -45,7 +37,6 @@ options! {
             to.generate = Generating::Each(Program::parse(text)?);
             Ok(())
         })
-        .env(&["QUEENRIGHT_GENERATE_EACH"])
         .help("Run a command each time a message is due: what it prints is the message; if it prints nothing, there is none");
     GENERATE_JSON = Opt::text(GROUP, "generate-json", Takes::Nothing, |to, text| {
             to.generate_json = value::yes(text)?;
@@ -56,7 +47,6 @@ options! {
                 _ => Ok(()),
             }
         })
-        .env(&["QUEENRIGHT_GENERATE_JSON"])
         .help(
             "The command prints {\"payload\":…,\"cursor\":…}; the cursor is stored with the message, and the next command gets \
              it as QUEENRIGHT_CURSOR",
@@ -66,7 +56,6 @@ options! {
             Ok(())
         })
         .excludes(&INTERVAL)
-        .env(&["QUEENRIGHT_CRON"])
         .help("Generate on a cron schedule instead of an interval: minute hour day month weekday, or with seconds in front");
     TZ = Opt::text(GROUP, "tz", Takes::Value("Europe/Berlin"), |to, text| {
             Cron::zone(text)?;
@@ -74,7 +63,6 @@ options! {
             *cron = cron.clone().in_zone(text)?;
             Ok(())
         })
-        .env(&["QUEENRIGHT_TZ"])
         .default_words("UTC")
         .help("Time zone of --cron");
     MISSED = Opt::text(GROUP, "missed", Takes::Value("once|skip"), |to, text| {
@@ -82,13 +70,10 @@ options! {
             schedule(to)?.1 = missed;
             Ok(())
         })
-        .env(&["QUEENRIGHT_MISSED"])
         .default_words("once")
         .help("If times of --cron passed while no copy ran: once generates the latest of them, skip generates none");
-    MAX_BACKLOG = Opt::text(GROUP, "max-backlog", Takes::Value("N"), set!(settings.backlog_max, value::whole::<u64>))
+    MAX_BACKLOG = setting!("max-backlog", Takes::Value("N"), backlog_max, value::whole::<u64>)
         .also("push")
-        .env(&["QUEENRIGHT_MAX_BACKLOG"])
         .default(|to| to.settings.backlog_max.to_string())
-        .setting("backlog_max")
         .help("Backpressure: while this many messages are queued, the generator waits and pushes fail");
 }

@@ -4,29 +4,21 @@ use super::{Group, Opt, Scope, Takes, time};
 use crate::app::args::program::Program;
 use crate::app::args::value::{self, Handling};
 
-const GROUP: Group = Group {
-    title: "Handling",
-    scope: Scope::Start,
-};
+const GROUP: Group = Group::of("Handling", Scope::Start);
 
 options! {
-    CONCURRENCY = Opt::text(GROUP, "concurrency", Takes::Value("N"), set!(settings.concurrency, value::whole::<u32>))
+    CONCURRENCY = setting!("concurrency", Takes::Value("N"), concurrency, value::whole::<u32>)
         .short('c')
-        .env(&["QUEENRIGHT_CONCURRENCY"])
         .default(|to| to.settings.concurrency.to_string())
-        .setting("concurrency")
         .help("How many messages to handle at once");
     WORK = Opt::text(GROUP, "work", Takes::Value("LOW..HIGH"), set!(work, value::work))
-        .env(&["QUEENRIGHT_WORK"])
         .default(|to| format!("{}..{}", time(to.work.low), time(to.work.high)))
         .help("How long the built-in handler, which only waits, takes for a message: a random time in this range");
     ERROR_RATE = Opt::text(GROUP, "error-rate", Takes::Value("RATE"), set!(error_rate, value::rate))
-        .env(&["QUEENRIGHT_ERROR_RATE"])
         .default(|to| to.error_rate.to_string())
         .help("Share of the messages that the built-in handler fails, from 0 to 1");
     HANDLE = Opt::text(GROUP, "handle", Takes::Value("COMMAND|URL"), set!(handle, value::handler))
         .excludes(&HANDLE_EACH)
-        .env(&["QUEENRIGHT_HANDLE"])
         .default_words("the built-in handler")
         .help(
             "Let a command or an HTTP service handle the messages. COMMAND is started once and keeps running: it gets a JSON \
@@ -38,43 +30,29 @@ options! {
             to.handle = Handling::Each(Program::parse(text)?);
             Ok(())
         })
-        .env(&["QUEENRIGHT_HANDLE_EACH"])
         .help(
             "Run a command for each message: the payload on stdin; QUEENRIGHT_NUMBER, _ATTEMPT, _FAILURES, _EPOCH and _QUEUE \
              in the environment. Exit code 0 is done, 75 is tried again later, all else is an error whose text is the end of \
              stderr",
         );
-    TIMEOUT = Opt::text(GROUP, "timeout", Takes::Value("DURATION"), set!(settings.timeout, value::duration))
-        .env(&["QUEENRIGHT_TIMEOUT"])
+    TIMEOUT = setting!("timeout", Takes::Value("DURATION"), timeout, value::duration)
         .default_words("none")
-        .setting("timeout")
         .help("Time limit for one message: then it has failed, and a command is killed");
-    BATCH = Opt::text(GROUP, "batch", Takes::Value("N"), set!(settings.batch, value::whole::<u32>))
-        .env(&["QUEENRIGHT_BATCH"])
+    BATCH = setting!("batch", Takes::Value("N"), batch, value::whole::<u32>)
         .default_words("follows the speed of the handler")
-        .setting("batch")
         .help("Messages to fetch per call to the store");
-    MAX_DELIVERIES = Opt::text(GROUP, "max-deliveries", Takes::Value("N"), set!(settings.deliveries_max, value::whole::<u16>))
-        .env(&["QUEENRIGHT_MAX_DELIVERIES"])
+    MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, value::whole::<u16>)
         .default(|to| to.settings.deliveries_max.to_string())
-        .setting("deliveries_max")
         .help("A message that was delivered this often and never finished, since its handlers died, becomes an error");
-    MAX_ERRORS = Opt::text(GROUP, "max-errors", Takes::Value("N"), set!(settings.errors_max, value::whole::<u64>))
-        .env(&["QUEENRIGHT_MAX_ERRORS"])
+    MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
-        .setting("errors_max")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");
-    RETRIES = Opt::text(GROUP, "retries", Takes::Value("N"), set!(settings.retries, value::whole::<u16>))
-        .env(&["QUEENRIGHT_RETRIES"])
+    RETRIES = setting!("retries", Takes::Value("N"), retries, value::whole::<u16>)
         .default(|to| to.settings.retries.to_string())
-        .setting("retries")
         .help("Retry a failed message this often before it becomes an error (dead letter)");
-    BACKOFF = Opt::text(GROUP, "backoff", Takes::Value("DURATION"), set!(settings.backoff, value::duration))
-        .env(&["QUEENRIGHT_BACKOFF"])
+    BACKOFF = setting!("backoff", Takes::Value("DURATION"), backoff, value::duration)
         .default(|to| time(to.settings.backoff))
-        .setting("backoff")
         .help("Wait before the first retry; each further wait is twice as long, up to 10m");
-    ALSO_HANDLE = Opt::text(GROUP, "also-handle", Takes::Nothing, set!(settings.also_handle, value::yes))
-        .env(&["QUEENRIGHT_ALSO_HANDLE"])
+    ALSO_HANDLE = setting!("also-handle", Takes::Nothing, also_handle, value::yes)
         .help("Handle messages even while this copy is the generator: for a fleet of one");
 }

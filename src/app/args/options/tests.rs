@@ -1,14 +1,16 @@
 //! The table against everything that is made from it.
 
+mod page;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::page::{is_own, page};
 use super::*;
 use crate::app::args::parse::command;
 use crate::app::args::sources::{Inputs, Store, resolve};
 use crate::app::args::{Invocation, parse};
 use crate::settings::{Names, Settings};
+use page::{is_own, page};
 
 #[test]
 fn the_options_page_is_made_from_the_table() {
@@ -67,7 +69,7 @@ fn every_flag_of_every_command_is_on_the_page() {
     }
     let page = page();
     each(&command(), "", &page);
-    for option in all().filter(|option| !option.is_hidden) {
+    for option in all().filter(|option| option.group.scope != Scope::Hidden) {
         assert!(page.contains(&format!("{}`", option.name)) || page.contains(&format!("{} ", option.flag())));
         assert!(option.variables.iter().all(|name| page.contains(&format!("`{name}`"))));
         assert!(
@@ -97,7 +99,6 @@ fn names_variables_and_shorts_are_given_once() {
 fn samples(option: &Opt) -> [&'static str; 2] {
     let name = match option.takes {
         Takes::Nothing => return ["true", "false"],
-        Takes::Count => return ["1", "2"],
         Takes::Value(name) | Takes::Several(name) | Takes::Maybe(name, _) => name,
     };
     match name {
@@ -157,7 +158,7 @@ fn configured(option: &Opt, given: &[(Source, &str)]) -> String {
     let (mut environment, mut dotenv, mut file) = (BTreeMap::new(), String::new(), String::new());
     for (source, value) in given {
         match source {
-            Source::Flag if matches!(option.takes, Takes::Nothing | Takes::Count) => line.push(option.flag()),
+            Source::Flag if option.takes == Takes::Nothing => line.push(option.flag()),
             Source::Flag => line.push(format!("{}={value}", option.flag())),
             Source::Variable(at) => _ = environment.insert(option.variables[*at].to_string(), (*value).to_string()),
             Source::Dotenv => dotenv = format!("{}='{value}'", option.variables[0]),

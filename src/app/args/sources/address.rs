@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use redis::{ConnectionAddr, ProtocolVersion};
 
-use super::layer::{Given, Layer, Stack, either};
+use super::layer::{Given, Stack, either};
 use crate::app::args::options::Opt;
 use crate::app::args::options::connection::{DB, HOST_NAME, PASS, PORT_NUMBER, URL, USER};
 use crate::app::args::resolved::{HOST, PORT, Store};
@@ -21,31 +21,19 @@ const VISIBLE: &str = "a password on the command line can be seen by other users
 const NOT_SHARED: &str =
     "a queue in memory belongs to one process, and ends with it: name a Redis, or a file with sqlite:/path";
 
-pub struct Address {
-    pub store: Store,
-    pub shown: String,
-}
-
-enum Found {
-    Server(ServerAddress),
+enum Place {
+    /// Before user, password and database of other sources are added; and the index of the layer that names it.
+    Server(usize, RedisUrl),
     File(Database),
 }
 
-/// An address before user, password and database of other sources are added.
-struct ServerAddress {
-    /// The index of the layer that names it.
-    depth: usize,
-    url: RedisUrl,
-}
-
-pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> {
-    let ServerAddress { depth, url } = match place(stack)? {
-        Found::Server(place) => place,
-        Found::File(database) => {
-            return Ok(Address {
-                shown: format!("sqlite:{}", database.path.display()),
-                store: Store::Sqlite(database),
-            });
+/// The store, and its address for people: never with user or password.
+pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<(Store, String), Usage> {
+    let (depth, url) = match place(stack)? {
+        Place::Server(depth, url) => (depth, url),
+        Place::File(database) => {
+            let shown = format!("sqlite:{}", database.path.display());
+            return Ok((Store::Sqlite(database), shown));
         }
     };
     let by_flag = |option| stack.0.iter().find(|layer| layer.is_flags)?.get(option);
@@ -74,10 +62,7 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Address, Usage> 
     }
     let shown = url.shown();
     let server = url.connection().map_err(|error| Usage::new(reason(error)))?;
-    Ok(Address {
-        store: Store::Redis(Box::new(server)),
-        shown,
-    })
+    Ok((Store::Redis(Box::new(server)), shown))
 }
 
 /// The most specific value of a part. Once the URL has that part, only sources at least as specific count.
@@ -87,7 +72,7 @@ fn part<'a>(stack: &'a Stack, depth: usize, option: &Opt, in_url: bool) -> Optio
 }
 
 /// The first URL, unless host or port come before it: these displace it as a whole.
-fn place(stack: &Stack) -> Result<Found, Usage> {
+fn place(stack: &Stack) -> Result<Place, Usage> {
     let (mut host, mut port, mut depth_found) = (None, None, None);
     for (depth, layer) in stack.0.iter().enumerate() {
         let rivals = (layer.get(&HOST_NAME), layer.get(&PORT_NUMBER));
@@ -95,10 +80,12 @@ fn place(stack: &Stack) -> Result<Found, Usage> {
             if depth_found.is_some() {
                 break;
             }
-            refuse_both(layer, given, rivals)?;
+            if let Some(rival) = rivals.0.or(rivals.1).filter(|_| !layer.is_environment) {
+                return Err(either(given, rival));
+            }
             return match StoreUrl::parse(given.text()) {
-                Ok(StoreUrl::Redis(url)) => Ok(Found::Server(ServerAddress { depth, url })),
-                Ok(StoreUrl::Sqlite(database)) => Ok(Found::File(database)),
+                Ok(StoreUrl::Redis(url)) => Ok(Place::Server(depth, url)),
+                Ok(StoreUrl::Sqlite(database)) => Ok(Place::File(database)),
                 Ok(StoreUrl::Memory) => Err(given.wrong(NOT_SHARED)),
                 Err(error) => Err(given.wrong(&reason(error))),
             };
@@ -111,16 +98,14 @@ fn place(stack: &Stack) -> Result<Found, Usage> {
     }
     let host = host.map(|given| given.parse(host_only)).transpose()?;
     let port = port.map(|given| given.parse(value::port)).transpose()?;
-    Ok(Found::Server(ServerAddress {
-        depth: depth_found.unwrap_or(stack.0.len()),
-        url: RedisUrl {
-            addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| HOST.into()), port.unwrap_or(PORT)),
-            protocol: ProtocolVersion::default(),
-            user: None,
-            pass: None,
-            db: None,
-        },
-    }))
+    let url = RedisUrl {
+        addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| HOST.into()), port.unwrap_or(PORT)),
+        protocol: ProtocolVersion::default(),
+        user: None,
+        pass: None,
+        db: None,
+    };
+    Ok(Place::Server(depth_found.unwrap_or(stack.0.len()), url))
 }
 
 /// Why a URL is refused.
@@ -128,13 +113,6 @@ fn reason(error: Error) -> String {
     match error {
         Error::Setting { reason, .. } => reason,
         other => other.to_string(),
-    }
-}
-
-fn refuse_both(layer: &Layer, url: &Given, rivals: (Option<&Given>, Option<&Given>)) -> Result<(), Usage> {
-    match rivals.0.or(rivals.1) {
-        Some(rival) if !layer.is_environment => Err(either(url, rival)),
-        _ => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::app::args::options::{self, Effect, Opt};
 use crate::app::args::{Flags, Usage};
@@ -19,6 +19,10 @@ impl Given {
     /// The text. Only paths are anything else, and these are not asked for it.
     pub fn text(&self) -> &str {
         self.values.last().and_then(|value| value.to_str()).unwrap_or_default()
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.values.last().map(PathBuf::from).unwrap_or_default()
     }
 
     /// Reads the text; a complaint is put behind the place of the value.
@@ -50,7 +54,7 @@ impl Layer {
         Self {
             values: given.collect(),
             is_flags: true,
-            is_environment: false,
+            ..Self::default()
         }
     }
 
@@ -117,8 +121,6 @@ impl Stack {
 
 /// Two values of one source that cannot both be meant.
 pub fn either(one: &Given, other: &Given) -> Usage {
-    Usage::new(format!(
-        "{} and {} exclude each other: give one of them",
-        one.origin, other.origin
-    ))
+    let (one, other) = (&one.origin, &other.origin);
+    Usage::new(format!("{one} and {other} exclude each other: give one of them"))
 }

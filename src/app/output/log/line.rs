@@ -87,22 +87,24 @@ pub fn level(event: &Event) -> Level {
     }
 }
 
+/// Adds fields, each under the name of the variable that holds its value.
+macro_rules! add {
+    ($to:ident: $($name:ident $kind:ident),+) => {
+        $to.extend([$((stringify!($name), $kind($name))),+])
+    };
+}
+
 /// The fields of an event, in the order in which they are logged.
 pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
+    use Field::{Bytes, Text};
+    fn count<'a>(number: &(impl Copy + Into<u64>)) -> Field<'a> {
+        Field::Number((*number).into())
+    }
     match event {
         Event::Joined | Event::Reconnected | Event::Resumed | Event::Left => {}
-        Event::Elected { epoch, next_number } => {
-            to.extend([
-                ("epoch", Field::Number(*epoch)),
-                ("next_number", Field::Number(*next_number)),
-            ]);
-        }
+        Event::Elected { epoch, next_number } => add!(to: epoch count, next_number count),
         Event::Deposed { epoch } => to.extend(epoch.map(|epoch| ("epoch", Field::Number(epoch)))),
-        Event::Published { epoch, number, payload } => to.extend([
-            ("epoch", Field::Number(*epoch)),
-            ("number", Field::Number(*number)),
-            ("payload", Field::Bytes(payload)),
-        ]),
+        Event::Published { epoch, number, payload } => add!(to: epoch count, number count, payload Bytes),
         Event::Started {
             epoch,
             number,
@@ -120,24 +122,14 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             number,
             attempt,
             payload,
-        }
-        | Event::Error {
+        } => add!(to: epoch count, number count, attempt count, payload Bytes),
+        Event::Error {
             epoch,
             number,
             attempt,
             payload,
-            ..
-        } => {
-            to.extend([
-                ("epoch", Field::Number(*epoch)),
-                ("number", Field::Number(*number)),
-                ("attempt", Field::Number(u64::from(*attempt))),
-                ("payload", Field::Bytes(payload)),
-            ]);
-            if let Event::Error { error, .. } = event {
-                to.push(("error", Field::Text(error)));
-            }
-        }
+            error,
+        } => add!(to: epoch count, number count, attempt count, payload Bytes, error Text),
         Event::Retried {
             epoch,
             number,
@@ -146,39 +138,25 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             payload,
             error,
             after_ms,
-        } => to.extend([
-            ("epoch", Field::Number(*epoch)),
-            ("number", Field::Number(*number)),
-            ("attempt", Field::Number(u64::from(*attempt))),
-            ("failures", Field::Number(u64::from(*failures))),
-            ("payload", Field::Bytes(payload)),
-            ("error", Field::Text(error)),
-            ("after_ms", Field::Number(*after_ms)),
-        ]),
+        } => add!(
+            to: epoch count, number count, attempt count, failures count, payload Bytes, error Text, after_ms count
+        ),
         Event::Reaped {
             victim,
             redelivered,
             failed,
-        } => to.extend([
-            ("victim", Field::Text(victim)),
-            ("redelivered", Field::Number(*redelivered)),
-            ("failed", Field::Number(*failed)),
-        ]),
-        Event::Trimmed { errors, first, last } => to.extend([
-            ("errors", Field::Number(*errors)),
-            ("first", Field::Number(*first)),
-            ("last", Field::Number(*last)),
-        ]),
+        } => add!(to: victim Text, redelivered count, failed count),
+        Event::Trimmed { errors, first, last } => add!(to: errors count, first count, last count),
         Event::Paused { generator, handlers } => {
             let what = match (generator, handlers) {
                 (true, true) => "both",
                 (true, false) => "generator",
                 (false, _) => "handlers",
             };
-            to.push(("what", Field::Text(what)));
+            add!(to: what Text);
         }
-        Event::Rewound { next_number } => to.push(("next_number", Field::Number(*next_number))),
-        Event::Away { reason } => to.push(("reason", Field::Text(reason))),
+        Event::Rewound { next_number } => add!(to: next_number count),
+        Event::Away { reason } => add!(to: reason Text),
     }
 }
 

@@ -7,7 +7,7 @@ const LINES_MAX: u64 = 200;
 const WINDOW_MS: u64 = 1000;
 
 /// Per second.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rate {
     pub published: u64,
     pub done: u64,
@@ -15,12 +15,11 @@ pub struct Rate {
 }
 
 /// Counts messages in windows of a second.
+#[derive(Default)]
 pub struct LineLimit {
     start_ms: u64,
     seen: u64,
-    published: u64,
-    done: u64,
-    errors: u64,
+    counts: Rate,
     flooded: bool,
 }
 
@@ -28,11 +27,7 @@ impl LineLimit {
     pub fn new(now_ms: u64) -> Self {
         Self {
             start_ms: now_ms,
-            seen: 0,
-            published: 0,
-            done: 0,
-            errors: 0,
-            flooded: false,
+            ..Self::default()
         }
     }
 
@@ -40,9 +35,9 @@ impl LineLimit {
     pub fn admits(&mut self, event: &Event) -> bool {
         self.seen += 1;
         match event {
-            Event::Published { .. } => self.published += 1,
-            Event::Done { .. } => self.done += 1,
-            Event::Error { .. } => self.errors += 1,
+            Event::Published { .. } => self.counts.published += 1,
+            Event::Done { .. } => self.counts.done += 1,
+            Event::Error { .. } => self.counts.errors += 1,
             _ => {}
         }
         self.flooded |= self.seen > LINES_MAX;
@@ -58,9 +53,9 @@ impl LineLimit {
         }
         let per_second = |count: u64| count.saturating_mul(1000).div_ceil(elapsed);
         let rate = self.flooded.then(|| Rate {
-            published: per_second(self.published),
-            done: per_second(self.done),
-            errors: per_second(self.errors),
+            published: per_second(self.counts.published),
+            done: per_second(self.counts.done),
+            errors: per_second(self.counts.errors),
         });
         let flooded = self.flooded && per_second(self.seen) > LINES_MAX;
         *self = Self {

@@ -9,14 +9,12 @@ use tokio::sync::mpsc;
 use super::super::group::{Group, LAST_WORDS, ended};
 use super::super::item::{self, Item};
 use super::super::stderr::{self, Last};
-use super::Tell;
+use super::super::{GOODBYE, Tell};
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 
 /// JSON may need several bytes for one.
 const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
-/// A child whose reign is over sees a SIGTERM, and after this time a SIGKILL.
-const GOODBYE: Duration = Duration::from_secs(1);
 
 /// What a reader has to say.
 pub(super) enum Read {
@@ -63,16 +61,11 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
         }
     }
     let _ = tokio::time::timeout(LAST_WORDS, saying).await;
-    if let Some(text) = &text {
-        let said = last.text();
-        let more = if said.is_empty() {
-            String::new()
-        } else {
-            format!("; it said: {said}")
-        };
-        tell("child", &format!("{text}{more}"));
+    let failed = text.is_some();
+    if let Some(text) = text {
+        tell("child", &last.after(text, "; it said: "));
     }
-    let _ = sender.send(Read::End { failed: text.is_some() }).await;
+    let _ = sender.send(Read::End { failed }).await;
 }
 
 /// True: that was all but for `line`, which has no end. False: nobody wants more.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::{Arg, ArgAction, Command};
 
-use super::{Opt, Scope, Takes, all};
+use super::super::{Opt, Scope, Takes, all};
 use crate::app::args::parse::command;
 
 const INTRODUCTION: &str = "\
@@ -33,12 +33,12 @@ are `true` or `false`.
 pub(super) fn page() -> String {
     let mut page = INTRODUCTION.to_string();
     let mut title = "";
-    for option in all().filter(|option| !option.is_hidden) {
+    for option in all().filter(|option| option.group.scope != Scope::Hidden) {
         if option.group.title != title {
             title = option.group.title;
             let takers = match option.group.scope {
                 Scope::Every => "Every command takes these, before or after the command word.",
-                Scope::Start => "`start`, `demo` and `verify` take these.",
+                Scope::Start | Scope::Hidden => "`start`, `demo` and `verify` take these.",
             };
             let _ = write!(page, "\n## {title}\n\n{takers}\n\n");
             page.push_str("| flag | environment | key in the file | default | what it does |\n");
@@ -55,7 +55,7 @@ fn row(option: &Opt) -> String {
     let mut flag = String::new();
     if option.has_flag {
         let value = match option.takes {
-            Takes::Nothing | Takes::Count => String::new(),
+            Takes::Nothing => String::new(),
             Takes::Value(name) | Takes::Several(name) => format!(" {name}"),
             Takes::Maybe(name, _) => format!("[={name}]"),
         };
