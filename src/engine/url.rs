@@ -2,6 +2,8 @@
 //!
 //! No complaint here repeats the URL, since a password may be in it.
 
+use std::fmt;
+
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo};
 
 #[cfg(feature = "sqlite")]
@@ -39,13 +41,20 @@ impl StoreUrl {
 }
 
 /// The address of a Redis server, and what its URL says besides. What it leaves out is `None`, so that another source can add it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct RedisUrl {
     pub addr: ConnectionAddr,
     pub protocol: ProtocolVersion,
     pub user: Option<String>,
     pub pass: Option<String>,
     pub db: Option<i64>,
+}
+
+/// Without user and password: what is printed for debugging ends up in logs.
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("RedisUrl").field(&self.shown()).finish()
+    }
 }
 
 impl RedisUrl {
@@ -189,6 +198,7 @@ mod tests {
     #[test]
     fn a_url_says_where_the_queue_is_and_what_it_leaves_out() {
         let url = redis("redis://me:secret@example.org/3");
+        assert!(!format!("{url:?}").contains("secret"), "{url:?}");
         assert_eq!(
             (url.user.as_deref(), url.pass.as_deref(), url.db),
             (Some("me"), Some("secret"), Some(3))
