@@ -283,19 +283,23 @@ fn expect(found: usize, wanted: usize) -> Result<()> {
 /// Writing to a `Vec` cannot fail.
 const IN_MEMORY: &str = "writes to memory";
 
+#[inline]
 pub(super) fn text(out: &mut Vec<u8>, bytes: &[u8]) {
     write::write_str_len(out, u32::try_from(bytes.len()).expect("bounded by the largest payload")).expect(IN_MEMORY);
     out.extend_from_slice(bytes);
 }
 
+#[inline]
 pub(super) fn array(out: &mut Vec<u8>, len: usize) {
     write::write_array_len(out, u32::try_from(len).expect("bounded by the protocol")).expect(IN_MEMORY);
 }
 
+#[inline]
 pub(super) fn uint(out: &mut Vec<u8>, value: u64) {
     write::write_uint(out, value).expect(IN_MEMORY);
 }
 
+#[inline]
 pub(super) fn int(out: &mut Vec<u8>, value: i64) {
     write::write_sint(out, value).expect(IN_MEMORY);
 }

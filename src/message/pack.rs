@@ -27,10 +27,12 @@ pub struct Pack {
 }
 
 #[inline]
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
+#[inline]
 #[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
@@ -75,6 +77,7 @@ impl Pack {
     }
 
     #[inline]
+    #[inline]
     fn head(&self) -> &[u8; HEADER_BYTES] {
         self.bytes.first_chunk().expect("checked when it was decoded")
     }
@@ -87,12 +90,14 @@ impl Pack {
 
     /// Which delivery this is, from 1.
     #[must_use]
+    #[inline]
     pub fn attempt(&self) -> u16 {
         u16::from_le_bytes([self.head()[2], self.head()[3]])
     }
 
     /// How often its messages have failed.
     #[must_use]
+    #[inline]
     pub fn failures(&self) -> u16 {
         u16::from_le_bytes([self.head()[4], self.head()[5]])
     }
@@ -106,24 +111,28 @@ impl Pack {
 
     /// The number of its first message.
     #[must_use]
+    #[inline]
     pub fn first(&self) -> u64 {
         u64_at(self.head(), 8)
     }
 
     /// The reign in which it was published.
     #[must_use]
+    #[inline]
     pub fn epoch(&self) -> u64 {
         u64_at(self.head(), 16)
     }
 
     /// When it was published, by the store's time of day.
     #[must_use]
+    #[inline]
     pub fn published_ms(&self) -> u64 {
         u64_at(self.head(), 24)
     }
 
     /// How many messages it has.
     #[must_use]
+    #[inline]
     pub fn count(&self) -> usize {
         u32_at(self.head(), 32) as usize
     }
