@@ -6,11 +6,16 @@
 pub enum Error {
     /// The store cannot be reached or cannot answer yet. The same call may be repeated.
     #[error("{store} is away: {reason}")]
-    Away { store: String, reason: String },
+    Away {
+        store: String,
+        absence: Absence,
+        reason: String,
+    },
     /// The store refuses us: credentials, rights. Repeating does not help.
     #[error("{store} refuses: {reason}; {fix}")]
     Refused {
         store: String,
+        refusal: Refusal,
         reason: String,
         fix: &'static str,
     },
@@ -68,6 +73,31 @@ pub enum Error {
     /// A part of this process panicked or could not start. What it held goes to others when its lease has run out.
     #[error("{what} crashed: restart this process, and report what it printed before")]
     Crashed { what: String },
+}
+
+/// How a store is [away](Error::Away).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It cannot be reached, or does not answer.
+    Silent,
+    /// It answers that it cannot do this now: its memory or disk is full, it is locked, loading or read-only.
+    Unable,
+}
+
+/// What a store [refuses](Error::Refused).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The user or the password.
+    Credentials,
+    /// A command that the user has no right to.
+    Command,
+    /// A key that the user has no right to.
+    Key,
+    /// Keys that are in different slots of a cluster.
+    Slot,
+    /// Anything else, such as a file that is no database.
+    Other,
 }
 
 impl Error {

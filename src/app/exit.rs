@@ -2,7 +2,7 @@
 
 use crate::api::failed::ReadError;
 use crate::app::args::explain;
-use crate::error::Error;
+use crate::error::{Absence, Error};
 
 /// Something went wrong.
 pub(in crate::app) const FAILED: u8 = 1;
@@ -52,9 +52,10 @@ impl From<Error> for Failure {
             _ => FAILED,
         };
         let hint = match &error {
-            Error::Away { store, .. } if store.starts_with("Redis") => {
-                "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db"
-            }
+            Error::Away {
+                absence: Absence::Silent,
+                ..
+            } => "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db",
             _ => "",
         };
         Self::with(code, format!("{}{hint}", explain(&error)))

@@ -37,7 +37,7 @@ use crate::engine::{
     Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Wake, check_layout,
     verbs,
 };
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 use link::Link;
 use reply::Reply;
@@ -145,6 +145,7 @@ impl RedisEngine {
     fn away(&self, reason: String) -> Error {
         Error::Away {
             store: format!("Redis at {}", self.address),
+            absence: Absence::Unable,
             reason,
         }
     }

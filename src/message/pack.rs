@@ -27,12 +27,10 @@ pub struct Pack {
 }
 
 #[inline]
-#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-#[inline]
 #[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
@@ -76,7 +74,6 @@ impl Pack {
         Ok(Self { bytes })
     }
 
-    #[inline]
     #[inline]
     fn head(&self) -> &[u8; HEADER_BYTES] {
         self.bytes.first_chunk().expect("checked when it was decoded")

@@ -9,13 +9,15 @@ use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
 use crate::engine::{Exchange, Exchanged};
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 use crate::message::{Effect, Outcome};
 
 pub(super) async fn exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
     match try_exchange(engine, exchange).await {
         // A cluster says so before anything is written, and of the whole call: so what caused it is taken out.
-        Err(Error::Refused { reason, .. }) if reason.starts_with("CROSSSLOT") => {
+        Err(Error::Refused {
+            refusal: Refusal::Slot, ..
+        }) => {
             let (within, refused_here) = within_slot(&engine.keys, exchange);
             match try_exchange(engine, &within).await? {
                 Exchanged::Ok { packs, refused } => Ok(Exchanged::Ok {

@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use super::refusal::classify;
 use super::scripts::Script;
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 
 /// Where and how to connect.
@@ -116,6 +116,7 @@ impl Link {
         let Some(connection) = self.connection.lock().await.clone() else {
             return Err(Error::Away {
                 store: format!("Redis at {}", self.address),
+                absence: Absence::Silent,
                 reason: "not connected".into(),
             });
         };

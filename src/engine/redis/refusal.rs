@@ -3,7 +3,7 @@
 use redis::RedisError;
 
 use super::rights;
-use crate::error::Error;
+use crate::error::{Absence, Error, Refusal};
 
 /// A script that fails by itself would do so again. Redis 6.2 wraps passing errors in the same words.
 fn is_script_error(reason: &str) -> bool {
@@ -12,6 +12,9 @@ fn is_script_error(reason: &str) -> bool {
     ours && !PASSING.split(' ').any(|passing| reason.contains(passing))
 }
 
+const PASSWORD: &str = "give a password in REDIS_PASS or REDIS_URL";
+const CREDENTIALS: &str = "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)";
+
 /// Which errors pass and which need someone to act. Texts of the server never contain our password.
 pub(super) fn classify(address: &str, error: &RedisError) -> Error {
     let reason = match error.detail() {
@@ -19,29 +22,50 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         _ => error.to_string(),
     };
     let store = format!("Redis at {address}");
-    let fix = match error.code() {
-        Some("NOAUTH") => "give a password in REDIS_PASS or REDIS_URL",
+    let no_right = if reason.contains("access") && reason.contains("key") {
+        Refusal::Key
+    } else {
+        Refusal::Command
+    };
+    let (refusal, fix) = match error.code() {
+        Some("NOAUTH") => (Refusal::Credentials, PASSWORD),
         // What the server says to a command of many arguments before one has given the password.
-        Some("ERR") if reason.contains("unauthenticated") => "give a password in REDIS_PASS or REDIS_URL",
-        Some("WRONGPASS") => "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)",
-        Some("NOPERM") => rights::HINT.as_str(),
-        Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => rights::HINT.as_str(),
-        Some("ERR") if reason.contains("user executing the script") => rights::HINT.as_str(),
-        Some("WRONGTYPE") => "a key of the queue was overwritten by something else; choose another queue name",
-        Some("ERR") if reason.contains("DB index") => "choose another database number",
-        Some("ERR") if reason.contains("AUTH") => "the server has no such password set; remove REDIS_PASS or fix it",
-        Some("CROSSSLOT") => "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
+        Some("ERR") if reason.contains("unauthenticated") => (Refusal::Credentials, PASSWORD),
+        Some("WRONGPASS") => (Refusal::Credentials, CREDENTIALS),
+        Some("NOPERM") => (no_right, rights::HINT.as_str()),
+        Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => {
+            (no_right, rights::HINT.as_str())
+        }
+        Some("ERR") if reason.contains("user executing the script") => (Refusal::Command, rights::HINT.as_str()),
+        Some("WRONGTYPE") => (
+            Refusal::Other,
+            "a key of the queue was overwritten by something else; choose another queue name",
+        ),
+        Some("ERR") if reason.contains("DB index") => (Refusal::Other, "choose another database number"),
+        Some("ERR") if reason.contains("AUTH") => (
+            Refusal::Credentials,
+            "the server has no such password set; remove REDIS_PASS or fix it",
+        ),
+        Some("CROSSSLOT") => (
+            Refusal::Slot,
+            "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
+        ),
         Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },
-        _ if error.kind() == redis::ErrorKind::AuthenticationFailed => {
-            "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)"
-        }
-        _ if reason.contains("invalid peer certificate") => {
-            "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)"
-        }
-        _ if error.kind() == redis::ErrorKind::InvalidClientConfig => "check the address",
-        _ => {
-            return Error::Away { store, reason };
+        _ if error.kind() == redis::ErrorKind::AuthenticationFailed => (Refusal::Credentials, CREDENTIALS),
+        _ if reason.contains("invalid peer certificate") => (
+            Refusal::Other,
+            "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)",
+        ),
+        _ if error.kind() == redis::ErrorKind::InvalidClientConfig => (Refusal::Other, "check the address"),
+        code => {
+            let absence = code.map_or(Absence::Silent, |_| Absence::Unable);
+            return Error::Away { store, absence, reason };
         }
     };
-    Error::Refused { store, reason, fix }
+    Error::Refused {
+        store,
+        refusal,
+        reason,
+        fix,
+    }
 }

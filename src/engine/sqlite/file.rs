@@ -7,7 +7,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::tables::SCHEMA;
 use crate::engine::LAYOUT;
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Refusal, Result};
 
 /// "qrgt", so that other programs' files are recognised as such.
 const APPLICATION: i64 = 0x7172_6774;
@@ -92,7 +92,12 @@ impl Database {
         };
         let refused = |reason, fix| {
             let store = self.shown();
-            Err(Error::Refused { store, reason, fix })
+            Err(Error::Refused {
+                store,
+                refusal: Refusal::Other,
+                reason,
+                fix,
+            })
         };
         if number("SELECT count(*) FROM sqlite_schema")? == 0 {
             return Ok(false);
@@ -156,12 +161,14 @@ pub(super) fn refuse(database: &Database, error: &rusqlite::Error) -> Error {
             let holder = holder(&database.beside("-shm")).map_or(String::new(), |pid| format!(" by process {pid}"));
             return Error::Away {
                 store,
+                absence: Absence::Unable,
                 reason: format!("it is locked{holder}; if that process is stopped, let it go on or end it"),
             };
         }
         Some(ErrorCode::DiskFull) => {
             return Error::Away {
                 store,
+                absence: Absence::Unable,
                 reason: "the disk is full; make room, nothing is lost".into(),
             };
         }
@@ -169,14 +176,25 @@ pub(super) fn refuse(database: &Database, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => "restore it from a copy, or choose another file",
         Some(ErrorCode::ReadOnly) => "make the file and its directory writable",
         Some(ErrorCode::CannotOpen) => "check that the directory exists and is writable",
-        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => return Error::Away { store, reason },
+        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => {
+            return Error::Away {
+                store,
+                absence: Absence::Unable,
+                reason,
+            };
+        }
         _ => {
             return Error::Protocol {
                 detail: format!("{store}: {reason}"),
             };
         }
     };
-    Error::Refused { store, reason, fix }
+    Error::Refused {
+        store,
+        refusal: Refusal::Other,
+        reason,
+        fix,
+    }
 }
 
 /// The process that holds the write lock, as far as the system tells.

@@ -9,7 +9,7 @@ use queenright::engine::{
 };
 use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo, rules};
 use queenright::engine::{History, Range, Report, Reported};
-use queenright::error::{Error, Result};
+use queenright::error::{Absence, Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -24,6 +24,7 @@ pub struct Wire {
 
 fn away(reason: &str) -> Error {
     Error::Away {
+        absence: Absence::Silent,
         store: "the simulated store".into(),
         reason: reason.into(),
     }

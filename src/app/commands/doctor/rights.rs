@@ -4,11 +4,17 @@
 use super::Findings;
 use crate::engine::redis::RedisEngine;
 use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, Right, words};
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Refusal, Result};
 
 /// The server refuses because of the user's rights.
 pub(super) fn is_about_rights(error: &Error) -> bool {
-    matches!(error, Error::Refused { reason, .. } if reason.contains("NOPERM") || reason.contains("no permissions"))
+    matches!(
+        error,
+        Error::Refused {
+            refusal: Refusal::Command | Refusal::Key,
+            ..
+        }
+    )
 }
 
 /// What a user lacks.
@@ -76,15 +82,19 @@ async fn try_all(engine: &RedisEngine, rights: &[Right]) -> Result<Lacks> {
         let (tried, mut refused) = (tried.split(", "), Vec::new());
         for tried in tried.clone() {
             match try_one(engine, tried).await {
-                Err(error) if is_about_rights(&error) => {
-                    let text = error.to_string();
-                    if text.contains("access") && text.contains("key") {
-                        lacks.keys = true;
-                    } else {
-                        refused.push(tried.split(' ').next().unwrap_or_default().to_lowercase());
-                    }
-                }
-                Err(error @ Error::Away { .. }) if is_gone(&error) => return Err(error),
+                Err(Error::Refused {
+                    refusal: Refusal::Key, ..
+                }) => lacks.keys = true,
+                Err(Error::Refused {
+                    refusal: Refusal::Command,
+                    ..
+                }) => refused.push(tried.split(' ').next().unwrap_or_default().to_lowercase()),
+                Err(
+                    error @ Error::Away {
+                        absence: Absence::Silent,
+                        ..
+                    },
+                ) => return Err(error),
                 // Other checks report a full or read-only server.
                 Err(Error::Away { .. }) => {}
                 _ => lacks.reached |= tried.contains(" K"),
@@ -111,22 +121,4 @@ async fn try_one(engine: &RedisEngine, tried: &str) -> Result<()> {
         });
     }
     engine.ask(&cmd).await.map(drop)
-}
-
-/// The server did not answer, as opposed to an error that it answers with.
-fn is_gone(error: &Error) -> bool {
-    let text = error.to_string();
-    ![
-        "OOM",
-        "READONLY",
-        "MISCONF",
-        "NOREPLICAS",
-        "LOADING",
-        "BUSY",
-        "NOSCRIPT",
-        "WRONGTYPE",
-        "ERR",
-    ]
-    .iter()
-    .any(|passing| text.contains(passing))
 }
