@@ -3,7 +3,7 @@
 //! | file | |
 //! | --- | --- |
 //! | `fleet`, `member` | the copies: killed, frozen, added and removed |
-//! | `errors` | drains the errors in the background |
+//! | `errors` | reads the errors in the background |
 //! | `loss_check` | whether any message is missing now |
 //! | `summary`, `screen` | what is shown, and how a terminal shows it |
 //! | `account` | the books against the store, in the end |
@@ -220,7 +220,7 @@ impl<E: Engine> Run<E> {
                 summary.say("added", &format!("copy {name}"));
             }
             Key::Remove => fleet.remove(summary),
-            Key::Errors => fleet.drain(summary),
+            Key::Errors => fleet.read_errors(summary),
             Key::Redraw | Key::Quit => {}
         }
         Ok(())

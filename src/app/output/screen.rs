@@ -99,7 +99,7 @@ impl Colours {
     fn event(self, word: &str) -> Style {
         match word {
             "elected" | "generates" => self.of(Color::Green),
-            "kill -9" | "drain failed" => self.strong(Color::Red),
+            "kill -9" | "reading failed" => self.strong(Color::Red),
             "error" => self.of(Color::Red),
             "redelivered" | "handed on" | "deposed" | "SIGSTOP" | "away" => self.of(Color::Yellow),
             _ => self.of(Color::Cyan),

@@ -1,4 +1,4 @@
-//! Draining the errors: `get-errors --json`, as a user would run it, in the background.
+//! Reading the errors: `get-errors --json`, as a user would run it, in the background.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::sync::mpsc::{Receiver, channel};
 use crate::app::lab::copy;
 
 /// The numbers of the errors, or why they could not be had.
-pub(super) type Drained = Result<Vec<u64>, String>;
+pub(super) type ErrorsRead = Result<Vec<u64>, String>;
 
-pub(super) fn drain(program: &Path, connection: &[OsString]) -> Receiver<Drained> {
+pub(super) fn read(program: &Path, connection: &[OsString]) -> Receiver<ErrorsRead> {
     let mut command = copy::get_errors(program);
     command.args(connection);
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
-        let drained = command.output().map_err(|error| error.to_string()).and_then(|output| {
+        let read = command.output().map_err(|error| error.to_string()).and_then(|output| {
             if !output.status.success() {
                 return Err(String::from_utf8_lossy(&output.stderr).trim().to_string());
             }
@@ -22,7 +22,7 @@ pub(super) fn drain(program: &Path, connection: &[OsString]) -> Receiver<Drained
             Ok(text.lines().filter_map(copy::number).collect())
         });
         // Nobody may be there to hear it any more.
-        let _ = sender.send(drained);
+        let _ = sender.send(read);
     });
     receiver
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::errors::{self, Drained};
+use super::errors::{self, ErrorsRead};
 use super::member::{Member, State};
 use super::summary::Summary;
 use crate::app::args::options::Scope;
@@ -32,7 +32,7 @@ pub(super) struct Fleet {
     pub(super) members: Vec<Member>,
     lease: Duration,
     in_file: bool,
-    draining: Option<Receiver<Drained>>,
+    reading: Option<Receiver<ErrorsRead>>,
 }
 
 impl Fleet {
@@ -46,7 +46,7 @@ impl Fleet {
             members: Vec::new(),
             lease: resolved.settings.lease,
             in_file: matches!(resolved.store, Store::Sqlite(_)),
-            draining: None,
+            reading: None,
         })
     }
 
@@ -119,16 +119,16 @@ impl Fleet {
             State::Killed(at) | State::Left(at) => now < at + GONE_SHOWN,
             _ => true,
         });
-        if let Some(drained) = self.draining.as_ref().and_then(|drained| drained.try_recv().ok()) {
-            self.draining = None;
-            match drained {
+        if let Some(read) = self.reading.as_ref().and_then(|reading| reading.try_recv().ok()) {
+            self.reading = None;
+            match read {
                 Ok(numbers) => {
                     for number in &numbers {
                         ledger.saw_error(*number);
                     }
-                    summary.say("drained", &format!("{} errors (get-errors --json)", numbers.len()));
+                    summary.say("read", &format!("{} errors (get-errors --json)", numbers.len()));
                 }
-                Err(line) => summary.say("drain failed", &line),
+                Err(line) => summary.say("reading failed", &line),
             }
         }
         Ok(())
@@ -215,10 +215,10 @@ impl Fleet {
     }
 
     /// Runs `get-errors --json`, as a user would.
-    pub(super) fn drain(&mut self, summary: &mut Summary) {
-        if self.draining.is_none() {
-            summary.say("draining", "the errors");
-            self.draining = Some(errors::drain(&self.starter.program, &self.connection));
+    pub(super) fn read_errors(&mut self, summary: &mut Summary) {
+        if self.reading.is_none() {
+            summary.say("reading", "the errors");
+            self.reading = Some(errors::read(&self.starter.program, &self.connection));
         }
     }
 

@@ -15,7 +15,7 @@ const KEYS: [(&str, &str); 6] = [
     ("h", "kill handler"),
     ("s", "freeze"),
     ("+ -", "copies"),
-    ("e", "drain errors"),
+    ("e", "read errors"),
     ("q", "quit"),
 ];
 

@@ -123,7 +123,7 @@ function state(kind, text) {
   say($("live-text"), text);
 }
 
-function pulse() {
+function tick() {
   if (!source) return;
   const age = Date.now() - came;
   const stale = came > 0 && age > STALE;
@@ -133,7 +133,7 @@ function pulse() {
   else if (last.problem) state("bad", last.problem.code === "no_queue" ? "no queue" : "no store");
   else state("good", "live");
 }
-setInterval(pulse, 500);
+setInterval(tick, 500);
 
 function show(sample) {
   banners(sample);
@@ -152,7 +152,7 @@ function show(sample) {
     errors.sample(status);
     if (view === "overview") overview.show(sample);
   }
-  pulse();
+  tick();
 }
 
 function empty() {
