@@ -76,13 +76,13 @@ pub struct RedisEngine {
 impl RedisEngine {
     /// The queue of these settings at a URL (`redis://`, `rediss://`, `unix:`); nothing is sent yet.
     pub fn open(url: &str, settings: &Settings) -> Result<Self> {
-        match StoreUrl::parse(url)? {
-            StoreUrl::Redis(url) => Self::at(url, settings),
-            _ => Err(Error::Setting {
+        let StoreUrl::Redis(url) = StoreUrl::parse(url)? else {
+            return Err(Error::Setting {
                 setting: "url",
                 reason: "this is no address of a Redis".into(),
-            }),
-        }
+            });
+        };
+        Self::at(url, settings)
     }
 
     /// The queue of these settings at a URL that was read; nothing is sent yet.
