@@ -4,16 +4,16 @@
 //!
 //! | module | |
 //! | --- | --- |
-//! | [`base64`] | bytes as text |
-//! | [`args`] | flags, variables and files, read into one set of values |
+//! | `base64` | bytes as text |
+//! | `args` | flags, variables and files, read into one set of values |
 //! | `exit`, `run` | how a command ends, and what every command needs around it |
 //! | `on_engine` | opens the engine of a store for a command |
-//! | [`output`] | what people and programs read: log, JSON, tables, the terminal's screen |
+//! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
-//! | [`outside`] | other programs as handlers and generators |
-//! | [`lab`] | what `demo`, `verify` and `bench` share |
-//! | [`dashboard`] | the page and its API |
-//! | [`commands`] | one file per command |
+//! | `outside` | other programs as handlers and generators |
+//! | `lab` | what `demo`, `verify` and `bench` share |
+//! | `dashboard` | the page and its API |
+//! | `commands` | one file per command |
 
 pub mod base64;
 
