@@ -1,5 +1,5 @@
-//! A TCP proxy that misbehaves on request, between nodes and a Redis: connections that are cut, slow, half-open or
-//! swallowed.
+//! A TCP proxy that misbehaves on request, between nodes and a Redis: connections that are cut, late, half-open or
+//! swallowed, over a link that carries only so many bytes a second.
 //!
 //! It runs on a thread of its own, so that it works while its owner blocks.
 
@@ -9,16 +9,27 @@ mod tests;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Until the next attempt, when a connection could not be accepted: the process has too many open files.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// What the kernel takes in for the proxy before its sender has to wait; by itself it would be megabytes, which a slow
+/// link would seem to swallow at once.
+const RECEIVE_BUFFER_BYTES: u32 = 32 * 1024;
+
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// What a slow link may make up for: timers are a millisecond late, or more on a busy machine.
+const MAKE_UP: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -37,11 +48,13 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a free port of 127.0.0.1.
     pub fn start(upstream: SocketAddr) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            listen()?
+        };
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared::new(upstream));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("proxy".into()).spawn({
             let shared = shared.clone();
@@ -94,11 +107,28 @@ impl Proxy {
         self.shared.state().delay = by;
     }
 
+    /// From now on all connections together get so many bytes a second through in this direction, as over one link, and
+    /// their senders have to wait. Zero ends it.
+    pub fn throttle(&self, direction: Direction, bytes_per_s: u64) {
+        let mut state = self.shared.state();
+        state.bytes_per_s[direction as usize] = bytes_per_s;
+        state.free_at[direction as usize] = Instant::now();
+    }
+
     /// Swallows everything in both directions and closes nothing; new connections are accepted and hang. When it ends,
     /// the connections that lost something are cut, and those that were idle go on.
     pub fn black_hole(&self, on: bool) {
         let mut state = self.shared.state();
         state.black_hole = on;
+        state.mend();
+    }
+
+    /// From now on only small requests and replies arrive, as behind a router that drops large packets in silence: with more
+    /// than so many bytes in a row, a connection loses all that follows in this direction. Zero ends it, and the connections
+    /// that lost something are cut.
+    pub fn swallow_beyond(&self, bytes: u64) {
+        let mut state = self.shared.state();
+        state.in_a_row_max = bytes;
         state.mend();
     }
 
@@ -139,8 +169,14 @@ struct Shared(Mutex<State>);
 struct State {
     upstream: SocketAddr,
     delay: Duration,
+    /// By direction; zero is as many as come.
+    bytes_per_s: [u64; 2],
+    /// By direction: when a slow link will have sent all that it has accepted.
+    free_at: [Instant; 2],
     black_hole: bool,
     half_open: bool,
+    /// Zero is as many as come.
+    in_a_row_max: u64,
     allowance: Option<(Direction, u64, Then)>,
     /// By direction.
     passed: [u64; 2],
@@ -159,6 +195,8 @@ enum Then {
 struct Open {
     /// By direction: something that was sent this way has not arrived, so nothing may ever arrive again.
     lost: [bool; 2],
+    /// How many bytes went through in one direction since the last ones in the other.
+    in_a_row: (Direction, u64),
     _cut: oneshot::Sender<()>,
 }
 
@@ -179,8 +217,11 @@ impl Shared {
         Self(Mutex::new(State {
             upstream,
             delay: Duration::ZERO,
+            bytes_per_s: [0; 2],
+            free_at: [Instant::now(); 2],
             black_hole: false,
             half_open: false,
+            in_a_row_max: 0,
             allowance: None,
             passed: [0; 2],
             open: HashMap::new(),
@@ -201,10 +242,31 @@ impl State {
         let (sender, cut) = oneshot::channel();
         let open = Open {
             lost: [self.black_hole; 2],
+            in_a_row: (Direction::Requests, 0),
             _cut: sender,
         };
         self.open.insert(id, open);
         (id, cut)
+    }
+
+    /// The most that is accepted at once: what a slow link sends in [`MAKE_UP`], so that its connections take turns.
+    fn accepts(&self, direction: Direction) -> usize {
+        match self.bytes_per_s[direction as usize] {
+            0 => pipe::CHUNK_BYTES,
+            rate => usize::try_from(rate / 100).map_or(pipe::CHUNK_BYTES, |bytes| bytes.clamp(1, pipe::CHUNK_BYTES)),
+        }
+    }
+
+    /// Accepts so many bytes. When a slow link will have sent them.
+    fn sent_at(&mut self, direction: Direction, bytes: usize, now: Instant) -> Option<Instant> {
+        let rate = self.bytes_per_s[direction as usize];
+        if rate == 0 {
+            return None;
+        }
+        let free_at = &mut self.free_at[direction as usize];
+        let begin = now.checked_sub(MAKE_UP).map_or(now, |earliest| earliest.max(*free_at));
+        *free_at = begin + Duration::from_nanos(bytes as u64 * 1_000_000_000 / rate);
+        Some(*free_at)
     }
 
     fn swallows(&self, direction: Direction) -> bool {
@@ -213,7 +275,7 @@ impl State {
 
     /// Cuts what lost something, once nothing is swallowed any more.
     fn mend(&mut self) {
-        if !self.black_hole && !self.half_open {
+        if !self.black_hole && !self.half_open && self.in_a_row_max == 0 {
             self.open.retain(|_, open| open.lost == [false; 2]);
         }
     }
@@ -236,7 +298,12 @@ impl State {
         let Some(open) = self.open.get_mut(&id) else {
             return Fate::Gone;
         };
-        open.lost[direction as usize] |= swallows;
+        if open.in_a_row.0 != direction {
+            open.in_a_row = (direction, 0);
+        }
+        open.in_a_row.1 += bytes as u64;
+        let large = self.in_a_row_max > 0 && open.in_a_row.1 > self.in_a_row_max;
+        open.lost[direction as usize] |= swallows || large;
         if open.lost[direction as usize] {
             return Fate::Swallow;
         }
@@ -269,8 +336,15 @@ impl State {
     }
 }
 
-async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
-    let listener = TcpListener::from_std(listener).expect("made for it, inside a runtime");
+/// Inside a runtime.
+fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.listen(BACKLOG)
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_AGAIN).await;

@@ -1,17 +1,19 @@
-//! One connection through the proxy: two pumps, of which each reads ahead and delivers when the time has come.
+//! One connection through the proxy: two pumps, of which each reads as fast as the link sends, and delivers when the time
+//! has come.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::{Direction, Fate, Shared};
+use super::{Direction, Fate, RECEIVE_BUFFER_BYTES, Shared};
 
-const CHUNK_BYTES: usize = 16 * 1024;
+pub(super) const CHUNK_BYTES: usize = 16 * 1024;
 
 /// How much waits in one direction: 4 MB. The sender of more has to wait.
 const CHUNKS_MAX: usize = 256;
@@ -39,7 +41,7 @@ pub(super) async fn run(shared: Arc<Shared>, id: u64, cut: oneshot::Receiver<()>
         let _ = client.set_zero_linger();
         return;
     }
-    let Ok(mut server) = TcpStream::connect(to).await else {
+    let Ok(mut server) = connect(to).await else {
         shared.state().open.remove(&id);
         let _ = client.set_zero_linger();
         return;
@@ -63,6 +65,16 @@ pub(super) async fn run(shared: Arc<Shared>, id: u64, cut: oneshot::Receiver<()>
     }
 }
 
+async fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if to.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES)?;
+    socket.connect(to).await
+}
+
 async fn pump_both(shared: &Shared, id: u64, client: &mut TcpStream, server: &mut TcpStream) -> Result<(), Break> {
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
@@ -83,18 +95,30 @@ async fn pump(
     to: WriteHalf<'_>,
 ) -> Result<(), Break> {
     let (sender, receiver) = mpsc::channel(CHUNKS_MAX);
-    tokio::try_join!(read(shared, from, sender), deliver(shared, id, direction, to, receiver))?;
+    tokio::try_join!(
+        read(shared, direction, from, sender),
+        deliver(shared, id, direction, to, receiver)
+    )?;
     Ok(())
 }
 
 /// A chunk and when it is due; the empty one ends the stream.
 type Chunk = (Instant, Vec<u8>);
 
-async fn read(shared: &Shared, mut from: ReadHalf<'_>, to: mpsc::Sender<Chunk>) -> Result<(), Break> {
+async fn read(
+    shared: &Shared,
+    direction: Direction,
+    mut from: ReadHalf<'_>,
+    to: mpsc::Sender<Chunk>,
+) -> Result<(), Break> {
     loop {
-        let mut chunk = Vec::with_capacity(CHUNK_BYTES);
+        let mut chunk = Vec::with_capacity(shared.state().accepts(direction));
         // A reset is passed on as the end of the stream, or swallowed like it.
         let ended = from.read_buf(&mut chunk).await.unwrap_or(0) == 0;
+        let sent_at = shared.state().sent_at(direction, chunk.len(), Instant::now());
+        if let Some(at) = sent_at {
+            tokio::time::sleep_until(at).await;
+        }
         let due = Instant::now() + shared.state().delay;
         if to.send((due, chunk)).await.is_err() || ended {
             return Ok(());

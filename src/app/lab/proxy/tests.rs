@@ -67,6 +67,13 @@ fn warm(proxy: &Proxy) -> TcpStream {
     stream
 }
 
+/// One that gives up writing when nothing moves.
+fn impatient(proxy: &Proxy) -> TcpStream {
+    let stream = connect(proxy);
+    stream.set_write_timeout(Some(SILENCE)).expect("a timeout");
+    stream
+}
+
 /// What still comes, until the connection is closed or reset.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
@@ -181,6 +188,59 @@ fn a_delay_holds_every_chunk_in_both_directions_and_keeps_the_order() {
     say(&mut stream, "2");
     wait("both arrive", || echo.heard().ends_with(b"12"));
     assert_eq!(echo.heard(), b"warmslow12");
+}
+
+#[test]
+fn a_throttle_is_shared_by_all_connections_holds_their_senders_back_and_ends() {
+    let echo = Echo::start(b'!');
+    let proxy = Proxy::start(echo.address).expect("a proxy");
+    let mut streams = [warm(&proxy), warm(&proxy)];
+    proxy.throttle(Direction::Requests, 200_000);
+    let start = Instant::now();
+    let text = "x".repeat(20_000);
+    for stream in &mut streams {
+        say(stream, &text);
+    }
+    wait("both get theirs through", || echo.heard().len() >= 8 + 40_000);
+    assert!(
+        start.elapsed() + super::MAKE_UP >= Duration::from_millis(200),
+        "{:?}",
+        start.elapsed()
+    );
+
+    // So slow that nothing gets through: what the sender cannot send is little more than what sockets hold by themselves.
+    proxy.throttle(Direction::Requests, 1);
+    let mut stream = impatient(&proxy);
+    let megabytes = vec![b'y'; 64 << 20];
+    let error = stream.write_all(&megabytes).expect_err("nobody takes 64 MB in");
+    assert!(
+        matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        "{error}"
+    );
+    proxy.cut();
+    proxy.throttle(Direction::Requests, 0);
+    warm(&proxy);
+}
+
+#[test]
+fn a_throttle_of_replies_leaves_requests_alone() {
+    let echo = Echo::start(b'!');
+    let proxy = Proxy::start(echo.address).expect("a proxy");
+    let mut stream = warm(&proxy);
+    proxy.throttle(Direction::Replies, 1_000_000);
+    let start = Instant::now();
+    let text = "x".repeat(100_000);
+    let mut writer = stream.try_clone().expect("a clone");
+    let sending = std::thread::spawn(move || say(&mut writer, &text));
+    let mut left = 100_000;
+    let mut buffer = [0; 4096];
+    while left > 0 {
+        let n = stream.read(&mut buffer).expect("an answer");
+        left -= buffer[..n].split(|&byte| byte == b'!').map(<[u8]>::len).sum::<usize>();
+    }
+    sending.join().expect("sent");
+    assert!(start.elapsed() >= Duration::from_millis(90), "{:?}", start.elapsed());
+    assert!(proxy.passed(Direction::Requests) >= 100_000);
 }
 
 #[test]
@@ -319,6 +379,29 @@ fn an_allowance_counts_over_all_connections_and_several_chunks() {
     assert_eq!(rest(&mut first), b"");
     wait("the server has heard it", || echo.heard().ends_with(b"de"));
     assert_eq!(echo.heard(), b"warmwarmabcde");
+}
+
+#[test]
+fn only_small_requests_and_replies_arrive_where_large_ones_are_swallowed() {
+    let echo = Echo::start(b'!');
+    let proxy = Proxy::start(echo.address).expect("a proxy");
+    let (mut small, mut large) = (warm(&proxy), warm(&proxy));
+    proxy.swallow_beyond(8);
+    for _ in 0..3 {
+        say(&mut small, "1234567");
+        expect(&mut small, "!1234567");
+    }
+    say(&mut large, "123456789");
+    wait("the large request is lost", || lost(&proxy, Direction::Requests) == 1);
+    expect_silence(&mut large);
+    say(&mut small, "12345678");
+    wait("the large reply is lost", || lost(&proxy, Direction::Replies) == 1);
+    expect_silence(&mut small);
+
+    proxy.swallow_beyond(0);
+    assert_eq!(rest(&mut large), b"");
+    assert_eq!(rest(&mut small), b"");
+    warm(&proxy);
 }
 
 #[test]
