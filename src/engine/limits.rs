@@ -60,6 +60,13 @@ pub const COUNTER_MAX: i64 = (1 << 53) - 1;
 /// No message is put off for longer than this: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 
+/// How many messages a node holds at most that are on the delivery before their last one.
+pub const SUSPECTS_MAX: u64 = 8;
+
+/// A message on its last delivery waits for a node with nothing in hand. If there is none, one node empties its hand, and after
+/// this long another.
+pub const CLEARING_MS: u64 = 1000;
+
 /// How many packs one reap moves.
 pub const REAP_PACKS_MAX: usize = 1000;
 

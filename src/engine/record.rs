@@ -52,7 +52,7 @@ macro_rules! records {
 }
 
 records! {
-    Process { host, pid, version, concurrency }
+    Process { host, pid, version, concurrency, deliveries_max }
     Lane { call, done, failed, held, pieces, refused }
     Failed { number, attempt, epoch, published_ms, time_ms, node, error, payload, failures }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
@@ -67,6 +67,7 @@ pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) version: String,
     pub(super) concurrency: u32,
+    pub(super) deliveries_max: u16,
 }
 
 impl Process {
@@ -76,6 +77,7 @@ impl Process {
             pid: join.pid,
             version: join.version.clone(),
             concurrency: join.concurrency,
+            deliveries_max: join.deliveries_max,
         }
     }
 }

@@ -57,6 +57,8 @@ pub struct Meta {
     pub skipped: u64,
     /// Errors that were removed because there were too many.
     pub trimmed: u64,
+    /// Until then, on the hive clock, no other node begins to empty its hand for a message on its last delivery.
+    pub clearing: u64,
 }
 
 impl Meta {
@@ -82,33 +84,59 @@ pub struct About {
     pub pid: u32,
     pub version: String,
     pub concurrency: u32,
+    pub deliveries_max: u16,
     /// On the hive clock.
     pub joined: u64,
-    /// Messages in hand that were delivered before.
-    pub redelivered: u64,
-    /// Messages in hand that were delivered twice before, or more often.
+    /// Messages in hand on the delivery before their last one.
     pub suspects: u64,
+    /// [`About::CLEARS`] or [`About::ALONE`], mostly neither.
+    pub alone: u64,
     /// Once deposed: how many messages are still to be handed on.
     pub held: Option<u64>,
 }
 
+/// How often a message was delivered, beside how often it may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// As good as new.
+    Early,
+    /// The one before the last.
+    Suspect,
+    /// If the node dies with it, it becomes an error.
+    Last,
+}
+
 impl About {
+    /// The node takes nothing until its hand is empty: then it gets a message on its last delivery.
+    pub const CLEARS: u64 = 1;
+    /// It holds one, and nothing else.
+    pub const ALONE: u64 = 2;
+
+    /// What it means for this node to take a pack.
+    pub(super) fn delivery(&self, pack: &Pack) -> Delivery {
+        match pack.attempt() {
+            1 => Delivery::Early,
+            attempt if attempt >= self.deliveries_max => Delivery::Last,
+            attempt if attempt + 1 == self.deliveries_max => Delivery::Suspect,
+            _ => Delivery::Early,
+        }
+    }
+
     /// Counts what the node takes into its hand.
     pub(super) fn took(&mut self, pack: &Pack) {
-        self.count(pack, |held| held + pack.count() as u64);
+        match self.delivery(pack) {
+            Delivery::Early => {}
+            Delivery::Suspect => self.suspects += pack.count() as u64,
+            Delivery::Last => self.alone = Self::ALONE,
+        }
     }
 
     /// Counts what leaves its hand: so many messages of this pack.
     pub(super) fn gave(&mut self, pack: &Pack, count: u64) {
-        self.count(pack, |held| held.saturating_sub(count));
-    }
-
-    fn count(&mut self, pack: &Pack, change: impl Fn(u64) -> u64) {
-        if pack.attempt() > 1 {
-            self.redelivered = change(self.redelivered);
-        }
-        if pack.attempt() > 2 {
-            self.suspects = change(self.suspects);
+        match self.delivery(pack) {
+            Delivery::Suspect => self.suspects = self.suspects.saturating_sub(count),
+            Delivery::Last if count > 0 => self.alone = 0,
+            Delivery::Early | Delivery::Last => {}
         }
     }
 }

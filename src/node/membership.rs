@@ -124,6 +124,7 @@ impl<E: Engine> Membership<E> {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             concurrency: settings.concurrency,
+            deliveries_max: settings.deliveries_max,
         };
         loop {
             if self.context.requests.requested().leave {
@@ -252,10 +253,7 @@ impl<E: Engine> Membership<E> {
         let Some(victim) = member.victim.as_ref().filter(|_| guard("reap")) else {
             return false;
         };
-        let reap = Reap {
-            victim: victim.clone(),
-            deliveries_max: self.context.settings.deliveries_max,
-        };
+        let reap = Reap { victim: victim.clone() };
         let Ok(reaped) = self.context.engine.reap(&reap).await else {
             return false;
         };

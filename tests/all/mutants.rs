@@ -10,7 +10,9 @@ use crate::sources::guards;
 
 /// Each guard, and the check that fails without it.
 const CATCHES: &[(&str, &str)] = &[
-    ("again-one", "redelivered_messages_come_one_at_a_time"),
+    ("again-one", "before_their_last_delivery_a_node_holds_a_few"),
+    ("alone", "a_busy_node_empties_its_hand_for_a_last_delivery"),
+    ("alone-empty", "a_busy_node_empties_its_hand_for_a_last_delivery"),
     ("beat-member", "a_beat_after_leaving_does_not_bring_a_node_back"),
     (
         "bodies-end",
@@ -31,6 +33,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("deliveries", "a_message_delivered_too_often_becomes_an_error"),
     ("depose-lanes", "a_node_that_left_cannot_settle_what_it_still_held"),
     ("digits", "numbers_beyond_ten_to_the_fourteen_stay_exact"),
+    ("clearing", "a_busy_node_empties_its_hand_for_a_last_delivery"),
     ("collect-call", "a_late_collect_confirms_nothing"),
     ("due", "a_message_that_is_put_off_comes_when_it_is_due"),
     ("effect-number", "only_whole_numbers_are_counted_on"),
@@ -83,10 +86,10 @@ const CATCHES: &[(&str, &str)] = &[
     ("rewind-join", "a_join_raises_a_store_that_went_back"),
     ("runs", "runs_that_overlap_or_overreach_write_nothing"),
     ("second-bell", "work_that_comes_or_waits_rings_the_bell"),
+    ("suspects", "before_their_last_delivery_a_node_holds_a_few"),
     ("trimmed", "the_oldest_errors_beyond_a_number_are_removed_and_counted"),
     ("token", "a_deposed_generator_cannot_publish"),
     ("vacant", "while_there_is_no_generator_any_member_keeps_house"),
-    ("alone", "a_poison_message_takes_no_neighbours_with_it"),
 ];
 
 /// Stores to try mutants on side by side.

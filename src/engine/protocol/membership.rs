@@ -31,6 +31,8 @@ pub struct Join {
     pub pid: u32,
     pub version: String,
     pub concurrency: u32,
+    /// A message that this node takes for the so many-th time, and gets no outcome from it, becomes an error.
+    pub deliveries_max: u16,
 }
 
 /// The answer to a join.
@@ -101,8 +103,6 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reap {
     pub victim: NodeId,
-    /// A message that was delivered this often without an outcome becomes an error.
-    pub deliveries_max: u16,
 }
 
 /// The answer to a reap.

@@ -141,17 +141,18 @@ impl RedisEngine {
         let mut fields: Named = self.hash(key).await?;
         let process: Process = fields.take("process")?;
         // A deposed node takes nothing more, and so this is not kept of it.
-        let redelivered: Option<Vec<u8>> = fields.take("redelivered")?;
-        let (redelivered, suspects) = redelivered.map_or(Ok((0, 0)), |text| two_numbers(&text))?;
+        let suspects: Option<Vec<u8>> = fields.take("suspects")?;
+        let (suspects, alone) = suspects.map_or(Ok((0, 0)), |text| two_numbers(&text))?;
         Ok(Taken {
             about: About {
                 host: process.host,
                 pid: process.pid,
                 version: process.version,
                 concurrency: process.concurrency,
+                deliveries_max: process.deliveries_max,
                 joined: fields.take("joined")?,
-                redelivered,
                 suspects,
+                alone,
                 held: fields.take("held")?,
             },
             lanes,
@@ -207,6 +208,6 @@ fn meta(mut fields: Named) -> Result<Option<Meta>> {
     }
     Ok(Some(named!(mut fields => Meta {
         layout, names, clock, wall, step, generator, epoch, crown, seq, made, due, head, done, failed, requeued, rewinds, ruled,
-        chosen, rank, skipped, trimmed,
+        chosen, rank, skipped, trimmed, clearing,
     } with { birth, heirs, grain, again, paused })))
 }

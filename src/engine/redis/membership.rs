@@ -95,8 +95,7 @@ pub(super) async fn reap(engine: &RedisEngine, reap: &Reap) -> Result<Reaped> {
             &keys.bell,
             &keys.bodies,
         ])
-        .arg(&reap.victim)
-        .arg(reap.deliveries_max);
+        .arg(&reap.victim);
     });
     let reply = Reply::decode(run.await?)?;
     Ok(named!(reply => Reaped { redelivered, failed, more, deposed }))

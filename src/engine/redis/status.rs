@@ -113,6 +113,7 @@ impl Decode for NodeStatus {
             pid,
             version,
             concurrency,
+            ..
         } = look.take("process")?;
         Ok(named!(mut look => Self {
             node, age_ms, in_hand, done, failed, lease_in_ms,

@@ -4,6 +4,7 @@ mod effects;
 mod settle;
 mod take;
 
+use super::clock::hive;
 use crate::engine::store::{Lane, Line, Store};
 use crate::engine::{Exchange, Exchanged, Wake};
 use crate::error::Result;
@@ -44,18 +45,19 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
         return Ok(Exchanged::Deposed);
     }
     let mut about = store.about(node)?.unwrap_or_default();
-    let before = (about.redelivered, about.suspects);
+    let before = (about.suspects, about.alone);
     let time_ms = store.time_ms(wall_ms);
     let Some(plan) = Plan::of(store, time_ms, exchange, &mut about)? else {
         return Ok(Exchanged::Unheld);
     };
 
     plan.write(store, node)?;
-    let was = (meta.again, meta.grain);
+    let was = (meta.again, meta.grain, meta.clearing);
     meta.again |= !plan.back_again.is_empty();
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
     let want = if paused { 0 } else { exchange.want };
-    let packs = take(store, &mut meta, &mut about, u64::from(want))?;
+    let clock = hive(store, &meta, wall_ms);
+    let packs = take(store, &mut meta, (node, &mut about), clock, u64::from(want))?;
     let mut taken = 0;
     for pack in &packs {
         store.put_piece(node, pack)?;
@@ -70,10 +72,10 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
         refused: plan.refused.clone(),
     };
     store.set_lane(node, exchange.lane, &record)?;
-    if (about.redelivered, about.suspects) != before {
+    if (about.suspects, about.alone) != before {
         store.set_about(node, &about)?;
     }
-    if was != (meta.again, meta.grain) {
+    if was != (meta.again, meta.grain, meta.clearing) {
         store.set_meta(&meta)?;
     }
     // A handler that the bell woke wakes the next one if work is left, also when it takes nothing itself.

@@ -33,6 +33,7 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
             pid: join.pid,
             version: join.version.clone(),
             concurrency: join.concurrency,
+            deliveries_max: join.deliveries_max,
             joined: meta.clock,
             ..About::default()
         };
@@ -111,6 +112,7 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
 /// delivered too often and became errors.
 fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u64)> {
     let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
+    let most = store.about(victim)?.unwrap_or_default().deliveries_max;
     let (mut redelivered, mut failed, mut bytes) = (0, 0, 0);
     for _ in 0..REAP_PACKS_MAX {
         if failed >= REAP_FAILED_MAX || bytes >= REAP_BYTES_MAX {
@@ -121,7 +123,7 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
         };
         bytes += pack.bytes().len();
         store.remove_piece(victim, pack.first())?;
-        if store.guard("deliveries") && pack.attempt() >= reap.deliveries_max {
+        if store.guard("deliveries") && pack.attempt() >= most {
             let text = format!("delivered {} times without an outcome", pack.attempt());
             for index in 0..pack.count() {
                 store.add_failed(&Failed::of(&pack, index, time_ms, victim, &text))?;
@@ -151,8 +153,8 @@ fn depose(store: &mut impl Store, node: &str) -> Result<(u64, bool)> {
     let mut about = store.about(node)?.unwrap_or_default();
     if store.guard("depose-lanes") {
         store.close_lanes(node)?;
-        about.redelivered = 0;
         about.suspects = 0;
+        about.alone = 0;
     }
     about.held = Some(held);
     store.set_about(node, &about)?;

@@ -270,7 +270,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         // A take of 0 says nothing about the queue.
         if want > 0 {
             self.dry = is_dry(want, &packs);
-            // Messages that were delivered before come one by one, whether more are queued or not.
+            // A take may end at a message that was delivered before, whether more are queued or not.
             self.pool
                 .took_all(self.dry || packs.iter().any(|pack| pack.attempt() > 1));
         }
@@ -292,8 +292,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 }
 
-/// Whether the take got everything that was queued. A take ends early at a message that was delivered before, which comes
-/// by itself; at a pack that does not fit once there is enough; and at its limits of packs and bytes.
+/// Whether the take got everything that was queued. A take may end early at a message that was delivered
+/// before; at a pack that does not fit once there is enough; and at its limits of packs and bytes.
 fn is_dry(want: u32, packs: &[Pack]) -> bool {
     let total: usize = packs.iter().map(Pack::count).sum();
     let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();

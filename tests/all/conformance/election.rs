@@ -106,7 +106,7 @@ async fn a_pause_of_the_store_deposes_nobody<B: Bench>(hive: &Hive<B>) {
     let a = hive.beat("a").await;
     assert!(a.generator);
     assert_eq!((a.epoch, a.victim), (1, None));
-    assert_eq!(hive.reap("c", 5).await.redelivered, 0);
+    assert_eq!(hive.reap("c").await.redelivered, 0);
     hive.beat("c").await;
     hive.publish("a", &[1]).await;
 }
@@ -128,7 +128,7 @@ async fn a_beat_before_joining_creates_nothing<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.try_beat("a").await, Renewed::Deposed);
     let call = hive.next_call("a", 0, Vec::new(), 1);
     assert_eq!(hive.call(&call).await, Exchanged::Deposed);
-    assert_eq!(hive.reap("a", 5).await.failed, 0);
+    assert_eq!(hive.reap("a").await.failed, 0);
     hive.engine().leave(&"a".into()).await.expect("leave");
     assert_eq!(hive.state().await.meta, None);
     assert!(matches!(hive.engine().status().await, Err(Error::NoQueue { .. })));
@@ -143,7 +143,7 @@ async fn a_late_join_does_not_bring_back_a_node_that_was_given_up<B: Bench>(hive
     assert_eq!(hive.try_beat("b").await, Renewed::Deposed);
     assert_eq!(hive.status().await.in_hand, 3);
     assert_eq!(hive.beat("a").await.victim.as_deref(), Some("b"));
-    assert_eq!(hive.reap("b", 5).await.redelivered, 3);
+    assert_eq!(hive.reap("b").await.redelivered, 3);
     assert_eq!(hive.status().await.queued, 3);
 }
 
@@ -261,12 +261,12 @@ async fn a_live_node_is_not_reaped<B: Bench>(hive: &Hive<B>) {
     let packs = hive.take("b", 2).await;
     hive.pass(LEASE_MS - 100, &["a"]).await;
     assert_eq!(hive.beat("a").await.victim, None);
-    assert_eq!(hive.reap("b", 5).await.redelivered, 0);
+    assert_eq!(hive.reap("b").await.redelivered, 0);
     hive.beat("b").await;
     assert_eq!(hive.status().await.in_hand, 2);
     hive.pass(LEASE_MS, &["a"]).await;
     assert_eq!(hive.beat("a").await.victim.as_deref(), Some("b"));
-    assert_eq!(hive.reap("b", 5).await.redelivered, 2);
+    assert_eq!(hive.reap("b").await.redelivered, 2);
     assert_eq!(numbers(&packs), [0, 1]);
 }
 

@@ -11,7 +11,10 @@ checks![
     a_node_that_was_given_up_cannot_settle,
     a_node_that_left_cannot_settle_what_it_still_held,
     a_large_holding_is_handed_on_in_bounded_steps,
-    redelivered_messages_come_one_at_a_time,
+    two_deaths_do_not_slow_redelivery,
+    before_their_last_delivery_a_node_holds_a_few,
+    on_its_last_delivery_a_message_has_no_neighbours,
+    a_busy_node_empties_its_hand_for_a_last_delivery,
     a_poison_message_takes_no_neighbours_with_it,
     a_message_delivered_too_often_becomes_an_error,
     what_was_settled_before_a_death_stays_settled,
@@ -34,8 +37,8 @@ async fn what_a_dead_node_held_is_handed_on_once<B: Bench>(hive: &Hive<B>) {
         more: false,
         deposed: true,
     };
-    assert_eq!(hive.reap("b", 5).await, handed_on);
-    assert_eq!(hive.reap("b", 5).await.redelivered, 0, "once");
+    assert_eq!(hive.reap("b").await, handed_on);
+    assert_eq!(hive.reap("b").await.redelivered, 0, "once");
     assert_eq!(hive.beat("a").await.victim, None);
     assert_eq!(hive.status().await.queued, 3);
     let mut all = Vec::new();
@@ -80,7 +83,7 @@ async fn a_node_that_left_cannot_settle_what_it_still_held<B: Bench>(hive: &Hive
         Some("b"),
         "without waiting for a lease"
     );
-    assert_eq!(hive.reap("b", 5).await.redelivered, 2);
+    assert_eq!(hive.reap("b").await.redelivered, 2);
 }
 
 async fn a_large_holding_is_handed_on_in_bounded_steps<B: Bench>(hive: &Hive<B>) {
@@ -100,66 +103,152 @@ async fn a_large_holding_is_handed_on_in_bounded_steps<B: Bench>(hive: &Hive<B>)
     // Half reaped: still no way back.
     let late = hive.next_call("b", 0, Vec::new(), 1);
     assert_eq!(hive.call(&late).await, Exchanged::Deposed);
-    let second = hive.reap("b", 5).await;
+    let second = hive.reap("b").await;
     assert_eq!((second.redelivered, second.more), (500, false));
     assert_eq!(hive.status().await.queued, 1500);
 }
 
-async fn redelivered_messages_come_one_at_a_time<B: Bench>(hive: &Hive<B>) {
-    hive.found("a", &["b", "c"]).await;
-    hive.publish("a", &[4, 4]).await;
-    hive.take("b", 4).await;
+async fn two_deaths_do_not_slow_redelivery<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c", "d"]).await;
+    hive.publish("a", &[60, 40]).await;
+    assert_eq!(numbers(&hive.take("b", 100).await).len(), 100);
+    hive.bury("b", &["a", "c", "d"]).await;
+    assert_eq!(numbers(&hive.take("c", 100).await).len(), 100);
+    hive.bury("c", &["a", "d"]).await;
+    let third = hive.take("d", 100).await;
+    assert_eq!(numbers(&third), (0..100).collect::<Vec<_>>());
+    assert!(third.iter().all(|pack| pack.attempt() == 3));
+}
+
+async fn before_their_last_delivery_a_node_holds_a_few<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.join_for("c", 3).await;
+    hive.publish("a", &[20, 4]).await;
+    hive.take("b", 20).await;
     hive.bury("b", &["a", "c"]).await;
     let packs = hive.take("c", 3).await;
     assert_eq!(
         numbers(&packs),
-        [0, 4, 5],
-        "one that was delivered before, then new ones"
+        [0, 20, 21],
+        "one on the delivery before its last, then new ones"
     );
     assert_eq!(packs.iter().map(Pack::attempt).collect::<Vec<_>>(), [2, 1]);
+    let mut held = vec![packs[0].clone()];
+    for number in 1..8 {
+        held.extend(hive.take("c", 1).await);
+        assert_eq!(numbers(&held).last(), Some(&number));
+    }
+    assert_eq!(numbers(&hive.take("c", 9).await), [22, 23], "new ones only");
+    let next = hive.exchange("c", vec![whole(&held[0], &done())], 9).await;
+    assert_eq!(numbers(&next), [8], "one for one");
 }
 
-async fn a_poison_message_takes_no_neighbours_with_it<B: Bench>(hive: &Hive<B>) {
-    hive.found("a", &["b", "c"]).await;
+async fn on_its_last_delivery_a_message_has_no_neighbours<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.join_for("c", 2).await;
     hive.publish("a", &[3]).await;
     hive.take("b", 3).await;
     hive.bury("b", &["a", "c"]).await;
-    // At the second attempt one node may still gather several.
-    for _ in 0..3 {
-        assert_eq!(hive.take("c", 1).await.len(), 1);
-    }
-    hive.join("d").await;
-    hive.bury("c", &["a", "d"]).await;
-    // From the third on it holds one only, on whichever lane.
-    let first = hive.take("d", 9).await;
-    assert_eq!((numbers(&first), first[0].attempt()), (vec![0], 3));
-    assert_eq!(numbers(&hive.take("d", 9).await), [0; 0]);
-    let other_lane = hive.next_call("d", 1, Vec::new(), 9);
-    assert!(matches!(hive.call(&other_lane).await, Exchanged::Ok { packs, .. } if packs.is_empty()));
-    // New messages it takes all the same, and the next old one when this is settled.
     hive.publish("a", &[1]).await;
-    let new = hive.take("d", 9).await;
-    assert_eq!(numbers(&new), [3]);
-    let next = hive.exchange("d", vec![whole(&first[0], &done())], 9).await;
+    let first = hive.take("c", 9).await;
+    assert_eq!((numbers(&first), first[0].attempt()), (vec![0], 2));
+    // Nothing beside it, on whichever lane, old or new.
+    assert_eq!(numbers(&hive.take("c", 9).await), [0; 0]);
+    let other_lane = hive.next_call("c", 1, Vec::new(), 9);
+    assert!(matches!(hive.call(&other_lane).await, Exchanged::Ok { packs, .. } if packs.is_empty()));
+    let next = hive.exchange("c", vec![whole(&first[0], &done())], 9).await;
     assert_eq!(numbers(&next), [1]);
-    // One who holds a message at its second attempt takes none at its third.
-    hive.join("e").await;
-    hive.bury("d", &["a", "e"]).await;
-    assert_eq!(numbers(&hive.take("e", 9).await), [2]);
-    assert_eq!(numbers(&hive.take("e", 9).await), [0; 0]);
+    // It is an error if its node dies; what had not come to its last delivery is not.
+    let reaped = hive.bury("c", &["a"]).await;
+    assert_eq!((reaped.redelivered, reaped.failed), (0, 1));
+    hive.join("d").await;
+    assert_eq!(
+        numbers(&hive.take("d", 9).await),
+        [2, 3],
+        "not the last one for a node that allows more"
+    );
+}
+
+async fn a_busy_node_empties_its_hand_for_a_last_delivery<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    for node in ["c", "d", "e"] {
+        hive.join_for(node, 2).await;
+    }
+    hive.publish("a", &[1, 1, 1]).await;
+    hive.take("b", 1).await;
+    let [c, d] = [hive.take("c", 1).await, hive.take("d", 1).await];
+    hive.bury("b", &["a", "c", "d", "e"]).await;
+    hive.publish("a", &[1, 1, 1]).await;
+    // The first that meets it stops taking; the others go on meanwhile.
+    assert_eq!(numbers(&hive.take("c", 1).await), [0; 0]);
+    assert_eq!(numbers(&hive.take("d", 1).await), [3]);
+    assert_eq!(numbers(&hive.take("c", 1).await), [0; 0]);
+    // If that takes long, one more does.
+    hive.pass(1000, &["a", "c", "d", "e"]).await;
+    assert_eq!(numbers(&hive.take("d", 1).await), [0; 0]);
+    assert_eq!(numbers(&hive.take("c", 1).await), [0; 0]);
+    let alone = hive.exchange("c", vec![whole(&c[0], &done())], 9).await;
+    assert_eq!((numbers(&alone), alone[0].attempt()), (vec![0], 2));
+    // Then there is nothing more to wait for.
+    assert_eq!(numbers(&hive.exchange("d", vec![whole(&d[0], &done())], 1).await), [4]);
+    assert_eq!(numbers(&hive.take("c", 9).await), [0; 0]);
+    assert_eq!(
+        numbers(&hive.exchange("c", vec![whole(&alone[0], &done())], 9).await),
+        [5]
+    );
+}
+
+/// One among a hundred kills every node that has it. Nodes take as much as they get, and new messages come all the time.
+async fn a_poison_message_takes_no_neighbours_with_it<B: Bench>(hive: &Hive<B>) {
+    const POISON: u64 = 42;
+    hive.found("a", &["n0"]).await;
+    hive.publish("a", &[100]).await;
+    let (mut deaths, mut published) = (0, 100);
+    let mut node = "n0".to_string();
+    loop {
+        if published < 300 {
+            hive.publish("a", &[10]).await;
+            published += 10;
+        }
+        let mut held = Vec::new();
+        loop {
+            let packs = hive.take(&node, 100).await;
+            if packs.is_empty() {
+                break;
+            }
+            held.extend(packs);
+        }
+        if held.is_empty() && published == 300 {
+            break;
+        }
+        if numbers(&held).contains(&POISON) {
+            deaths += 1;
+            let next = format!("n{deaths}");
+            hive.join(&next).await;
+            hive.bury(&node, &["a", &next]).await;
+            node = next;
+        } else {
+            let settles = held.iter().map(|pack| whole(pack, &done())).collect();
+            hive.exchange(&node, settles, 0).await;
+        }
+    }
+    let failed: Vec<u64> = hive.failed().await.iter().map(|failed| failed.number).collect();
+    assert_eq!((failed, deaths), (vec![POISON], 5));
+    assert_eq!(hive.status().await.done, 299);
 }
 
 async fn a_message_delivered_too_often_becomes_an_error<B: Bench>(hive: &Hive<B>) {
-    hive.found("a", &["n1"]).await;
+    hive.found("a", &[]).await;
+    hive.join_for("n1", 3).await;
     hive.publish("a", &[1]).await;
     for attempt in 1..=3_u16 {
         let node = format!("n{attempt}");
         let packs = hive.take(&node, 1).await;
         assert_eq!(packs[0].attempt(), attempt);
         let next = format!("n{}", attempt + 1);
-        hive.join(&next).await;
+        hive.join_for(&next, 3).await;
         hive.pass(LEASE_MS, &["a", &next]).await;
-        let reaped = hive.reap(&node, 3).await;
+        let reaped = hive.reap(&node).await;
         let spent = u64::from(attempt == 3);
         assert_eq!((reaped.redelivered, reaped.failed), (1 - spent, spent));
     }

@@ -93,11 +93,21 @@ impl<B: Bench> Hive<B> {
             pid: 42,
             version: "0.1.0".into(),
             concurrency: 7,
+            deliveries_max: 5,
         }
     }
 
     pub async fn join(&self, node: &str) -> Joined {
         self.engine().join(&Self::join_call(node)).await.expect("join")
+    }
+
+    /// Joins with another number of deliveries than 5.
+    pub async fn join_for(&self, node: &str, deliveries_max: u16) {
+        let join = Join {
+            deliveries_max,
+            ..Self::join_call(node)
+        };
+        self.engine().join(&join).await.expect("join");
     }
 
     pub fn beat_call(node: &str) -> Beat {
@@ -229,18 +239,15 @@ impl<B: Bench> Hive<B> {
         }
     }
 
-    pub async fn reap(&self, victim: &str, deliveries_max: u16) -> Reaped {
-        let reap = Reap {
-            victim: victim.into(),
-            deliveries_max,
-        };
+    pub async fn reap(&self, victim: &str) -> Reaped {
+        let reap = Reap { victim: victim.into() };
         self.engine().reap(&reap).await.expect("reap")
     }
 
     /// Lets `victim` fall silent, and has it reaped to the end.
     pub async fn bury(&self, victim: &str, beating: &[&str]) -> Reaped {
         self.pass(LEASE_MS + STEP_MS, beating).await;
-        self.reap(victim, 5).await
+        self.reap(victim).await
     }
 
     pub async fn collect(&self, reader: &str, call: u64, want: u32) -> Collected {

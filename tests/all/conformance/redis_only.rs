@@ -3,8 +3,8 @@
 use queenright::engine::redis::keys::Keys;
 use queenright::engine::redis::{ACL_LINE, RedisEngine};
 use queenright::engine::{
-    Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Live, Publish, Published, Purged, Range, Reap,
-    Renewed, Report, Wake,
+    Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Join, Live, Publish, Published, Purged, Range,
+    Reap, Renewed, Report, Wake,
 };
 use queenright::error::Error;
 use queenright::message::{Effect, Outcome};
@@ -104,7 +104,8 @@ async fn with_memory_full_work_in_hand_is_settled(hive: &Redis) {
 }
 
 async fn with_memory_full_the_dead_are_handed_on(hive: &Redis) {
-    hive.found("a", &["b", "c"]).await;
+    hive.found("a", &["c"]).await;
+    hive.join_for("b", 1).await;
     hive.publish("a", &[3]).await;
     hive.take("b", 1).await;
     hive.take("c", 1).await;
@@ -112,10 +113,10 @@ async fn with_memory_full_the_dead_are_handed_on(hive: &Redis) {
     fill_memory(hive).await;
     jump(hive, 100).await;
     assert_eq!(hive.beat("a").await.victim.as_deref(), Some("b"));
-    assert_eq!(hive.reap("b", 1).await.failed, 1);
+    assert_eq!(hive.reap("b").await.failed, 1);
     hive.engine().leave(&"c".into()).await.expect("leave");
-    assert_eq!(hive.reap("c", 5).await.redelivered, 1);
-    assert_eq!(hive.reap("c", 5).await.redelivered, 0);
+    assert_eq!(hive.reap("c").await.redelivered, 1);
+    assert_eq!(hive.reap("c").await.redelivered, 0);
     let status = hive.status().await;
     assert_eq!((status.failed, status.queued, status.in_hand), (1, 2, 0));
 }
@@ -327,7 +328,11 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
     engine.check().await?;
     engine.store_info().await?;
     engine.push(&push_call("p", vec![Item::new("x")])).await?;
-    engine.join(&Redis::join_call("a")).await?;
+    let join = Join {
+        deliveries_max: 1,
+        ..Redis::join_call("a")
+    };
+    engine.join(&join).await?;
     let Renewed::Alive(member) = engine.beat(&Redis::beat_call("a")).await? else {
         panic!("deposed");
     };
@@ -381,10 +386,7 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
     engine.report(&report).await?;
     engine.listen(Wake::Crown, at_most).await?;
     engine.leave(&"a".into()).await?;
-    let reap = Reap {
-        victim: "a".into(),
-        deliveries_max: 1,
-    };
+    let reap = Reap { victim: "a".into() };
     engine.reap(&reap).await.map(drop)
 }
 

@@ -91,10 +91,7 @@ async fn reap() {
         hive.publish("a", &[2, 1]).await;
         hive.take("b", 3).await;
         hive.pass(LEASE_MS + STEP_MS, &["a"]).await;
-        Call::Reap(Reap {
-            victim: "b".into(),
-            deliveries_max: 5,
-        })
+        Call::Reap(Reap { victim: "b".into() })
     })
     .await;
 }

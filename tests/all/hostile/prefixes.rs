@@ -164,10 +164,7 @@ impl Prefix {
                 published = true;
             }
             if let Some(victim) = member.victim {
-                let reap = Reap {
-                    victim,
-                    deliveries_max: 5,
-                };
+                let reap = Reap { victim };
                 while self.engine.reap(&reap).await.expect("reap").more {}
             }
             let mut packs = self.exchange(Vec::new(), 100, at).await;
@@ -264,6 +261,7 @@ fn join(run: &History) -> Join {
         pid: 1,
         version: "0".into(),
         concurrency: 1,
+        deliveries_max: 5,
     }
 }
 

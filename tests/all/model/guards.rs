@@ -121,4 +121,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "every node may generate here, so the crown is not vacant for long",
     ),
     ("alone", PACKS),
+    ("alone-empty", PACKS),
+    ("clearing", PACKS),
+    ("suspects", PACKS),
 ];

@@ -151,6 +151,7 @@ impl<B: Bench> History<B> {
             pid: self.rng.u32(..),
             version: "0.1.0".into(),
             concurrency: self.rng.u32(..1000),
+            deliveries_max: self.rng.u16(1..6),
         };
         let node = Node {
             id: join.node.clone(),
@@ -283,7 +284,6 @@ impl<B: Bench> History<B> {
         let anyone = format!("n{}", self.rng.u64(..=self.named));
         let reap = Reap {
             victim: told.filter(|_| !self.chance(4)).unwrap_or(anyone),
-            deliveries_max: self.rng.u16(2..4),
         };
         self.call(Call::Reap(reap)).await;
     }
@@ -469,10 +469,7 @@ impl<B: Bench> History<B> {
             return;
         };
         if let Some(victim) = member.victim {
-            let reap = Reap {
-                victim,
-                deliveries_max: 5,
-            };
+            let reap = Reap { victim };
             self.call(Call::Reap(reap)).await;
         }
         for lane in 0..LANES as usize {

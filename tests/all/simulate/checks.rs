@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use queenright::engine::memory::State;
-use queenright::engine::{Exchange, Exchanged, Paused, Purged, Renewed};
+use queenright::engine::{Exchange, Exchanged, Paused, Purged, Renewed, SUSPECTS_MAX};
 use queenright::message::Pack;
 
 use super::process::Kind;
@@ -302,27 +302,31 @@ impl Inner {
         }
     }
 
-    /// What was delivered before comes one by one; from its third delivery on it is the only such one in its node's hand.
+    /// On its last delivery a message comes alone; on the one before, with few of its kind, and one by one.
     fn worn_messages_come_alone(&mut self, node: &str, exchanged: &Exchanged) {
         let Exchanged::Ok { packs, .. } = exchanged else { return };
-        let again: usize = packs.iter().filter(|pack| pack.attempt() > 1).map(Pack::count).sum();
-        if again > 1 {
-            self.fail("several redelivered messages come at once");
+        let most = self.plan.settings.deliveries_max;
+        let worn = |pack: &&Pack| pack.attempt() > 1 && pack.attempt() + 1 >= most;
+        if packs.iter().filter(worn).map(Pack::count).sum::<usize>() > 1 {
+            self.fail("several worn messages come at once");
         }
         let Some(taken) = self.state.taken.get(node) else {
             return;
         };
-        let worn = |least| {
+        let held = |least| {
             let pieces = taken.pieces.values().filter(move |pack| pack.attempt() >= least);
             pieces.map(Pack::count).sum::<usize>()
         };
-        let neighbours = worn(3) > 0 && worn(2) > 1;
-        let most = self.plan.settings.deliveries_max;
-        let suspects = worn(most + 1) > 0;
+        let neighbours = most > 1 && held(most) > 0 && held(1) > 1;
+        let crowd = most > 2 && held(most - 1) > usize::try_from(SUSPECTS_MAX).expect("few");
+        let too_often = held(most + 1) > 0;
         if neighbours {
-            self.fail("a worn message has neighbours");
+            self.fail("a message on its last delivery has neighbours");
         }
-        if suspects {
+        if crowd {
+            self.fail("a node holds many messages before their last delivery");
+        }
+        if too_often {
             self.fail("a message is delivered too often");
         }
     }

@@ -422,6 +422,7 @@ pub fn start_rogue(world: &Arc<World>) {
             pid: 0,
             version: "0".into(),
             concurrency: 1,
+            deliveries_max: wire.world.plan.settings.deliveries_max,
         };
         if wire.join(&join).await.is_err() {
             return;

@@ -43,7 +43,7 @@ options! {
         .help("Messages to fetch per call to the store");
     MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, value::whole::<u16>)
         .default(|to| to.settings.deliveries_max.to_string())
-        .help("A message that was delivered this often and never finished, since its handlers died, becomes an error");
+        .help("A message that was delivered this often, the last time alone, and never finished, since its handlers died, becomes an error");
     MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");

@@ -36,7 +36,7 @@ local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), t
 local none = {}
 local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
 local place = 'pack:' .. ARGV[2]
-local fields = {lane, 'redelivered', place}
+local fields = {lane, 'suspects', place}
 for i = 7, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
 for _, settle in ipairs(settles) do fields[#fields + 1] = num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[3], unpack(fields))
@@ -76,12 +76,12 @@ if paused then want = 0 end
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, ended, rest, named = {}, {}, none, none, {}
 local errors, records, back, back_again, later, effects, refused = none, none, none, none, none, none, none
-local done, failed, returned, redelivered, suspects = 0, 0, 0, 0, 0
+local done, failed, returned, suspects, alone, most = 0, 0, 0, 0, 0, nil
 if stored[2] ~= '0 0' then
-  redelivered, suspects = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
-  redelivered, suspects = tonumber(redelivered), tonumber(suspects)
+  suspects, alone = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
+  suspects, alone = tonumber(suspects), tonumber(alone)
 end
-local redelivered_before, suspects_before = redelivered, suspects
+local suspects_before, alone_before = suspects, alone
 local free = not stored[3]
 for i = 4, #fields do
   local id = fields[i]
@@ -232,8 +232,11 @@ if rest ~= none then
     gone[#gone + 1] = field
     -- A pack that goes back whole keeps its body.
     if is_stub(pack) and released > kept then ended[#ended + 1] = {pack, released - kept} end
-    if attempt > 1 then redelivered = redelivered - released end
-    if attempt > 2 then suspects = suspects - released end
+    if attempt > 1 then
+      most = most or cmsgpack.unpack(redis.call('HGET', KEYS[3], 'process'))[5]
+      if attempt + 1 == most then suspects = suspects - released
+      elseif attempt >= most and released > 0 then alone = 0 end
+    end
   end
 end
 
@@ -276,32 +279,57 @@ local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: `again` before the queue.
 local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
--- Messages that were delivered before come one per call, since one of them may have killed its handler. Messages that were only
--- put off come as they are, up to the first that was delivered before.
-while again and total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
+-- On its last delivery a message comes alone, into an empty hand: so whatever becomes an error for its deliveries killed its
+-- handlers itself. On the one before, a node holds a few of its kind at most, so that few come to their last one for a neighbour.
+local goal = want
+if alone == 2 then goal = 0 end -- guard: alone
+while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   --+ packs
   local pack = redis.call('LPOP', KEYS[6])
   if not pack then again = false; break end
   local _, _, attempt, _, _, _, _, _, count = head(pack)
-  -- From its third delivery on, a node holds no other such message beside it: a poison message takes no neighbours with it.
-  local alone, n = true, math.min(count, want - total)
+  local left, n, fits = 2, math.min(count, goal - total), true
   if attempt > 1 then
-    alone = redelivered == 0 or (attempt < 3 and suspects == 0) -- guard: alone
+    most = most or cmsgpack.unpack(redis.call('HGET', KEYS[3], 'process'))[5]
+    left = most - attempt
+  end
+  if left < 2 then
     n = 1 -- guard: again-one
   end
-  if not alone then redis.call('LPUSH', KEYS[6], pack); break end
+  if left == 1 then
+    fits = suspects < $SUSPECTS_MAX -- guard: suspects
+  elseif left < 1 then
+    local in_hand, other = was_held - done - failed - returned - #later / 2 + total, 0
+    local record = redis.call('HGET', KEYS[3], 'lane:0')
+    while record do
+      if 'lane:' .. other ~= lane then in_hand = in_hand + cmsgpack.unpack(record)[4] end
+      other = other + 1
+      record = redis.call('HGET', KEYS[3], 'lane:' .. other)
+    end
+    fits = in_hand == 0 -- guard: alone-empty
+    -- Where nobody is ever idle, one node empties its hand for it; each second one more, should that take long.
+    if not fits then
+      local c = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'clearing')
+      local clock = hive(c[1], c[2], c[3])
+      local clears = alone == 1 or clock >= tonumber(c[4])
+      if clears and alone == 0 then redis.call('HSET', KEYS[1], 'clearing', num(clock + $CLEARING_MS)) end
+      if clears then alone, goal = 1, total end -- guard: clearing
+    end
+  end
+  if not fits then redis.call('LPUSH', KEYS[6], pack); break end
+  if alone == 1 then alone = 0 end
   local full = pack
   if count > n or is_part(pack) then full = bring(KEYS[4], pack) end
   if not full then full, n = pack, count end
   if count > n then redis.call('LPUSH', KEYS[6], piece(full, n, count - n)) end
   packs[#packs + 1] = piece(full, 0, n)
   total, bytes = total + n, bytes + size(packs[#packs])
-  if attempt > 1 then redelivered = redelivered + n end
-  if attempt > 2 then suspects = suspects + n end
-  if attempt > 1 then break end
+  if left == 1 then suspects = suspects + n end
+  if left < 1 then alone, goal = 2, total end
+  if left < 2 then break end
 end
 local pop = $TAKE_POP_START
-while total < want and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
+while total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   -- A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack as large as those before would
   -- not fit.
   if want >= $TAKE_EXACT and $TAKE_SHARES * (want - total) < want then break end
@@ -364,8 +392,8 @@ local shortcut = again and '' or paused and '' or num(grain)
 if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
   redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
 end
-if redelivered ~= redelivered_before or suspects ~= suspects_before then
-  set[#set + 1] = 'redelivered'; set[#set + 1] = num(redelivered) .. ' ' .. num(suspects)
+if suspects ~= suspects_before or alone ~= alone_before then
+  set[#set + 1] = 'suspects'; set[#set + 1] = num(suspects) .. ' ' .. num(alone)
 end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,

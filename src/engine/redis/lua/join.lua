@@ -36,7 +36,7 @@ end
 local known = redis.call('ZSCORE', KEYS[2], node)
 known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
 if not known then
-  local fields = {'process', ARGV[9], 'joined', num(clock), 'redelivered', '0 0'}
+  local fields = {'process', ARGV[9], 'joined', num(clock), 'suspects', '0 0'}
   for lane = 0, tonumber(ARGV[2]) - 1 do
     fields[#fields + 1] = 'lane:' .. num(lane)
     fields[#fields + 1] = cmsgpack.pack({0, 0, 0, 0, {}, {}})

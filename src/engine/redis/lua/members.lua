@@ -12,7 +12,7 @@ end
 -- how many messages it still holds, and whether it was the generator.
 local function depose(meta, nodes, dead, taken, node)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
-  local done, failed, held, lanes, places = m[3], m[4], 0, {'redelivered', 'report', 'report_number', 'report_ms'}, {}
+  local done, failed, held, lanes, places = m[3], m[4], 0, {'suspects', 'report', 'report_number', 'report_ms'}, {}
   for _, field in ipairs(redis.call('HKEYS', taken)) do
     if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
     if string.sub(field, 1, 5) == 'pack:' then places[#places + 1] = field end
@@ -43,5 +43,5 @@ local function found_queue(meta, birth, names, step, wall)
   redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'birth', birth, 'layout', $LAYOUT,
     'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
     'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
-    'skipped', '0', 'trimmed', '0', 'chosen', '', 'rank', '0', 'ruled', '0')
+    'skipped', '0', 'trimmed', '0', 'clearing', '0', 'chosen', '', 'rank', '0', 'ruled', '0')
 end

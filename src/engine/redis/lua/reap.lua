@@ -1,6 +1,6 @@
 -- reap: deposes a member whose lease has run out, and hands on what it held, a bounded number of packs a call.
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies
--- ARGV  1 victim 2 most deliveries
+-- ARGV  1 victim
 -- Returns  by name: redelivered failed more deposed
 -- Deposes before it moves anything: from then on the calls of the victim are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
@@ -23,7 +23,7 @@ elseif not redis.call('LPOS', KEYS[3], victim) then
   return answer(0, 0, 0, 0)
 end
 
-local pieces = {}
+local most, pieces = cmsgpack.unpack(redis.call('HGET', KEYS[4], 'process'))[5], {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
   if string.match(field, '^%d+$') then pieces[#pieces + 1] = tonumber(field) end
 end
@@ -36,7 +36,7 @@ for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   bytes = bytes + size(pack)
   local spent = false
-  spent = attempt >= tonumber(ARGV[2]) -- guard: deliveries
+  spent = attempt >= most -- guard: deliveries
   if spent then
     local full = whole(KEYS[9], pack)
     if not full then return bytes_gone(pack) end

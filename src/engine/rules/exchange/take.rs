@@ -1,20 +1,33 @@
 //! What an exchange takes.
 
 use crate::engine::limits::{
-    GRAIN_START, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, take_cut, take_is_enough,
+    CLEARING_MS, GRAIN_START, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START,
+    TAKE_SHARES, take_cut, take_is_enough,
 };
-use crate::engine::store::{About, Line, Meta, Store};
+use crate::engine::store::{About, Delivery, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
 
 /// Takes up to `want` messages: first what waits to be taken again, then the queue.
-pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: u64) -> Result<Vec<Pack>> {
-    let mut take = Take::default();
-    if want > 0 && meta.again {
-        take_again(store, meta, about, want, &mut take)?;
+pub(super) fn take(
+    store: &mut impl Store,
+    meta: &mut Meta,
+    (node, about): (&str, &mut About),
+    clock: u64,
+    want: u64,
+) -> Result<Vec<Pack>> {
+    let mut take = Take {
+        goal: want,
+        ..Take::default()
+    };
+    if about.alone == About::ALONE && store.guard("alone") {
+        take.goal = 0;
+    }
+    if take.goal > 0 && meta.again {
+        take_again(store, meta, (node, &mut *about), clock, &mut take)?;
     }
     let mut pop = TAKE_POP_START;
-    while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+    while take.total < take.goal && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
         // To cut a pack copies it. A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack
         // as large as those before would not fit.
         let much = take.bytes >= TAKE_CUT_BYTES;
@@ -73,22 +86,39 @@ pub(super) fn take(store: &mut impl Store, meta: &mut Meta, about: &mut About, w
     Ok(take.packs)
 }
 
-/// Messages that were delivered before come one per call, since one of them may have killed its handler. Messages that were
-/// only put off come as they are, up to the first that was delivered before.
-fn take_again(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: u64, take: &mut Take) -> Result<()> {
-    while take.total < want && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+/// On its last delivery a message comes alone, into an empty hand: so whatever becomes an error for its deliveries killed its
+/// handlers itself. On the one before, a node holds a few of its kind at most, so that few come to their last one for a
+/// neighbour.
+fn take_again(
+    store: &mut impl Store,
+    meta: &mut Meta,
+    (node, about): (&str, &mut About),
+    clock: u64,
+    take: &mut Take,
+) -> Result<()> {
+    while take.total < take.goal && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
         let Some(pack) = store.pop(Line::Again)? else {
             meta.again = false;
             return Ok(());
         };
-        let (count, redelivered) = (pack.count(), pack.attempt() > 1);
-        let room = usize::try_from(want - take.total).unwrap_or(count);
-        // From its third delivery on, a node holds no other such message beside it: a poison message takes no neighbours with it.
-        let calm = !redelivered || about.redelivered == 0 || (pack.attempt() < 3 && about.suspects == 0);
-        if !calm && store.guard("alone") {
+        let (count, delivery) = (pack.count(), about.delivery(&pack));
+        let fits = match delivery {
+            Delivery::Early => true,
+            Delivery::Suspect => about.suspects < SUSPECTS_MAX || !store.guard("suspects"),
+            Delivery::Last => take.total == 0 && store.pieces(node, 1)?.is_empty() || !store.guard("alone-empty"),
+        };
+        if !fits {
+            if delivery == Delivery::Last && clears(meta, about, clock) && store.guard("clearing") {
+                about.alone = About::CLEARS;
+                take.goal = take.total;
+            }
             return store.push_front(Line::Again, &pack);
         }
-        let part = if redelivered && store.guard("again-one") {
+        if about.alone == About::CLEARS {
+            about.alone = 0;
+        }
+        let room = usize::try_from(take.goal - take.total).unwrap_or(count);
+        let part = if delivery != Delivery::Early && store.guard("again-one") {
             1
         } else {
             count.min(room)
@@ -97,16 +127,34 @@ fn take_again(store: &mut impl Store, meta: &mut Meta, about: &mut About, want: 
             store.push_front(Line::Again, &pack.piece(part, count - part))?;
         }
         take.add(about, pack.piece(0, part));
-        if redelivered {
+        if delivery == Delivery::Last {
+            take.goal = take.total;
+        }
+        if delivery != Delivery::Early {
             return Ok(());
         }
     }
     Ok(())
 }
 
+/// Whether a node empties its hand for a message on its last delivery. Where nobody is ever idle, one does; each second one
+/// more, should that take long.
+fn clears(meta: &mut Meta, about: &About, clock: u64) -> bool {
+    if about.alone == About::CLEARS {
+        return true;
+    }
+    let clears = clock >= meta.clearing;
+    if clears {
+        meta.clearing = clock + CLEARING_MS;
+    }
+    clears
+}
+
 /// What a take has so far.
 #[derive(Default)]
 struct Take {
+    /// It ends with so many.
+    goal: u64,
     packs: Vec<Pack>,
     total: u64,
     bytes: usize,

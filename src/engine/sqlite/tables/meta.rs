@@ -12,7 +12,7 @@ use crate::settings::Names;
 /// The columns, in the order in which they are read and written here.
 const COLUMNS: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                        again, head, done, failed, requeued, rewinds, paused_generator, paused_handlers, ruled, chosen, \
-                       rank, skipped, trimmed";
+                       rank, skipped, trimmed, clearing";
 
 impl Store for Tables<'_> {
     fn queue_name(&self) -> &str {
@@ -71,6 +71,7 @@ impl Store for Tables<'_> {
                 rank: row.uint()?,
                 skipped: row.uint()?,
                 trimmed: row.uint()?,
+                clearing: row.uint()?,
             })
         })
     }
@@ -109,6 +110,7 @@ impl Store for Tables<'_> {
                 int(meta.rank),
                 int(meta.skipped),
                 int(meta.trimmed),
+                int(meta.clearing),
             ],
         )
     }

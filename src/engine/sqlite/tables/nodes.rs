@@ -29,7 +29,7 @@ impl Nodes for Tables<'_> {
 
     fn about(&mut self, node: &str) -> Result<Option<About>> {
         self.one(
-            "SELECT host, pid, version, concurrency, joined, redelivered, suspects, held FROM nodes WHERE queue = ? AND node = ?",
+            "SELECT host, pid, version, concurrency, deliveries_max, joined, suspects, alone, held FROM nodes WHERE queue = ? AND node = ?",
             params![self.queue, node],
             |row| {
                 let mut row = Columns::of(row);
@@ -38,9 +38,10 @@ impl Nodes for Tables<'_> {
                     pid: row.next()?,
                     version: row.next()?,
                     concurrency: row.next()?,
+                    deliveries_max: row.next()?,
                     joined: row.uint()?,
-                    redelivered: row.uint()?,
                     suspects: row.uint()?,
+                    alone: row.uint()?,
                     held: row.next::<Option<i64>>()?.map(i64::unsigned_abs),
                 })
             },
@@ -49,8 +50,8 @@ impl Nodes for Tables<'_> {
 
     fn set_about(&mut self, node: &str, about: &About) -> Result<()> {
         self.write(
-            "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, joined, redelivered, suspects, held)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, deliveries_max, joined, suspects, alone,
+             held) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 self.queue,
                 node,
@@ -58,9 +59,10 @@ impl Nodes for Tables<'_> {
                 about.pid,
                 about.version,
                 about.concurrency,
+                about.deliveries_max,
                 int(about.joined),
-                int(about.redelivered),
                 int(about.suspects),
+                int(about.alone),
                 about.held.map(int),
             ],
         )

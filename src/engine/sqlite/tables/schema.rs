@@ -5,15 +5,15 @@ pub(in crate::engine::sqlite) const SCHEMA: &str = "
 CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, clock INT, wall INT, step INT,
   generator TEXT, epoch INT, crown INT, heirs TEXT, seq INT, made INT, due INT, grain INT, again INT, head INT,
   done INT, failed INT, requeued INT, rewinds INT, paused_generator INT, paused_handlers INT, ruled INT, chosen TEXT,
-  rank INT, skipped INT, trimmed INT) WITHOUT ROWID;
+  rank INT, skipped INT, trimmed INT, clearing INT) WITHOUT ROWID;
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE TABLE bells (queue TEXT, bell INT, rung INT, PRIMARY KEY (queue, bell)) WITHOUT ROWID;
 
 CREATE TABLE leases (queue TEXT, lessee INT, name TEXT, until INT, PRIMARY KEY (queue, lessee, name)) WITHOUT ROWID;
 
 CREATE TABLE dead (position INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, node TEXT);
-CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, joined INT,
-  redelivered INT, suspects INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, deliveries_max INT, joined INT,
+  suspects INT, alone INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
 CREATE TABLE lanes (queue TEXT, node TEXT, lane INT, record BLOB, PRIMARY KEY (queue, node, lane)) WITHOUT ROWID;
 CREATE TABLE pieces (queue TEXT, node TEXT, first INT, pack BLOB);
 CREATE UNIQUE INDEX pieces_by_node ON pieces (queue, node, first);

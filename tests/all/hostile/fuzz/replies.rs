@@ -141,10 +141,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
             format!("{kind} {}", packs.len())
         }
         b'e' => {
-            let reap = Reap {
-                victim: name(),
-                deliveries_max: 1,
-            };
+            let reap = Reap { victim: name() };
             engine.reap(&reap).await.map(|reaped| format!("{}", reaped.more))?
         }
         b'f' => engine.leave(&name()).await.map(|()| "left".to_string())?,
