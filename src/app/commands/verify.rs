@@ -8,6 +8,7 @@
 //! | `chaos` | does what the plan says |
 //! | `run` | from the first copy to the verdict |
 //! | `sampler` | asks the store for its counts all the time |
+//! | `pusher` | someone outside who pushes all the time |
 //! | `effects` | the counters that handlers add to |
 //! | `progress`, `report` | the line while it runs; the table, JSON, and what is kept for a bug report |
 //!
@@ -18,6 +19,7 @@ mod effects;
 mod fleet;
 mod plan;
 mod progress;
+mod pusher;
 mod report;
 mod run;
 mod sampler;
@@ -40,7 +42,7 @@ use crate::app::lab::server::Fsync;
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::engine::Engine;
-use crate::settings::Names;
+use crate::settings::{Names, Settings};
 use plan::{Plan, Reach};
 use report::Report;
 use run::{Load, Run};
@@ -64,13 +66,16 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         Plan::new(seed, flags.duration.unwrap_or(DURATION), Reach::of(&bed))
     });
     let messages = settings.messages.or((!flags.chaos).then_some(MESSAGES_DEFAULT));
+    let leases = leases(settings.lease, flags.nodes, plan.as_ref());
+    let longest = leases.iter().max().copied().unwrap_or(settings.lease);
     let load = Load {
+        leases,
         arguments: arguments(&asked.flags, &settings.queue, flags.chaos, messages),
         queue: settings.queue.clone(),
-        nodes: flags.nodes,
         messages,
         lease: settings.lease,
-        stalled_after: STALLED_LEASES * settings.lease + resolved.work.high,
+        settings: settings.clone(),
+        stalled_after: STALLED_LEASES * longest + resolved.work.high,
         plan,
     };
 
@@ -121,6 +126,22 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
     // A server that is killed must not lose what it acknowledged.
     let fsync = if flags.chaos { Fsync::Always } else { Fsync::Never };
     TestBed::prepare("verify", named, directory, Own::ServerOrFile(fsync))
+}
+
+/// How long the copies may be silent: under chaos some half as long as they are told to, some longer, since fleets are not all
+/// alike.
+fn leases(lease: Duration, nodes: u32, plan: Option<&Plan>) -> Vec<Duration> {
+    let Some(plan) = plan else {
+        return vec![lease; nodes as usize];
+    };
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let drawn = |_| match random.u8(..4) {
+        0 => lease / 2,
+        1 => lease * 5 / 2,
+        _ => lease,
+    };
+    let bounded = |lease: Duration| lease.clamp(Settings::LEASE_MIN, Settings::LEASE_MAX);
+    (0..nodes).map(drawn).map(bounded).collect()
 }
 
 /// The options of the copies: the caller's, and ours where the caller gave none.

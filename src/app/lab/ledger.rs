@@ -25,7 +25,7 @@ use crate::node::event::{Entry, What};
 
 pub use book::Book;
 pub use numbers::Numbers;
-pub use record::Record;
+pub use record::{Record, print_of};
 pub use recorder::Recorder;
 
 /// Errors per look at the store.
@@ -51,6 +51,10 @@ pub struct Ledger {
     errors_seen: Numbers,
     republished: Numbers,
     twice: Numbers,
+    /// By someone outside.
+    pushed: Numbers,
+    /// Pushed under a number that was given to another message.
+    pushed_over: Numbers,
 }
 
 /// What the store holds at the end, when no node works on it.
@@ -189,6 +193,14 @@ impl Ledger {
         self.errors_seen.insert(number, 1);
     }
 
+    /// The store told someone outside that what was pushed has this number. When all books are read.
+    pub fn push(&mut self, number: u64) {
+        if self.pushed.contains(number) || self.published.contains(number) {
+            self.pushed_over.insert(number, 1);
+        }
+        self.pushed.insert(number, 1);
+    }
+
     pub fn totals(&self) -> Totals {
         Totals {
             generated: self.published.len(),
@@ -230,8 +242,9 @@ impl Ledger {
         errors.add(&remains.errors);
         let errors = errors.and(&given_out);
 
-        let unknown = given_out.minus(&[&self.published, &self.publish_intents]);
-        let vanished = self.published.minus(&[&given_out]);
+        let unknown = given_out.minus(&[&self.published, &self.publish_intents, &self.pushed]);
+        let mut vanished = self.published.minus(&[&given_out]);
+        vanished.add(&self.pushed.minus(&[&given_out]));
         let no_outcome = given_out.minus(&[&self.done, &self.failed, &errors, &unsettled]);
         let unanswered = self.unanswered();
         let in_doubt = no_outcome.and(&unanswered);
@@ -249,6 +262,7 @@ impl Ledger {
             (&vanished, "lost, confirmed as published and unknown to the store"),
             (&unknown, "in the queue, and published by nobody"),
             (&self.republished, "published twice"),
+            (&self.pushed_over, "pushed under a number that another message has"),
             (&self.twice, "settled twice"),
             (&settled_open, "settled, and still in the queue"),
             (&done_failed, "settled as done, and among the errors"),

@@ -11,7 +11,7 @@ use super::plan::Fault;
 use super::run::Load;
 use super::sampler::Snapshot;
 use crate::app::exit::Failure;
-use crate::app::lab::proxy::Proxy;
+use crate::app::lab::proxy::{Direction, Proxy};
 use crate::app::lab::server::Server;
 use crate::app::lab::test_bed::TestBed;
 use crate::app::output::time::now_ms;
@@ -111,7 +111,10 @@ impl Chaos {
             .collect();
         let handlers: Vec<usize> = whole.iter().copied().filter(|seat| Some(*seat) != generator).collect();
         let handler = self.random.choice(handlers);
-        let anyone = self.random.choice(whole.clone());
+        // The pusher comes after the seats.
+        let mut linked = whole.clone();
+        linked.push(fleet.seats.len());
+        let anyone = self.random.choice(linked);
         // Someone must be left to take over.
         let spared = whole.len() > 1;
         let met = match fault {
@@ -134,7 +137,7 @@ impl Chaos {
                 .map(|seat| self.freeze(fleet, seat, now, tenths)),
             Fault::Cut => anyone.and_then(|seat| proxied(fleet, seat, Proxy::cut)),
             Fault::CutAll => {
-                for seat in 0..fleet.seats.len() {
+                for seat in 0..=fleet.seats.len() {
                     proxied(fleet, seat, Proxy::cut);
                 }
                 Some("all".into())
@@ -144,6 +147,16 @@ impl Chaos {
             }),
             Fault::HalfOpen(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::half_open),
             Fault::BlackHole(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::black_hole),
+            Fault::Throttle(kilobytes, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+                for direction in [Direction::Requests, Direction::Replies] {
+                    proxy.throttle(direction, if on { 1000 * kilobytes } else { 0 });
+                }
+            }),
+            Fault::NoCandidates(length) => {
+                fleet.replace_all(false)?;
+                self.later(now + ms(length), |fleet, _| fleet.replace_all(true));
+                Some("all".into())
+            }
             Fault::KillRedis(_)
             | Fault::FlushScripts
             | Fault::KillClients
@@ -237,7 +250,10 @@ impl Chaos {
 
 /// None, if no proxy stands there.
 fn proxied(fleet: &Fleet, seat: usize, act: impl Fn(&Proxy)) -> Option<String> {
-    let seat = fleet.seats.get(seat)?;
+    let Some(seat) = fleet.seats.get(seat) else {
+        act(fleet.pusher.as_ref()?.proxy.as_ref()?);
+        return Some("the pusher".into());
+    };
     act(seat.proxy.as_ref()?);
     Some(format!("process {}", seat.pid().unwrap_or_default()))
 }

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::pusher::Pusher;
 use super::run::Load;
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{self, Capture, Copy};
@@ -22,7 +24,11 @@ pub(super) struct Fleet {
     /// The store itself, for readers of errors.
     url: String,
     pub(super) seats: Vec<Seat>,
+    /// Copies that are started may generate.
+    candidates: bool,
     readers: Vec<Reader>,
+    /// While things are broken.
+    pub(super) pusher: Option<Pusher>,
     pub(super) history: History,
 }
 
@@ -33,6 +39,8 @@ pub(super) struct Seat {
     copy: Option<Copy>,
     book: usize,
     number: usize,
+    /// Its copies have a lease of their own.
+    lease: Duration,
     pub(super) is_frozen: bool,
 }
 
@@ -52,7 +60,7 @@ impl Seat {
 impl Fleet {
     pub(super) fn new(bed: &TestBed, load: &Load) -> io::Result<Self> {
         let upstream = bed.upstream().filter(|_| load.plan.is_some());
-        let seat = |_| {
+        let seat = |lease: &Duration| {
             let proxy = upstream.map(Proxy::start).transpose()?;
             Ok(Seat {
                 url: bed.url(proxy.as_ref().map(Proxy::address)),
@@ -60,6 +68,7 @@ impl Fleet {
                 copy: None,
                 book: 0,
                 number: 0,
+                lease: *lease,
                 is_frozen: false,
             })
         };
@@ -67,8 +76,10 @@ impl Fleet {
             starter: Starter::new(&bed.directory.path, load.arguments.clone())?,
             queue: load.queue.clone(),
             url: bed.url(None),
-            seats: (0..load.nodes).map(seat).collect::<io::Result<_>>()?,
+            seats: load.leases.iter().map(seat).collect::<io::Result<_>>()?,
+            candidates: true,
             readers: Vec::new(),
+            pusher: None,
             history: History::default(),
         })
     }
@@ -94,6 +105,10 @@ impl Fleet {
         let log = File::create(self.log(next.number))?;
         let seat = &mut self.seats[index];
         let mut command = copy::on(next.command, &seat.url, &self.queue);
+        command.arg(format!("--lease={}ms", seat.lease.as_millis()));
+        if !self.candidates {
+            command.arg("--prefer=never");
+        }
         command.stderr(log);
         seat.copy = Some(Copy::spawn(command, Capture::Nothing)?);
         seat.book = self.history.add(&next.book);
@@ -117,6 +132,13 @@ impl Fleet {
             copy.kill();
             self.history.fate(seat.book).killed_ms = Some(now_ms());
         }
+    }
+
+    /// Kills all copies, and starts others that may generate, or may not.
+    pub(super) fn replace_all(&mut self, candidates: bool) -> Result<(), Failure> {
+        self.candidates = candidates;
+        (0..self.seats.len()).for_each(|seat| self.kill(seat));
+        self.start_all()
     }
 
     pub(super) fn freeze(&mut self, index: usize) {

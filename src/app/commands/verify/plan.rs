@@ -23,6 +23,10 @@ pub(super) enum Fault {
     Delay(u64, u64),
     HalfOpen(u64),
     BlackHole(u64),
+    /// A slow link of one copy: how many kilobytes a second, and for how many milliseconds.
+    Throttle(u64, u64),
+    /// All copies are killed; those that come may not generate for this many milliseconds, then they may again.
+    NoCandidates(u64),
     /// kill -9, and started again after this many milliseconds.
     KillRedis(u64),
     FlushScripts,
@@ -76,6 +80,8 @@ impl Fault {
             Self::Delay(..) => Self::Delay(random.u64(5..=150), random.u64(500..=3000)),
             Self::HalfOpen(_) => Self::HalfOpen(random.u64(300..=5000)),
             Self::BlackHole(_) => Self::BlackHole(random.u64(300..=5000)),
+            Self::Throttle(..) => Self::Throttle(random.u64(20..=400), random.u64(1000..=5000)),
+            Self::NoCandidates(_) => Self::NoCandidates(random.u64(1000..=4000)),
             Self::KillRedis(_) => Self::KillRedis(random.u64(50..=2000)),
             Self::Sleep(_) => Self::Sleep(random.u64(100..=4000)),
             Self::OutOfMemory(_) => Self::OutOfMemory(random.u64(300..=3000)),
@@ -96,7 +102,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 15] = [
+static DECK: [Card; 17] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -107,6 +113,8 @@ static DECK: [Card; 15] = [
     (Fault::Delay(0, 0), "connections_delayed", 2, Needs::Proxies),
     (Fault::HalfOpen(0), "connections_half_open", 2, Needs::Proxies),
     (Fault::BlackHole(0), "connections_black_holed", 2, Needs::Proxies),
+    (Fault::Throttle(0, 0), "connections_throttled", 2, Needs::Proxies),
+    (Fault::NoCandidates(0), "no_candidates", 1, Needs::Copies),
     (Fault::KillRedis(0), "redis_killed", 2, Needs::OwnServer),
     (Fault::FlushScripts, "scripts_flushed", 1, Needs::OwnServer),
     (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
@@ -115,7 +123,7 @@ static DECK: [Card; 15] = [
 ];
 
 /// Between two faults, in milliseconds.
-const BETWEEN_MS: std::ops::RangeInclusive<u64> = 1000..=2000;
+const BETWEEN_MS: std::ops::RangeInclusive<u64> = 900..=1800;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
@@ -188,6 +196,8 @@ mod tests {
                 ("redis_killed", 15),
                 ("connections_half_open", 15),
                 ("connections_black_holed", 15),
+                ("connections_throttled", 15),
+                ("no_candidates", 7),
                 ("redis_out_of_memory", 7),
             ] {
                 assert!(count(&plan, name) >= least, "{name}: {}", count(&plan, name));

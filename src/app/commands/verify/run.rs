@@ -11,6 +11,7 @@ use super::chaos::Chaos;
 use super::fleet::Fleet;
 use super::plan::Plan;
 use super::progress::Progress;
+use super::pusher::Pusher;
 use super::report::{self, Report};
 use super::sampler::{Sampler, Snapshot};
 use super::{PATIENCE, effects};
@@ -19,6 +20,7 @@ use crate::app::lab::ledger::Remains;
 use crate::app::lab::ledger::checks::{self, Observed};
 use crate::app::lab::test_bed::TestBed;
 use crate::engine::{Engine, Status};
+use crate::settings::Settings;
 
 /// Between two looks at the processes.
 const TICK: Duration = Duration::from_millis(10);
@@ -30,10 +32,12 @@ pub(super) struct Load {
     /// The options of the copies.
     pub(super) arguments: Vec<OsString>,
     pub(super) queue: String,
-    pub(super) nodes: u32,
+    /// Of each copy.
+    pub(super) leases: Vec<Duration>,
     /// None: as many as the time is enough for.
     pub(super) messages: Option<u64>,
     pub(super) lease: Duration,
+    pub(super) settings: Settings,
     pub(super) stalled_after: Duration,
     /// None: nothing is harmed, until all messages are through.
     pub(super) plan: Option<Plan>,
@@ -86,6 +90,10 @@ impl<'a, E: Engine> Run<'a, E> {
     /// Until all messages are through, or the time is over, or someone interrupts.
     pub(super) async fn work(&mut self) -> Result<(), Failure> {
         self.fleet.start_all()?;
+        if self.load.plan.is_some() {
+            let pusher = Pusher::start(self.bed, &self.load.settings);
+            self.fleet.pusher = Some(pusher.map_err(|error| Failure::cannot("push", error))?);
+        }
         let mut moved = Moved::new(self.load.stalled_after);
         loop {
             if self.tick().await? {
@@ -142,20 +150,23 @@ impl<'a, E: Engine> Run<'a, E> {
     /// seconds it all took.
     pub(super) async fn drain(&mut self) -> Result<f64, Failure> {
         self.chaos.calm(&mut self.fleet, self.bed)?;
-        let mut published = None;
+        if let Some(pusher) = &mut self.fleet.pusher {
+            self.incidents.extend(pusher.end().await);
+        }
         if self.load.messages.is_none() {
             self.stop().await?;
-            let status = self.answer().await?;
-            published = Some(status.published);
-            self.fleet.limit(status.published);
+        }
+        let published = self.answer().await?.published;
+        if self.load.messages.is_none() {
+            self.fleet.limit(published);
             self.fleet.start_all()?;
         }
+        let wanted = self.load.messages.unwrap_or(0).max(published);
         let mut moved = Moved::new(self.load.stalled_after);
         loop {
             let over = self.tick().await?;
             let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
-            let wanted = published.or(self.load.messages);
-            if seen.as_ref().is_some_and(|seen| Some(seen.sample.settled()) >= wanted) {
+            if seen.as_ref().is_some_and(|seen| seen.sample.settled() >= wanted) {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
@@ -225,6 +236,10 @@ impl<'a, E: Engine> Run<'a, E> {
             failed: status.failed,
             samples: self.sampler.end(),
             prints: self.fleet.prints().map_err(failing)?,
+            pushes: match &self.fleet.pusher {
+                Some(pusher) => pusher.told(&self.bed.directory.path).map_err(failing)?,
+                None => Vec::new(),
+            },
             effects,
             incidents: self.incidents,
         };

@@ -18,6 +18,8 @@ pub struct Observed {
     pub samples: Vec<Sample>,
     /// In the order in which the readers were started.
     pub prints: Vec<Print>,
+    /// What others pushed: the number that each was told, and the print of what it pushed.
+    pub pushes: Vec<(u64, u64)>,
     /// The counters of `effects`, if the run had them.
     pub effects: Option<BTreeMap<u64, i64>>,
     /// What else is wrong: a copy that ended by itself, work that stood still.
@@ -65,11 +67,16 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     for number in observed.prints.iter().flat_map(|print| &print.numbers) {
         history.ledger.saw_error(*number);
     }
+    for (number, print) in &observed.pushes {
+        history.ledger.push(*number);
+        history.recorded.saw_payload(*number, *print);
+    }
     let account = history.ledger.account(&observed.remains);
     let (handled_more_than_once, unexplained_starts) = starts(history);
     let (effects_twice, wrong_effects) = one_effect(history, observed);
     let mut findings = account.findings.clone();
     findings.extend(one_voice(history));
+    findings.extend(one_payload(history));
     findings.extend(nothing_stranded(observed));
     findings.extend(counters_agree(history, &account, observed));
     findings.extend(always_accounted_for(&observed.samples));
@@ -102,6 +109,11 @@ fn one_voice(history: &History) -> Vec<String> {
     let many = reigns.iter().filter(|(_, reign)| reign.members.len() > 1);
     findings.extend(many.map(|(epoch, _)| format!("two generators: several nodes published in epoch {epoch}")));
     findings
+}
+
+/// Whoever sees a number sees the same message under it.
+fn one_payload(history: &History) -> Vec<String> {
+    found(&[(&history.recorded.ambiguous, "a number with two payloads")])
 }
 
 /// Everything drains once the faults stop.

@@ -27,6 +27,12 @@ pub struct Recorded {
     pub started_twice: Numbers,
     /// Starts in a later delivery: number and attempt.
     pub started_again: Vec<(u64, u16)>,
+    /// Prints of payloads that are not just the number.
+    payloads: BTreeMap<u64, u64>,
+    /// Numbers that were seen as payloads.
+    plain: Numbers,
+    /// Numbers that were seen with two payloads.
+    pub ambiguous: Numbers,
     /// By book: what happened to its process, and who it is now.
     fates: Vec<Fate>,
     now: Vec<Option<usize>>,
@@ -140,13 +146,25 @@ impl Recorded {
             Record::Deposed { epoch: None } | Record::Left => self.end(book),
             Record::Reaped { victim, .. } => _ = self.reaped.insert(victim.clone()),
             Record::Rewound { .. } => self.rewinds += 1,
-            Record::Started { number, attempt: 1 } => {
+            Record::Started {
+                number,
+                attempt: 1,
+                payload,
+            } => {
+                self.saw_payload(*number, *payload);
                 if self.started.contains(*number) {
                     self.started_twice.insert(*number, 1);
                 }
                 self.started.insert(*number, 1);
             }
-            Record::Started { number, attempt } => self.started_again.push((*number, *attempt)),
+            Record::Started {
+                number,
+                attempt,
+                payload,
+            } => {
+                self.saw_payload(*number, *payload);
+                self.started_again.push((*number, *attempt));
+            }
             Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
                 (What::Publish { epoch }, Some(member)) => self.published(*epoch, *first, *count, member, *ms),
                 (What::Take { attempt, epoch }, Some(member)) => {
@@ -162,6 +180,20 @@ impl Recorded {
                 _ => {}
             },
             _ => {}
+        }
+    }
+
+    /// Someone saw a payload with this print under this number.
+    pub fn saw_payload(&mut self, number: u64, print: u64) {
+        let other = if print == 0 {
+            self.plain.insert(number, 1);
+            self.payloads.contains_key(&number)
+        } else {
+            let first = *self.payloads.entry(number).or_insert(print);
+            first != print || self.plain.contains(number)
+        };
+        if other {
+            self.ambiguous.insert(number, 1);
         }
     }
 

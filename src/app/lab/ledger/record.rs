@@ -16,6 +16,8 @@ pub enum Record {
     Started {
         number: u64,
         attempt: u16,
+        /// See [`print_of`].
+        payload: u64,
     },
     Joined {
         node: String,
@@ -43,13 +45,29 @@ pub enum Record {
     Left,
 }
 
+/// A print of a payload, so that two payloads under one number show. Zero for the number itself in digits, which is what is
+/// generated unless something else is asked for: so books stay small.
+pub fn print_of(number: u64, payload: &[u8]) -> u64 {
+    if payload == number.to_string().as_bytes() {
+        return 0;
+    }
+    let mixed = |print: u64, byte: &u8| (print ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    payload.iter().fold(0xcbf2_9ce4_8422_2325, mixed).max(1)
+}
+
 impl Record {
     /// What a ledger keeps of an event. Those of single messages are entries already.
     pub fn of(node: &str, event: &Event) -> Option<Self> {
         Some(match event {
-            Event::Started { number, attempt, .. } => Self::Started {
+            Event::Started {
+                number,
+                attempt,
+                payload,
+                ..
+            } => Self::Started {
                 number: *number,
                 attempt: *attempt,
+                payload: print_of(*number, payload),
             },
             Event::Joined => Self::Joined { node: node.to_string() },
             Event::Elected { epoch, .. } => Self::Elected { epoch: *epoch },
@@ -80,7 +98,16 @@ impl Record {
             Self::Intends(entry) => write!(out, "? {}", line(entry)),
             Self::Confirmed(entry, ms) => write!(out, "! {} {ms}", line(entry)),
             Self::Refused => write!(out, "refused"),
-            Self::Started { number, attempt } => write!(out, "s {number} {attempt}"),
+            Self::Started {
+                number,
+                attempt,
+                payload: 0,
+            } => write!(out, "s {number} {attempt}"),
+            Self::Started {
+                number,
+                attempt,
+                payload,
+            } => write!(out, "s {number} {attempt} {payload}"),
             Self::Joined { node } => write!(out, "joined {}", escape(node.as_bytes())),
             Self::Elected { epoch } => write!(out, "elected {epoch}"),
             Self::Deposed { epoch: Some(epoch) } => write!(out, "deposed {epoch}"),
@@ -109,10 +136,11 @@ impl Record {
             }
             "refused" => Self::Refused,
             "s" => {
-                let (number, attempt) = rest.split_once(' ')?;
+                let mut parts = rest.split(' ');
                 Self::Started {
-                    number: number.parse().ok()?,
-                    attempt: attempt.parse().ok()?,
+                    number: parts.next()?.parse().ok()?,
+                    attempt: parts.next()?.parse().ok()?,
+                    payload: parts.next().map_or(Some(0), |print| print.parse().ok())?,
                 }
             }
             "joined" => Self::Joined { node: rest.to_string() },
@@ -193,7 +221,16 @@ mod tests {
             Record::Intends(entry(What::Error)),
             Record::Confirmed(entry(What::Return), 9),
             Record::Refused,
-            Record::Started { number: 8, attempt: 2 },
+            Record::Started {
+                number: 8,
+                attempt: 2,
+                payload: 0,
+            },
+            Record::Started {
+                number: 8,
+                attempt: 2,
+                payload: print_of(8, b"pushed 1"),
+            },
             Record::Joined { node: "abc".into() },
             Record::Elected { epoch: 4 },
             Record::Deposed { epoch: Some(4) },

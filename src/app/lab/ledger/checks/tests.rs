@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::app::lab::ledger::Record;
 use crate::app::lab::ledger::times::{failover_gaps_ms, redelivery_delays_ms};
+use crate::app::lab::ledger::{Record, print_of};
 use crate::node::event::{Entry, What};
 
 /// A run in which all is well: ten messages, two epochs, four of a killed handler delivered again, two errors.
@@ -92,7 +92,19 @@ impl Run {
     }
 
     fn starts(&mut self, book: usize, number: u64, attempt: u16) {
-        self.write(book, &Record::Started { number, attempt });
+        self.starts_with(book, number, attempt, &number.to_string());
+    }
+
+    fn starts_with(&mut self, book: usize, number: u64, attempt: u16, payload: &str) {
+        let payload = print_of(number, payload.as_bytes());
+        self.write(
+            book,
+            &Record::Started {
+                number,
+                attempt,
+                payload,
+            },
+        );
     }
 
     fn judge(mut self) -> Verdict {
@@ -326,4 +338,56 @@ fn whatever_else_was_seen_to_go_wrong() {
     let mut run = Run::new();
     run.observed.incidents.push("copy 3 ended by itself".into());
     run.finds(&["copy 3 ended by itself"]);
+}
+
+/// The same run, in which number 10 was pushed and handled.
+fn with_a_push() -> Run {
+    let mut run = Run::new();
+    run.takes(HANDLER, 10, 1, 1, 2, 2950);
+    run.starts_with(HANDLER, 10, 1, "pushed");
+    run.does(HANDLER, 10, 1, What::Done, 2960);
+    run.observed.pushes = vec![(10, print_of(10, b"pushed"))];
+    run.observed.remains.published = 11;
+    run.observed.done = 9;
+    if let Some(sums) = &mut run.observed.effects {
+        add(sums, 10);
+    }
+    run
+}
+
+#[test]
+fn what_was_pushed_is_accounted_for_like_what_was_generated() {
+    assert_eq!(with_a_push().finds(&[]).account.generated, 11);
+    let mut run = with_a_push();
+    run.observed.pushes.clear();
+    run.finds(&["in the queue, and published by nobody: 10"]);
+}
+
+#[test]
+fn a_push_that_was_confirmed_and_is_unknown_is_found() {
+    let mut run = with_a_push();
+    run.observed.pushes.push((11, print_of(11, b"pushed, too")));
+    run.finds(&["lost, confirmed as published and unknown to the store: 11"]);
+}
+
+#[test]
+fn a_number_that_was_told_to_two_is_found() {
+    let mut run = with_a_push();
+    run.observed.pushes.push((10, print_of(10, b"pushed")));
+    run.finds(&["pushed under a number that another message has: 10"]);
+    let mut run = with_a_push();
+    run.observed.pushes.push((3, print_of(3, b"3")));
+    run.finds(&["pushed under a number that another message has: 3"]);
+}
+
+#[test]
+fn a_number_with_two_payloads_is_found() {
+    // The pusher was told 10 for something else than the handler saw.
+    let mut run = with_a_push();
+    run.observed.pushes = vec![(10, print_of(10, b"something else"))];
+    run.finds(&["a number with two payloads: 10"]);
+    // Two handlers saw different messages in two deliveries, of which the first was the generated one.
+    let mut run = Run::new();
+    run.history.recorded.saw_payload(4, print_of(4, b"pushed"));
+    run.finds(&["a number with two payloads: 4"]);
 }

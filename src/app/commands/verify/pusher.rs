@@ -1,0 +1,158 @@
+//! Someone outside who pushes all the time, through every fault, and keeps what the store told.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redis::IntoConnectionInfo;
+
+use super::PATIENCE;
+use crate::app::args::sources::Store;
+use crate::app::exit::Failure;
+use crate::app::lab::ledger::print_of;
+use crate::app::lab::proxy::Proxy;
+use crate::app::lab::test_bed::{TestBed, random};
+use crate::app::on_engine::{OnEngine, QueueAt};
+use crate::engine::{Engine, Item, Push, Pushed};
+use crate::settings::Settings;
+
+/// Between two pushes, or two tries of one.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How many messages go into one push, and of how many one is for later.
+const ITEMS_MAX: u64 = 20;
+const DELAYED_EACH: u64 = 8;
+const DELAY_MS_MAX: u64 = 2000;
+
+pub(super) struct Pusher {
+    pub(super) proxy: Option<Proxy>,
+    stop: Arc<AtomicBool>,
+    /// Number and payload.
+    told: Arc<Mutex<Vec<(u64, String)>>>,
+    thread: Option<JoinHandle<Result<(), Failure>>>,
+}
+
+impl Pusher {
+    /// Pushes until it is told to stop, through a proxy of its own where one can stand.
+    pub(super) fn start(bed: &TestBed, settings: &Settings) -> std::io::Result<Self> {
+        let proxy = bed.upstream().map(Proxy::start).transpose()?;
+        let store = match &bed.store {
+            Store::Redis(_) => {
+                let url = bed.url(proxy.as_ref().map(Proxy::address));
+                let info = url.as_str().into_connection_info().map_err(std::io::Error::other)?;
+                Store::Redis(Box::new(info))
+            }
+            file @ Store::Sqlite(_) => file.clone(),
+        };
+        let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let pushing = Pushing {
+            settings: settings.clone(),
+            stop: stop.clone(),
+            told: told.clone(),
+        };
+        let (settings, address) = (settings.clone(), bed.address.clone());
+        let thread = std::thread::Builder::new().name("pusher".into()).spawn(move || {
+            let queue = QueueAt {
+                store: &store,
+                address: &address,
+                settings: &settings,
+                answer_min: Duration::ZERO,
+            };
+            queue.run(pushing)
+        })?;
+        Ok(Self {
+            proxy,
+            stop,
+            told,
+            thread: Some(thread),
+        })
+    }
+
+    /// Lets the last push come to its end. What went wrong, if something did.
+    pub(super) async fn end(&mut self) -> Option<String> {
+        self.stop.store(true, Ordering::Relaxed);
+        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            tokio::time::sleep(PAUSE).await;
+        }
+        match self.thread.take()?.join() {
+            Ok(Ok(())) => None,
+            Ok(Err(failure)) => Some(format!("a push came to no end: {}", failure.line)),
+            Err(_) => Some("the pusher panicked".into()),
+        }
+    }
+
+    /// The number that each message was told to have, and the print of its payload. Writes it all down.
+    pub(super) fn told(&self, directory: &Path) -> std::io::Result<Vec<(u64, u64)>> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        for (number, payload) in told.iter() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{number} {payload}");
+        }
+        std::fs::write(directory.join("pushes.txt"), text)?;
+        let prints = told
+            .iter()
+            .map(|(number, payload)| (*number, print_of(*number, payload.as_bytes())));
+        Ok(prints.collect())
+    }
+}
+
+struct Pushing {
+    settings: Settings,
+    stop: Arc<AtomicBool>,
+    told: Arc<Mutex<Vec<(u64, String)>>>,
+}
+
+impl OnEngine for Pushing {
+    type Output = ();
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
+        let mut made = 0;
+        while !self.stop.load(Ordering::Relaxed) {
+            let payloads: Vec<String> = (0..=made % ITEMS_MAX)
+                .map(|item| format!("pushed {}", made + item))
+                .collect();
+            made += payloads.len() as u64;
+            let push = Push {
+                call: random(),
+                keep_ms: 0,
+                backlog_max: u64::MAX / 2,
+                birth: random(),
+                step_ms: self.settings.step_ms(),
+                items: payloads.iter().map(|payload| item(payload)).collect(),
+            };
+            self.send(&*engine, &push, payloads).await?;
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+}
+
+impl Pushing {
+    /// The same call until it is answered, whatever is broken.
+    async fn send<E: Engine>(&self, engine: &E, push: &Push, payloads: Vec<String>) -> Result<(), Failure> {
+        let give_up = Instant::now() + PATIENCE;
+        loop {
+            match engine.push(push).await {
+                Ok(Pushed::Ok(receipts)) => {
+                    let numbers = receipts.iter().map(|receipt| receipt.number);
+                    let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                    told.extend(numbers.zip(payloads));
+                    return Ok(());
+                }
+                Err(error) if Instant::now() >= give_up => return Err(error.into()),
+                Ok(Pushed::Full) | Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+fn item(payload: &str) -> Item {
+    let mut item = Item::new(payload.to_string());
+    if fastrand::u64(..DELAYED_EACH) == 0 {
+        item.delay_ms = fastrand::u64(..DELAY_MS_MAX);
+    }
+    item
+}
