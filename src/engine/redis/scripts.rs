@@ -23,6 +23,7 @@ pub struct Script {
 const COMMON: &str = include_str!("lua/common.lua");
 const PACKS: &str = include_str!("lua/packs.lua");
 const MEMBERS: &str = include_str!("lua/members.lua");
+const DELIVERIES: &str = include_str!("lua/deliveries.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
 const UNPACK_MAX: usize = 2000;
@@ -48,6 +49,7 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("common") => COMMON.lines(),
         Some("packs") => PACKS.lines(),
         Some("members") => MEMBERS.lines(),
+        Some("deliveries") => DELIVERIES.lines(),
         _ => line.lines(),
     }
 }

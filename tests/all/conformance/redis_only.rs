@@ -38,6 +38,7 @@ redis_checks![
     a_foreign_key_is_refused,
     an_effect_on_a_foreign_type_is_refused,
     an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued,
+    what_waits_is_not_lost_where_a_node_cannot_be_read,
     a_right_that_effects_lack_shows_before_anything_is_written,
     every_verb_works_with_the_rights_that_a_node_needs,
     a_replica_is_away,
@@ -282,6 +283,26 @@ async fn an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued(hive: &
     );
     hive.engine().discard(&[1]).await.expect("discard");
 }
+
+async fn what_waits_is_not_lost_where_a_node_cannot_be_read(hive: &Redis) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[1, 1]).await;
+    hive.take("b", 1).await;
+    hive.take("b", 1).await;
+    let keys = Keys::new(QUEUE, &Names::default());
+    let (b, c) = (keys.taken("b"), keys.taken("c"));
+    for taken in [&b, &c] {
+        hive.bench.command(&["HSET", taken, "process", "junk"]).await;
+    }
+    hive.bench.command(&["HDEL", &keys.meta, "clearing"]).await;
+    assert_eq!(hive.bury("b", &["a", "c"]).await.redelivered, 2);
+    assert_eq!(numbers(&hive.take("c", 9).await), [0, 1]);
+    hive.bench.command(&["HSET", &keys.meta, "clearing", "0"]).await;
+    hive.bench.command(&["EVAL", COPY, "2", &c, &keys.taken("a")]).await;
+}
+
+/// What a node is, as another one is.
+const COPY: &str = "redis.call('HSET', KEYS[1], 'process', redis.call('HGET', KEYS[2], 'process'))";
 
 async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis) {
     hive.found("a", &["b"]).await;

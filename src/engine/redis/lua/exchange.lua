@@ -119,6 +119,7 @@ for i, settle in ipairs(settles) do
 end
 if rest ~= none then
   --+ packs
+  --+ deliveries
   errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
   if ended == none then ended = {} end
   -- Effects are checked against what the keys hold, and against those already admitted in this call.
@@ -233,7 +234,7 @@ if rest ~= none then
     -- A pack that goes back whole keeps its body.
     if is_stub(pack) and released > kept then ended[#ended + 1] = {pack, released - kept} end
     if attempt > 1 then
-      most = most or cmsgpack.unpack(redis.call('HGET', KEYS[3], 'process'))[5]
+      most = most or deliveries(KEYS[3])
       if attempt + 1 == most then suspects = suspects - released
       elseif attempt >= most and released > 0 then alone = 0 end
     end
@@ -285,12 +286,14 @@ local goal = want
 if alone == 2 then goal = 0 end -- guard: alone
 while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
   --+ packs
-  local pack = redis.call('LPOP', KEYS[6])
+  --+ deliveries
+  -- Looked at first, and taken out when nothing more can go wrong.
+  local pack = redis.call('LINDEX', KEYS[6], 0)
   if not pack then again = false; break end
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   local left, n, fits = 2, math.min(count, goal - total), true
   if attempt > 1 then
-    most = most or cmsgpack.unpack(redis.call('HGET', KEYS[3], 'process'))[5]
+    most = most or deliveries(KEYS[3])
     left = most - attempt
   end
   if left < 2 then
@@ -311,12 +314,13 @@ while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACK
     if not fits then
       local c = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'clearing')
       local clock = hive(c[1], c[2], c[3])
-      local clears = alone == 1 or clock >= tonumber(c[4])
+      local clears = alone == 1 or clock >= (tonumber(c[4] or 0) or 0)
       if clears and alone == 0 then redis.call('HSET', KEYS[1], 'clearing', num(clock + $CLEARING_MS)) end
       if clears then alone, goal = 1, total end -- guard: clearing
     end
   end
-  if not fits then redis.call('LPUSH', KEYS[6], pack); break end
+  if not fits then break end
+  redis.call('LPOP', KEYS[6])
   if alone == 1 then alone = 0 end
   local full = pack
   if count > n or is_part(pack) then full = bring(KEYS[4], pack) end

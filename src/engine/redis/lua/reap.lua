@@ -6,6 +6,7 @@
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
 --+ common
 --+ packs
+--+ deliveries
 --+ members
 local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
@@ -23,7 +24,7 @@ elseif not redis.call('LPOS', KEYS[3], victim) then
   return answer(0, 0, 0, 0)
 end
 
-local most, pieces = cmsgpack.unpack(redis.call('HGET', KEYS[4], 'process'))[5], {}
+local most, pieces = deliveries(KEYS[4]), {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
   if string.match(field, '^%d+$') then pieces[#pieces + 1] = tonumber(field) end
 end
