@@ -70,7 +70,7 @@ pub const CLEARING_MS: u64 = 1000;
 /// How many packs one reap moves.
 pub const REAP_PACKS_MAX: usize = 1000;
 
-/// A reap ends once it has moved this many bytes.
+/// A reap moves no more bytes than this, if it moves more than one pack.
 pub const REAP_BYTES_MAX: usize = 1024 * 1024;
 
 /// A reap ends once it has made this many messages errors.
@@ -92,7 +92,7 @@ pub const KEY_BYTES_MAX: usize = 256;
 /// times as long as anyone waits for a store that is away.
 pub const CALL_MS: u64 = 60_000;
 
-/// A batch of errors ends once it has this many bytes.
+/// A batch of errors, or a look at what is in hand, has no more bytes than this, if it has more than one.
 pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
 
 /// How many errors one call requeues or discards.
@@ -101,7 +101,7 @@ pub const ERRORS_PER_CALL_MAX: usize = 500;
 /// How many errors one call removes because there are too many.
 pub const TRIM_MAX: usize = 1000;
 
-/// Whoever reads until it has enough bytes reads 1, 2, 4 … records at a time, at most this many.
+/// How many errors a batch has at most, and how many lengths of records are asked for in a row.
 pub const CHUNK_MAX: usize = 500;
 
 /// How much of a payload in hand is shown.

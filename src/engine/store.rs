@@ -240,8 +240,8 @@ pub trait Nodes {
     fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>>;
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()>;
     fn remove_piece(&mut self, node: &str, first: u64) -> Result<()>;
-    /// What a node has in hand, the smallest numbers first.
-    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>>;
+    /// What a node has in hand, the smallest numbers first: as much as has `bytes_max` together, one piece at least.
+    fn pieces(&mut self, node: &str, limit: usize, bytes_max: usize) -> Result<Vec<Pack>>;
 }
 
 /// The packs that wait: in the queue, to be taken again, or put off until a time.
@@ -254,8 +254,8 @@ pub trait Lines {
 
     /// Puts a message off until `due_ms`, by the time of day.
     fn put_off(&mut self, due_ms: u64, message: &Pack) -> Result<()>;
-    /// Takes out what was put off until then or earlier: the earliest first, of two at the same time by number.
-    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>>;
+    /// Takes out the first that was put off until then or earlier: the earliest, of two at the same time by number.
+    fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>>;
     /// How many messages are put off.
     fn later_count(&mut self) -> Result<u64>;
 }
@@ -273,10 +273,12 @@ pub trait Pushes {
 pub trait Errors {
     fn add_failed(&mut self, failed: &Failed) -> Result<()>;
     fn remove_failed(&mut self, number: u64) -> Result<()>;
-    /// By number, from `from` on and below `below`.
-    fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>>;
-    /// By number, below `below`, the largest first.
-    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>>;
+    /// The numbers from `from` on and below `below`.
+    fn failed_numbers(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<u64>>;
+    /// By number, from `from` on and below `below`: as many as have records of `bytes_max` together, one at least.
+    fn failed_between(&mut self, from: u64, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>>;
+    /// The same below `below`, the largest first.
+    fn failed_below(&mut self, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>>;
     fn failed_count(&mut self) -> Result<u64>;
 
     /// What a reader is printing, and the call that gave it that.

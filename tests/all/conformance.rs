@@ -16,6 +16,7 @@ mod push;
 mod redis_only;
 mod reports;
 mod retries;
+mod sizes;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -58,6 +59,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(errors::checks());
     all.extend(managing::checks());
     all.extend(reports::checks());
+    all.extend(sizes::checks());
     all
 }
 

@@ -53,9 +53,10 @@ impl Sightings {
                 continue;
             }
             let room = HELD_MAX - u32::try_from(pieces.len()).expect("bounded");
-            let held = engine.held(&node.node, room + 1).await?;
-            more = held.len() > room as usize;
-            for piece in held.into_iter().take(room as usize) {
+            // Of large messages one look brings only a few.
+            let held = engine.held(&node.node, room).await?;
+            more |= held.iter().map(|piece| piece.count).sum::<u64>() < node.in_hand;
+            for piece in held {
                 let sight = (node.node.clone(), piece.first, piece.attempt);
                 pieces.push(Piece {
                     node: node.node.clone(),
@@ -68,7 +69,7 @@ impl Sightings {
                     start: String::from_utf8_lossy(&piece.start).into_owned(),
                 });
             }
-            if more {
+            if pieces.len() == HELD_MAX as usize {
                 break;
             }
         }

@@ -8,10 +8,23 @@ use crate::engine::rules::counter;
 use crate::engine::store::{
     About, Effects, Errors, Kind, Lane, Leases, Lessee, Line, Lines, Meta, Nodes, Pushes, Reports, Store,
 };
-use crate::engine::{Failed, NodeId, Receipt, Wake};
+use crate::engine::{Failed, NodeId, Receipt, Wake, record};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
+
+/// Copies of as many as have `bytes_max` together, one at least.
+fn within<'a, T: Clone + 'a>(all: impl Iterator<Item = &'a T>, bytes_max: usize, len: impl Fn(&T) -> usize) -> Vec<T> {
+    let (mut kept, mut bytes) = (Vec::new(), 0);
+    for each in all {
+        bytes += len(each);
+        if !kept.is_empty() && bytes > bytes_max {
+            break;
+        }
+        kept.push(each.clone());
+    }
+    kept
+}
 
 impl State {
     fn line(&mut self, line: Line) -> &mut VecDeque<Pack> {
@@ -179,9 +192,9 @@ impl Nodes for State {
         Ok(())
     }
 
-    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>> {
-        let pieces = self.taken.get(node).map(|taken| &taken.pieces);
-        Ok(pieces.map_or_else(Vec::new, |pieces| pieces.values().take(limit).cloned().collect()))
+    fn pieces(&mut self, node: &str, limit: usize, bytes_max: usize) -> Result<Vec<Pack>> {
+        let pieces = self.taken.get(node).into_iter().flat_map(|taken| taken.pieces.values());
+        Ok(within(pieces.take(limit), bytes_max, |pack| pack.bytes().len()))
     }
 }
 
@@ -213,15 +226,9 @@ impl Lines for State {
         Ok(())
     }
 
-    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>> {
-        let mut due = Vec::new();
-        while due.len() < limit
-            && let Some(entry) = self.later.first_entry()
-            && entry.key().0 <= until_ms
-        {
-            due.push(entry.remove());
-        }
-        Ok(due)
+    fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>> {
+        let first = self.later.first_entry().filter(|entry| entry.key().0 <= until_ms);
+        Ok(first.map(|entry| entry.remove()))
     }
 
     fn later_count(&mut self) -> Result<u64> {
@@ -261,14 +268,21 @@ impl Errors for State {
         Ok(())
     }
 
-    fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>> {
+    fn failed_numbers(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<u64>> {
         let between = self.errors.range(from..below.max(from)).take(limit);
-        Ok(between.map(|(_, failed)| failed.clone()).collect())
+        Ok(between.map(|(number, _)| *number).collect())
     }
 
-    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
+    fn failed_between(&mut self, from: u64, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
+        let between = self.errors.range(from..below.max(from)).take(limit);
+        let records = between.map(|(_, failed)| failed);
+        Ok(within(records, bytes_max, |failed| record::encode(failed).len()))
+    }
+
+    fn failed_below(&mut self, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
         let latest = self.errors.range(..below).rev().take(limit);
-        Ok(latest.map(|(_, failed)| failed.clone()).collect())
+        let records = latest.map(|(_, failed)| failed);
+        Ok(within(records, bytes_max, |failed| record::encode(failed).len()))
     }
 
     fn failed_count(&mut self) -> Result<u64> {

@@ -1,8 +1,8 @@
 //! The errors (dead letters): reading them, and withdrawing, discarding and trimming them.
 
-use super::RedisEngine;
 use super::link::Keyed;
 use super::reply::{Decode, Reply, named};
+use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::{Collect, Collected, Failed, Requeued};
 use crate::error::Result;
 
@@ -53,12 +53,28 @@ pub(super) async fn latest(engine: &RedisEngine, below: u64, limit: u32) -> Resu
     list(engine, below, "down", limit).await
 }
 
-async fn list(engine: &RedisEngine, from: u64, order: &str, limit: u32) -> Result<Vec<Failed>> {
+/// The script says which fit into one answer, and a plain command reads them: Lua would read every byte of them.
+async fn list(engine: &RedisEngine, mut from: u64, order: &str, limit: u32) -> Result<Vec<Failed>> {
     let keys = &engine.keys;
-    let run = engine.aside.run(&engine.scripts.failed, |cmd| {
-        cmd.keys([&keys.errors, &keys.records]).arg(from).arg(order).arg(limit);
-    });
-    Vec::decode(run.await?)
+    for _ in 0..LOOKS_MAX {
+        let run = engine.aside.run(&engine.scripts.failed, |cmd| {
+            cmd.keys([&keys.errors, &keys.records]).arg(from).arg(order).arg(limit);
+        });
+        let numbers: Vec<u64> = Vec::decode(run.await?)?;
+        let Some(last) = numbers.last() else {
+            return Ok(Vec::new());
+        };
+        let mut cmd = redis::cmd("HMGET");
+        cmd.arg(&keys.records).arg(&numbers);
+        let records: Vec<Option<Failed>> = Vec::decode(engine.aside.query(&cmd).await?)?;
+        let failed: Vec<Failed> = records.into_iter().flatten().collect();
+        if !failed.is_empty() {
+            return Ok(failed);
+        }
+        // Someone has taken all of them meanwhile; an empty answer would say that there are no more.
+        from = if order == "up" { last + 1 } else { *last };
+    }
+    Err(engine.restless())
 }
 
 pub(super) async fn requeue(engine: &RedisEngine, numbers: &[u64]) -> Result<Requeued> {

@@ -10,7 +10,8 @@ pub(crate) type Right = (&'static str, &'static str);
 pub(crate) const NEEDED: &[Right] = &[
     (
         "+@hash",
-        "HSET K a 1, HSETNX K a 1, HDEL K a, HEXISTS K a, HGET K a, HGETALL K, HINCRBY K a 1, HKEYS K, HMGET K a",
+        "HSET K a 1, HSETNX K a 1, HDEL K a, HEXISTS K a, HGET K a, HGETALL K, HINCRBY K a 1, HKEYS K, HMGET K a, \
+         HSTRLEN K a",
     ),
     (
         "+@list",
@@ -19,7 +20,7 @@ pub(crate) const NEEDED: &[Right] = &[
     (
         "+@sortedset",
         "ZADD K 1 a, ZCARD K, ZCOUNT K 0 1, ZPOPMIN K 1, ZRANGE K 0 0, ZRANGEBYSCORE K 0 1, ZREM K a, \
-         ZREVRANGEBYSCORE K 1 0, ZSCORE K a",
+         ZREMRANGEBYRANK K 0 0, ZREVRANGEBYSCORE K 1 0, ZSCORE K a",
     ),
     (
         "+@scripting",

@@ -5,6 +5,7 @@ use redis::{Cmd, Value};
 use super::keys::Keys;
 use super::link::Keyed;
 use super::reply::{Decode, Named, Reply, named};
+use super::unsettled::is_piece;
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::record::Process;
 use crate::engine::{Held, NodeStatus, Status, StoreInfo, check_layout};
@@ -130,8 +131,17 @@ impl Decode for Held {
 
 pub(super) async fn held(engine: &RedisEngine, node: &str, limit: u32) -> Result<Vec<Held>> {
     let taken = engine.keys.taken(node);
+    let mut cmd = redis::cmd("HKEYS");
+    cmd.arg(&taken);
+    let mut fields: Vec<String> = Vec::decode(engine.aside.query(&cmd).await?)?;
+    fields.retain(|field| is_piece(field));
+    // Those that are named after a lane, whose numbers are not known yet, come first, then the smallest numbers.
+    let named = |field: &str| field.starts_with("pack:");
+    fields.sort_by_cached_key(|field| (!named(field), field.len(), field.clone()));
+    let lanes = fields.iter().filter(|field| named(field)).count();
+    fields.truncate(lanes + limit as usize);
     let run = engine.aside.run(&engine.scripts.held, |cmd| {
-        cmd.keys([&taken, &engine.keys.bodies]).arg(limit);
+        cmd.keys([&taken, &engine.keys.bodies]).arg(limit).arg(&fields);
     });
     Vec::decode(run.await?)
 }

@@ -3,7 +3,7 @@
 use super::clock::{advance, expired};
 use super::membership::{is_behind, raise};
 use crate::engine::history::Crowned;
-use crate::engine::limits::{CHUNK_MAX, DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
+use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
 use crate::engine::store::{Lessee, Line, Meta, Store};
 use crate::engine::{Beat, Member, NodeId, Renewed, Wake};
 use crate::error::Result;
@@ -122,18 +122,14 @@ fn move_due(store: &mut impl Store, meta: &mut Meta, wall_ms: u64) -> Result<boo
     } else {
         u64::MAX
     };
-    let (mut moved, mut bytes, mut chunk) = (0, 0, 1);
+    let (mut moved, mut bytes) = (0, 0);
     while moved < DUE_MAX && bytes < DUE_BYTES_MAX {
-        let due = store.pop_due(until, chunk.min(DUE_MAX - moved))?;
-        if due.is_empty() {
+        let Some(pack) = store.pop_due(until)? else {
             return Ok(false);
-        }
-        for pack in &due {
-            store.push_back(Line::Again, pack)?;
-            bytes += pack.bytes().len();
-        }
-        moved += due.len();
-        chunk = (chunk * 2).min(CHUNK_MAX);
+        };
+        store.push_back(Line::Again, &pack)?;
+        moved += 1;
+        bytes += pack.bytes().len();
         meta.again = true;
     }
     Ok(true)

@@ -33,7 +33,8 @@ pub fn collect(store: &mut impl Store, wall_ms: u64, collect: &Collect) -> Resul
             }
             store.remove_reading(reader)?;
             if reads {
-                let failed = between(store, 0, collect.below, collect.want as usize)?;
+                let want = CHUNK_MAX.min(collect.want as usize);
+                let failed = store.failed_between(0, collect.below, want, COLLECT_BYTES_MAX)?;
                 for each in &failed {
                     store.remove_failed(each.number)?;
                 }
@@ -96,17 +97,18 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
     let (mut requeued, mut looked, mut bytes) = (Vec::new(), 0, 0);
     let mut builder = PackBuilder::new();
     for number in numbers {
-        if bytes >= COLLECT_BYTES_MAX {
+        let found = store.failed_between(*number, number.saturating_add(1), 1, 0)?.pop();
+        bytes += found.as_ref().map_or(0, |failed| record::encode(failed).len());
+        if !requeued.is_empty() && bytes > COLLECT_BYTES_MAX {
             break;
         }
         looked += 1;
-        let Some(failed) = one(store, *number)? else { continue };
+        let Some(failed) = found else { continue };
         if store.guard("requeue-withdraws") {
             store.remove_failed(*number)?;
         }
         builder.push(&failed.payload);
         let pack = builder.build(*number, failed.epoch, failed.published_ms);
-        bytes += pack.bytes().len();
         store.push_back(Line::Again, &pack.marked_unordered())?;
         requeued.push(*number);
     }
@@ -126,7 +128,7 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
 pub fn discard(store: &mut impl Store, numbers: &[u64]) -> Result<Vec<u64>> {
     let mut discarded = Vec::new();
     for number in numbers {
-        if one(store, *number)?.is_some() {
+        if !store.failed_numbers(*number, number.saturating_add(1), 1)?.is_empty() {
             store.remove_failed(*number)?;
             discarded.push(*number);
         }
@@ -141,8 +143,7 @@ pub fn trim(store: &mut impl Store, keep: u64) -> Result<Vec<u64>> {
         return Ok(Vec::new());
     };
     let excess = usize::try_from(excess).unwrap_or(TRIM_MAX);
-    let oldest = store.failed_between(0, u64::MAX, excess)?;
-    let gone: Vec<u64> = oldest.iter().map(|failed| failed.number).collect();
+    let gone = store.failed_numbers(0, u64::MAX, excess)?;
     for number in &gone {
         store.remove_failed(*number)?;
     }
@@ -153,45 +154,12 @@ pub fn trim(store: &mut impl Store, keep: u64) -> Result<Vec<u64>> {
     Ok(gone)
 }
 
-fn one(store: &mut impl Store, number: u64) -> Result<Option<Failed>> {
-    Ok(store.failed_between(number, number.saturating_add(1), 1)?.pop())
-}
-
 /// Failed messages from `from` on, without taking them.
 pub fn failed(store: &mut impl Store, from: u64, limit: u32) -> Result<Vec<Failed>> {
-    between(store, from, u64::MAX, limit as usize)
+    store.failed_between(from, u64::MAX, limit as usize, COLLECT_BYTES_MAX)
 }
 
 /// Failed messages below `below`, the largest number first, without taking them.
 pub fn latest(store: &mut impl Store, below: u64, limit: u32) -> Result<Vec<Failed>> {
-    let mut below = below;
-    batch(limit as usize, |chunk| {
-        let failed = store.failed_below(below, chunk)?;
-        below = failed.last().map_or(0, |last| last.number);
-        Ok(failed)
-    })
-}
-
-fn between(store: &mut impl Store, from: u64, below: u64, want: usize) -> Result<Vec<Failed>> {
-    let mut from = from;
-    batch(want, |chunk| {
-        let failed = store.failed_between(from, below, chunk)?;
-        from = failed.last().map_or(below, |last| last.number + 1);
-        Ok(failed)
-    })
-}
-
-/// A batch of failed messages: chunks that double, until there are enough messages or bytes.
-fn batch(want: usize, mut read: impl FnMut(usize) -> Result<Vec<Failed>>) -> Result<Vec<Failed>> {
-    let (mut batch, mut bytes, mut chunk) = (Vec::new(), 0, 1);
-    while batch.len() < want && bytes < COLLECT_BYTES_MAX {
-        let failed = read(chunk.min(want - batch.len()))?;
-        if failed.is_empty() {
-            break;
-        }
-        bytes += failed.iter().map(|failed| record::encode(failed).len()).sum::<usize>();
-        batch.extend(failed);
-        chunk = (chunk * 2).min(CHUNK_MAX);
-    }
-    Ok(batch)
+    store.failed_below(below, limit as usize, COLLECT_BYTES_MAX)
 }

@@ -91,7 +91,7 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
         store.ring(Wake::Bell)?;
     }
     store.set_meta(&meta)?;
-    let more = !store.pieces(victim, 1)?.is_empty();
+    let more = !store.pieces(victim, 1, 0)?.is_empty();
     if more {
         let mut about = store.about(victim)?.unwrap_or_default();
         about.held = about.held.map(|held| held.saturating_sub(redelivered + failed));
@@ -115,13 +115,14 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
     let most = store.about(victim)?.unwrap_or_default().deliveries_max;
     let (mut redelivered, mut failed, mut bytes) = (0, 0, 0);
     for _ in 0..REAP_PACKS_MAX {
-        if failed >= REAP_FAILED_MAX || bytes >= REAP_BYTES_MAX {
-            break;
-        }
-        let Some(pack) = store.pieces(victim, 1)?.pop() else {
+        let Some(pack) = store.pieces(victim, 1, 0)?.pop() else {
             break;
         };
         bytes += pack.bytes().len();
+        let first = redelivered + failed == 0;
+        if !first && (failed >= REAP_FAILED_MAX || bytes > REAP_BYTES_MAX) {
+            break;
+        }
         store.remove_piece(victim, pack.first())?;
         if store.guard("deliveries") && pack.attempt() >= most {
             let text = format!("delivered {} times without an outcome", pack.attempt());

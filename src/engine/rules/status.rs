@@ -3,6 +3,7 @@
 use super::clock::hive;
 use super::no_queue;
 use crate::engine::layout::check_layout;
+use crate::engine::limits::COLLECT_BYTES_MAX;
 use crate::engine::store::{Lane, Lessee, Store};
 use crate::engine::{Held, NodeStatus, Status};
 use crate::error::Result;
@@ -62,5 +63,6 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
 
 /// What a node has in hand, the smallest numbers first.
 pub fn held(store: &mut impl Store, node: &str, limit: u32) -> Result<Vec<Held>> {
-    Ok(store.pieces(node, limit as usize)?.iter().map(Held::of).collect())
+    let pieces = store.pieces(node, limit as usize, COLLECT_BYTES_MAX)?;
+    Ok(pieces.iter().map(Held::of).collect())
 }

@@ -47,7 +47,7 @@ impl Tables<'_> {
             let lanes = lanes
                 .into_iter()
                 .map(|(lane, bytes)| Ok((lane, record::decode(&bytes)?)));
-            let pieces = self.pieces(&node, usize::MAX)?.into_iter();
+            let pieces = self.pieces(&node, usize::MAX, usize::MAX)?.into_iter();
             let taken = Taken {
                 about: self.about(&node)?.unwrap_or_default(),
                 lanes: lanes.collect::<Result<_>>()?,
@@ -57,7 +57,7 @@ impl Tables<'_> {
             state.taken.insert(node, taken);
         }
         state.errors = self
-            .failed_between(0, u64::MAX, usize::MAX)?
+            .failed_between(0, u64::MAX, usize::MAX, usize::MAX)?
             .into_iter()
             .map(|failed| (failed.number, failed))
             .collect();

@@ -124,6 +124,25 @@ impl Tables<'_> {
         records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
+    /// What a query finds in its first column, row by row: as much as has `bytes_max` together, one row at least.
+    fn within(&self, sql: &str, params: impl Params, bytes_max: usize) -> Result<Vec<Vec<u8>>> {
+        let run = || {
+            let mut statement = self.transaction.prepare_cached(sql)?;
+            let mut rows = statement.query(params)?;
+            let (mut kept, mut bytes) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                let found: Vec<u8> = row.get(0)?;
+                bytes += found.len();
+                if !kept.is_empty() && bytes > bytes_max {
+                    break;
+                }
+                kept.push(found);
+            }
+            Ok(kept)
+        };
+        run().map_err(|error| self.error(&error))
+    }
+
     /// All names of a query that asks for those of this queue.
     pub(super) fn names_of(&self, sql: &str) -> Result<Vec<String>> {
         self.all(sql, [self.queue], |row| row.get(0))

@@ -247,10 +247,9 @@ async fn a_batch_of_errors_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
         hive.exchange("b", packs.iter().map(|pack| whole(pack, &failure())).collect(), 0)
             .await;
     }
-    assert_eq!(hive.engine().failed(0, 100).await.expect("failed").len(), 3);
-    assert_eq!(hive.batch("one", 1, 100).await, [0, 1, 2]);
-    assert_eq!(hive.batch("one", 2, 100).await, [3, 4, 5]);
-    assert_eq!(hive.batch("one", 3, 100).await, [6, 7]);
+    assert_eq!(hive.engine().failed(0, 100).await.expect("failed").len(), 2);
+    assert_eq!(hive.batch("one", 1, 100).await, [0, 1]);
+    assert_eq!(hive.batch("one", 2, 100).await, [2, 3]);
 }
 
 async fn readers_need_no_queue<B: Bench>(hive: &Hive<B>) {
@@ -327,8 +326,8 @@ async fn large_errors_are_requeued_in_bounded_steps<B: Bench>(hive: &Hive<B>) {
             .await;
     }
     let requeued = hive.engine().requeue(&[0, 1, 2, 3]).await.expect("requeue");
-    assert_eq!((requeued.numbers, requeued.looked), (vec![0, 1, 2], 3));
-    assert_eq!(hive.status().await.errors, 1);
+    assert_eq!((requeued.numbers, requeued.looked), (vec![0, 1], 2));
+    assert_eq!(hive.status().await.errors, 2);
 }
 
 async fn discarded_errors_are_gone<B: Bench>(hive: &Hive<B>) {

@@ -59,22 +59,23 @@ redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'generator',
 local keeps, victim, more = mine, nil, 0
 keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
-  -- Messages that are due go back to be taken, a bounded number a beat.
-  local now, moved, bytes, chunk = '+inf', 0, 0, 1
+  -- Messages that are due go back to be taken, a bounded number a beat. They are read one by one: how long an element of a
+  -- sorted set is, no command tells.
+  local now, due, bytes = '+inf', {}, 0
   now = num(wall) -- guard: due
+  local count = redis.call('ZCOUNT', KEYS[8], '-inf', now)
   more = 1
-  while moved < $DUE_MAX and bytes < $DUE_BYTES_MAX do
-    local due = redis.call('ZRANGEBYSCORE', KEYS[8], '-inf', now, 'LIMIT', 0, math.min(chunk, $DUE_MAX - moved))
-    if #due == 0 then more = 0; break end
-    redis.call('ZREM', KEYS[8], unpack(due))
-    for i, entry in ipairs(due) do
-      due[i] = string.sub(entry, 9)
-      bytes = bytes + #due[i]
-    end
-    redis.call('RPUSH', KEYS[4], unpack(due))
-    moved, chunk = moved + #due, math.min(chunk * 2, $CHUNK_MAX)
+  while #due < $DUE_MAX and bytes < $DUE_BYTES_MAX do
+    if #due == count then more = 0; break end
+    local entry = redis.call('ZRANGE', KEYS[8], #due, #due)[1]
+    due[#due + 1] = string.sub(entry, 9)
+    bytes = bytes + #due[#due]
   end
-  if moved > 0 then redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '') end
+  if #due > 0 then
+    redis.call('ZREMRANGEBYRANK', KEYS[8], 0, #due - 1)
+    redis.call('RPUSH', KEYS[4], unpack(due))
+    redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
+  end
   local waits = m[14] < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
   if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)

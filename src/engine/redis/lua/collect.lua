@@ -25,18 +25,18 @@ else
   if want == 0 then
     redis.call('ZREM', KEYS[4], reader)
   else
-    local bytes, chunk = 0, 1
-    while #batch < want and bytes < $COLLECT_BYTES_MAX do
-      local numbers = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3], 'LIMIT', 0, math.min(chunk, want - #batch))
-      if #numbers == 0 then break end
+    -- How long a record is costs nothing to know: what does not fit is never read.
+    local bytes, numbers = 0, {}
+    for _, number in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[3], 'LIMIT', 0, math.min(want, $CHUNK_MAX))) do
+      bytes = bytes + redis.call('HSTRLEN', KEYS[3], number)
+      if #numbers > 0 and bytes > $COLLECT_BYTES_MAX then break end
+      numbers[#numbers + 1] = number
+    end
+    if #numbers > 0 then
       local kept = redis.call('HMGET', KEYS[3], unpack(numbers))
       redis.call('ZREM', KEYS[2], unpack(numbers))
       redis.call('HDEL', KEYS[3], unpack(numbers))
-      for _, record in ipairs(kept) do
-        batch[#batch + 1] = record or nil
-        bytes = bytes + #(record or '')
-      end
-      chunk = math.min(chunk * 2, $CHUNK_MAX)
+      for _, record in ipairs(kept) do batch[#batch + 1] = record or nil end
     end
     redis.call('RPUSH', KEYS[5], num(call))
     for i = 1, #batch, $UNPACK_MAX do redis.call('RPUSH', KEYS[5], unpack(batch, i, math.min(i + ($UNPACK_MAX - 1), #batch))) end

@@ -31,9 +31,12 @@ end
 table.sort(pieces)
 local moved, redelivered, failed, bytes, again, errors, records, spent_stubs = {}, 0, 0, 0, {}, {}, {}, {}
 for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
-  if failed >= $REAP_FAILED_MAX or bytes >= $REAP_BYTES_MAX then break end
-  moved[i] = num(pieces[i])
-  local pack = redis.call('HGET', KEYS[4], moved[i])
+  -- What does not fit is not read: a stub is short, but what it stands for may have to be brought.
+  local field = num(pieces[i])
+  local fits = bytes + redis.call('HSTRLEN', KEYS[4], field) <= $REAP_BYTES_MAX
+  local pack = (i == 1 or fits) and redis.call('HGET', KEYS[4], field)
+  if i > 1 and (not pack or failed >= $REAP_FAILED_MAX or bytes + size(pack) > $REAP_BYTES_MAX) then break end
+  moved[i] = field
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   bytes = bytes + size(pack)
   local spent = false

@@ -8,15 +8,16 @@ if redis.call('HEXISTS', KEYS[1], 'birth') == 0 then return {'looked', #ARGV, 'n
 -- All records are read before anything is written: one that cannot be read is an error then.
 local looked, bytes, numbers, packs, named = 0, 0, {}, {}, {}
 for i = 1, #ARGV do
-  if bytes >= $COLLECT_BYTES_MAX then break end
+  local length = named[ARGV[i]] and 0 or redis.call('HSTRLEN', KEYS[3], ARGV[i])
+  bytes = bytes + length
+  if #packs > 0 and bytes > $COLLECT_BYTES_MAX then break end
   looked = i
-  local record = redis.call('HGET', KEYS[3], ARGV[i])
-  if record and not named[ARGV[i]] then
+  if length > 0 then
     named[ARGV[i]] = true
+    local record = redis.call('HGET', KEYS[3], ARGV[i])
     local number, _, epoch, published, _, _, _, payload = unpack(cmsgpack.unpack(record))
     local pack = struct.pack(HEADER, 1, 0, 1, 0, 1, number, epoch, published, 1)
       .. struct.pack('<I4I4', 0, #payload) .. payload
-    bytes = bytes + #pack
     numbers[#numbers + 1] = num(number)
     packs[#packs + 1] = pack
   end

@@ -22,18 +22,30 @@ impl Errors for Tables<'_> {
         )
     }
 
-    fn failed_between(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<Failed>> {
-        self.records(
-            "SELECT record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
+    fn failed_numbers(&mut self, from: u64, below: u64, limit: usize) -> Result<Vec<u64>> {
+        self.all(
+            "SELECT number FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
             params![self.queue, int(from), int(below), int(limit as u64)],
+            |row| uint(row, 0),
         )
     }
 
-    fn failed_below(&mut self, below: u64, limit: usize) -> Result<Vec<Failed>> {
-        self.records(
+    fn failed_between(&mut self, from: u64, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
+        let records = self.within(
+            "SELECT record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
+            params![self.queue, int(from), int(below), int(limit as u64)],
+            bytes_max,
+        )?;
+        records.iter().map(|bytes| record::decode(bytes)).collect()
+    }
+
+    fn failed_below(&mut self, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
+        let records = self.within(
             "SELECT record FROM errors WHERE queue = ? AND number < ? ORDER BY number DESC LIMIT ?",
             params![self.queue, int(below), int(limit as u64)],
-        )
+            bytes_max,
+        )?;
+        records.iter().map(|bytes| record::decode(bytes)).collect()
     }
 
     fn failed_count(&mut self) -> Result<u64> {

@@ -65,18 +65,15 @@ impl Lines for Tables<'_> {
         )
     }
 
-    fn pop_due(&mut self, until_ms: u64, limit: usize) -> Result<Vec<Pack>> {
-        let rows = self.all(
-            "SELECT rowid, pack FROM later WHERE queue = ? AND due <= ? ORDER BY due, number LIMIT ?",
-            params![self.queue, int(until_ms), int(limit as u64)],
+    fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>> {
+        let found = self.one(
+            "SELECT rowid, pack FROM later WHERE queue = ? AND due <= ? ORDER BY due, number LIMIT 1",
+            params![self.queue, int(until_ms)],
             |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
         )?;
-        let mut due = Vec::with_capacity(rows.len());
-        for (row, bytes) in rows {
-            self.write("DELETE FROM later WHERE rowid = ?", params![row])?;
-            due.push(Pack::decode(bytes.into())?);
-        }
-        Ok(due)
+        let Some((row, bytes)) = found else { return Ok(None) };
+        self.write("DELETE FROM later WHERE rowid = ?", params![row])?;
+        Pack::decode(bytes.into()).map(Some)
     }
 
     fn later_count(&mut self) -> Result<u64> {

@@ -125,10 +125,12 @@ impl Nodes for Tables<'_> {
         )
     }
 
-    fn pieces(&mut self, node: &str, limit: usize) -> Result<Vec<Pack>> {
-        self.packs(
+    fn pieces(&mut self, node: &str, limit: usize, bytes_max: usize) -> Result<Vec<Pack>> {
+        let pieces = self.within(
             "SELECT pack FROM pieces WHERE queue = ? AND node = ? ORDER BY first LIMIT ?",
             params![self.queue, node, int(limit as u64)],
-        )
+            bytes_max,
+        )?;
+        pieces.into_iter().map(|bytes| Pack::decode(bytes.into())).collect()
     }
 }
