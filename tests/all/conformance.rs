@@ -10,6 +10,7 @@ mod errors;
 mod exchange;
 mod handing_on;
 pub mod hive;
+mod looks;
 mod managing;
 mod publish;
 mod push;
@@ -67,6 +68,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
 pub fn all_of_redis() -> Vec<Check<RedisBench>> {
     let mut checks = all();
     checks.extend(redis_only::checks());
+    checks.extend(looks::checks());
     checks
 }
 

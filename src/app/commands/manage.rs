@@ -19,6 +19,13 @@ use crate::node::event::escape;
 
 /// Between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(50);
+/// Whoever waits looks for at most this part of the time, however long a look takes.
+const LOOK_SHARE: u32 = 20;
+
+/// Waits between two looks, of which the last took so long.
+async fn rest(took: Duration) {
+    tokio::time::sleep(LOOK.max(took * LOOK_SHARE)).await;
+}
 
 /// Pauses, or resumes.
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
@@ -60,7 +67,9 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
     }
     let give_up = Instant::now() + flags.timeout;
     loop {
+        let looks = Instant::now();
         let status = engine.status().await?;
+        let took = looks.elapsed();
         if status.epoch > before.epoch
             && let Some(generator) = &status.generator
             && (node.is_empty() || generator == node)
@@ -82,7 +91,7 @@ pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -
                 flags.timeout
             )));
         }
-        tokio::time::sleep(LOOK).await;
+        rest(took).await;
     }
 }
 
@@ -102,7 +111,9 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
     let mut told = false;
     loop {
+        let looks = Instant::now();
         let status = engine.status().await?;
+        let took = looks.elapsed();
         if left(&status) == 0 {
             return Ok(());
         }
@@ -124,7 +135,7 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
             }
             return Err(Failure::failed(line));
         }
-        tokio::time::sleep(LOOK).await;
+        rest(took).await;
     }
 }
 

@@ -13,13 +13,15 @@ end
 local function depose(meta, nodes, dead, taken, node)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
   local done, failed, held, lanes, places = m[3], m[4], 0, {'suspects', 'report', 'report_number', 'report_ms'}, {}
-  for _, field in ipairs(redis.call('HKEYS', taken)) do
-    if string.sub(field, 1, 5) == 'lane:' then lanes[#lanes + 1] = field end
-    if string.sub(field, 1, 5) == 'pack:' then places[#places + 1] = field end
-  end
-  for i = 5, #lanes do
-    local lane = cmsgpack.unpack(redis.call('HGET', taken, lanes[i]))
+  -- Lanes are numbered from 0, and one may have a pack in its place.
+  local number, record = '0', redis.call('HGET', taken, 'lane:0')
+  while record do
+    local lane = cmsgpack.unpack(record)
     done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
+    lanes[#lanes + 1] = 'lane:' .. number
+    if redis.call('HEXISTS', taken, 'pack:' .. number) == 1 then places[#places + 1] = 'pack:' .. number end
+    number = num(number + 1)
+    record = redis.call('HGET', taken, 'lane:' .. number)
   end
   -- The first write is one that Redis does not refuse when memory is full; after it, it refuses none.
   redis.call('ZREM', nodes, node)

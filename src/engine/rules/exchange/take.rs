@@ -105,7 +105,7 @@ fn take_again(
         let fits = match delivery {
             Delivery::Early => true,
             Delivery::Suspect => about.suspects < SUSPECTS_MAX || !store.guard("suspects"),
-            Delivery::Last => take.total == 0 && store.pieces(node, 1)?.is_empty() || !store.guard("alone-empty"),
+            Delivery::Last => take.total == 0 && store.pieces(node, 1, 0)?.is_empty() || !store.guard("alone-empty"),
         };
         if !fits {
             if delivery == Delivery::Last && clears(meta, about, clock) && store.guard("clearing") {
