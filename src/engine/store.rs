@@ -191,6 +191,11 @@ pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
         wall_ms
     }
 
+    /// How much time has passed between two looks at the wall clock, as far as that can be told.
+    fn passed_ms(&self, before_ms: u64, wall_ms: u64) -> u64 {
+        wall_ms.saturating_sub(before_ms)
+    }
+
     fn meta(&mut self) -> Result<Option<Meta>>;
     fn set_meta(&mut self, meta: &Meta) -> Result<()>;
 

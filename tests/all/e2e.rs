@@ -22,6 +22,7 @@ mod push;
 mod retries;
 mod roles;
 mod ruling;
+mod silence;
 mod sources;
 mod variants;
 mod verify;

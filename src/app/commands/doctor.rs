@@ -12,6 +12,7 @@ use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
 use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::output::json;
+use crate::app::output::time::age;
 use crate::app::run::{print, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
@@ -129,12 +130,17 @@ impl Findings {
         false
     }
 
-    /// The live nodes: their versions, and whether one generates.
+    /// The live nodes: their versions, and whether one generates. And those that were not heard of for longer than their leases.
     fn nodes(&mut self, nodes: &[NodeStatus], has_generator: bool) {
+        let (nodes, silent): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.is_alive());
         let mut versions: Vec<&str> = nodes.iter().map(|node| node.version.as_str()).collect();
         versions.sort_unstable();
         versions.dedup();
-        if versions.len() > 1 {
+        if nodes.is_empty() && !silent.is_empty() {
+            let since = silent.iter().map(|node| node.silent_ms).min().unwrap_or(0);
+            let found = format!("none alive, {} silent for {} or longer", silent.len(), age(since));
+            self.warn("nodes", found, "start one: it hands on what they held");
+        } else if versions.len() > 1 {
             let found = format!("{} nodes of versions {}", nodes.len(), versions.join(", "));
             self.warn("nodes", found, "finish the upgrade");
         } else if !nodes.is_empty() && !has_generator {

@@ -12,10 +12,12 @@ use crate::app::args::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Whi
 use crate::app::exit::Failure;
 use crate::app::output::json;
 use crate::app::output::status;
+use crate::app::output::time::age;
 use crate::app::output::view::{PausedView, members};
 use crate::app::run::print;
-use crate::engine::{Engine, Handover, Purged, Status};
+use crate::engine::{Engine, Handover, NodeStatus, Purged, Status};
 use crate::node::event::escape;
+use crate::node::id::new_id;
 
 /// Between two looks at the queue.
 const LOOK: Duration = Duration::from_millis(50);
@@ -109,7 +111,7 @@ pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<()
 pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<(), Failure> {
     engine.check().await?;
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
-    let mut told = false;
+    let (mut told, mut told_silent) = (false, false);
     loop {
         let looks = Instant::now();
         let status = engine.status().await?;
@@ -120,6 +122,10 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
         if status.paused.handlers && !told {
             eprintln!("queenright: handlers are paused, so nothing is drained before queenright resume handlers");
             told = true;
+        }
+        if !status.nodes.iter().any(NodeStatus::is_alive) && !told_silent {
+            eprintln!("queenright: no node is alive, so nothing is drained before one starts: queenright start");
+            told_silent = true;
         }
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
             let mut line = String::from("the queue is not empty yet:");
@@ -168,7 +174,7 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
             ));
         }
     }
-    match engine.purge(flags.force).await? {
+    match purge_dead(&*engine, flags.force).await? {
         Purged::Gone => print(&format!("removed {}\n", escape(queue.as_bytes()))),
         Purged::Alive(1) => Err(Failure::failed(
             "a node works on this queue: stop it first, or use --force",
@@ -176,5 +182,35 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
         Purged::Alive(count) => Err(Failure::failed(format!(
             "{count} nodes work on this queue: stop them first, or use --force"
         ))),
+    }
+}
+
+/// Removes a queue, also one whose nodes have all died: their leases run on the hive clock, which stands still while nobody
+/// beats. So this moves it as readers of errors do, a step a call and never faster than time passes: whoever lives beats in
+/// between and is found alive, whatever a clock was set to.
+async fn purge_dead<E: Engine>(engine: &E, force: bool) -> Result<Purged, Failure> {
+    let left = |status: &Status| status.nodes.iter().map(|node| node.lease_in_ms).max().unwrap_or(0);
+    let mut before = None;
+    let nobody = new_id();
+    loop {
+        let status = engine.status().await?;
+        let silent = before.is_some() || !status.nodes.iter().any(NodeStatus::is_alive);
+        // One that beats has more of its lease left than before.
+        let beats = before.is_some_and(|before| left(&status) > before);
+        match engine.purge(force).await? {
+            Purged::Alive(_) if silent && !beats => {
+                engine.hold(&nobody, 0).await?;
+                let left = left(&engine.status().await?);
+                if before.is_none() {
+                    eprintln!(
+                        "queenright: all nodes are silent; their leases have run out in {}, or use --force",
+                        age(left)
+                    );
+                }
+                before = Some(left);
+                tokio::time::sleep(LOOK).await;
+            }
+            purged => return Ok(purged),
+        }
     }
 }

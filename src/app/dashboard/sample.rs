@@ -67,7 +67,7 @@ impl StatusView {
             generates: status.generator.as_ref() == Some(&node.node),
             about: node.into(),
             rate: rater.and_then(|rater| rater.rate(node)),
-            beat_ms: rater.map(|rater| rater.lease_ms.saturating_sub(node.lease_in_ms)),
+            beat_ms: rater.map(|rater| (rater.lease_ms + node.silent_ms).saturating_sub(node.lease_in_ms)),
         };
         Self {
             name: queue.to_string(),

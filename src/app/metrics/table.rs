@@ -92,8 +92,11 @@ metrics! {
                 ("handlers", status.paused.handlers.into()),
             ]),
             "1 while this part is paused.";
-        Gauge "queenright_queue_nodes" = |status| Value::Count(status.nodes.len() as u64),
-            "Nodes that are alive.";
+        Gauge "queenright_queue_nodes" = |status| {
+                let alive = status.nodes.iter().filter(|node| node.is_alive());
+                Value::Count(alive.count() as u64)
+            },
+            "Nodes that are alive: heard of within their leases.";
         Gauge "queenright_queue_has_generator" = |status| Value::Count(status.generator.is_some().into()),
             "1 while there is a generator.";
         Gauge "queenright_queue_epoch" = |status| Value::Count(status.epoch),

@@ -12,7 +12,9 @@ pub(in crate::app) fn settled(status: &Status) -> u64 {
 }
 
 pub(in crate::app) fn role(status: &Status, node: &NodeStatus) -> &'static str {
-    if status.generator.as_ref() == Some(&node.node) {
+    if !node.is_alive() {
+        "silent"
+    } else if status.generator.as_ref() == Some(&node.node) {
         "generator"
     } else {
         "handler"
@@ -32,7 +34,11 @@ pub(in crate::app) fn paused(paused: Paused) -> &'static str {
 /// All that `status` prints. `rate`: settled messages per second.
 pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     let mut out = String::new();
-    let generator = escape(status.generator.as_deref().unwrap_or("none").as_bytes());
+    let generator = match (&status.generator, status.generator_heard_ago_ms) {
+        (Some(generator), _) => escape(generator.as_bytes()).into_owned(),
+        (None, Some(ago)) => format!("none (last heard of {} ago)", age(ago)),
+        (None, None) => "none".into(),
+    };
     // Writing to a String cannot fail.
     let _ = writeln!(out, "queue      {}", escape(queue.as_bytes()));
     let _ = writeln!(out, "generator  {generator}  epoch {}", status.epoch);
@@ -77,16 +83,19 @@ pub(in crate::app) fn nodes(status: &Status) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         out,
-        "{:<12} {:<10} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+        "{:<12} {:<14} {:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
         "NODE", "ROLE", "HOST", "PID", "AGE", "IN HAND", "DONE", "FAILED"
     );
     for node in &status.nodes {
         let host: String = escape(node.host.as_bytes()).chars().take(20).collect();
+        let role = match role(status, node) {
+            "silent" => format!("silent {}", age(node.silent_ms)),
+            role => role.into(),
+        };
         let _ = writeln!(
             out,
-            "{:<12} {:<10} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
+            "{:<12} {role:<14} {host:<20} {:>8} {:>9} {:>8} {:>12} {:>9}",
             escape(node.node.as_bytes()),
-            role(status, node),
             node.pid,
             age(node.age_ms),
             node.in_hand,

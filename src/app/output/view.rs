@@ -27,6 +27,7 @@ view! {
     /// The queue as a whole.
     QueueView of Status {
         generator: Option<String>,
+        generator_heard_ago_ms: Option<u64>,
         epoch: u64,
         published: u64,
         queued: u64,
@@ -50,6 +51,7 @@ view! {
         version: String,
         concurrency: u32,
         age_ms: u64,
+        silent_ms: u64,
         in_hand: u64,
         done: u64,
         failed: u64,

@@ -11,7 +11,10 @@ pub struct Status {
     pub birth: String,
     /// The store's time of day.
     pub time_ms: u64,
+    /// None: nobody has the crown, or whoever has it was not heard of for longer than its lease.
     pub generator: Option<NodeId>,
+    /// How long ago a generator was last heard of, by the store's time of day; none: there never was one.
+    pub generator_heard_ago_ms: Option<u64>,
     pub epoch: u64,
     /// Numbers given out.
     pub published: u64,
@@ -49,6 +52,14 @@ impl Status {
     }
 }
 
+impl NodeStatus {
+    /// Whether it was heard of within its lease.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        self.silent_ms == 0
+    }
+}
+
 /// A member at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeStatus {
@@ -61,8 +72,10 @@ pub struct NodeStatus {
     pub in_hand: u64,
     pub done: u64,
     pub failed: u64,
-    /// Until its lease ends, unless it beats.
+    /// Until its lease ends, unless it beats; by the store's time of day, since the hive clock stands still while nobody beats.
     pub lease_in_ms: u64,
+    /// For how long its lease has been over, by the same time; 0: it is alive.
+    pub silent_ms: u64,
     /// Its last report.
     pub report: Option<LastReport>,
 }

@@ -100,7 +100,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     )?;
     let (skipped, in_hand, queued) = (look.take("skipped")?, look.take("orphaned")?, 0);
     let gone = named!(mut look => Status {
-        birth, time_ms, generator, epoch, published, later, done, failed, errors, requeued, paused, trimmed, rewinds, grain, nodes,
+        birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed, rewinds, grain, nodes,
     } with { in_hand, queued });
     Ok(Some(gone.with_members(skipped)))
 }
@@ -117,7 +117,7 @@ impl Decode for NodeStatus {
             ..
         } = look.take("process")?;
         Ok(named!(mut look => Self {
-            node, age_ms, in_hand, done, failed, lease_in_ms,
+            node, age_ms, in_hand, done, failed, lease_in_ms, silent_ms,
         } with { host, pid, version, concurrency, report }))
     }
 }

@@ -15,6 +15,12 @@ pub(super) fn hive(store: &impl Store, meta: &Meta, wall_ms: u64) -> u64 {
     u64::try_from((i128::from(meta.clock) + moved).max(0)).unwrap_or(u64::MAX)
 }
 
+/// What the hive clock would show if it had not stood still since the last look, while nobody beat: for people, who want to
+/// know whether a fleet is alive. No lease ends by it, since a step of the time of day moves it as well.
+pub(super) fn shown(store: &impl Store, meta: &Meta, wall_ms: u64) -> u64 {
+    meta.clock.saturating_add(store.passed_ms(meta.wall, wall_ms))
+}
+
 /// Moves it.
 pub(super) fn advance(store: &impl Store, meta: &mut Meta, wall_ms: u64) {
     meta.clock = hive(store, meta, wall_ms);

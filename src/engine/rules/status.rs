@@ -1,6 +1,6 @@
 //! One look at everything.
 
-use super::clock::hive;
+use super::clock::{hive, shown};
 use super::no_queue;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::COLLECT_BYTES_MAX;
@@ -12,7 +12,11 @@ use crate::error::Result;
 pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
     let meta = store.meta()?.ok_or_else(|| no_queue(store))?;
     check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
-    let clock = hive(store, &meta, wall_ms);
+    let (clock, shown, time_ms) = (
+        hive(store, &meta, wall_ms),
+        shown(store, &meta, wall_ms),
+        store.time_ms(wall_ms),
+    );
     let mut nodes = Vec::new();
     for (node, until) in store.leases(Lessee::Node)? {
         let report = store.report(&node)?;
@@ -30,7 +34,8 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
             in_hand: u64::try_from(held).unwrap_or(0),
             done: sum(|lane| lane.done),
             failed: sum(|lane| lane.failed),
-            lease_in_ms: until.saturating_sub(clock),
+            lease_in_ms: until.saturating_sub(shown),
+            silent_ms: shown.saturating_sub(until),
             report,
         });
     }
@@ -41,8 +46,9 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
     }
     let gone = Status {
         birth: meta.birth,
-        time_ms: store.time_ms(wall_ms),
-        generator: Some(meta.generator).filter(|_| meta.crown > clock),
+        time_ms,
+        generator: Some(meta.generator).filter(|_| meta.crown > shown),
+        generator_heard_ago_ms: (meta.ruled > 0).then(|| time_ms.saturating_sub(meta.ruled)),
         epoch: meta.epoch,
         published: meta.seq,
         queued: 0,

@@ -27,6 +27,7 @@ checks![
     a_queue_of_a_newer_layout_is_refused,
     other_key_names_are_refused,
     a_status_tells_of_every_node,
+    a_fleet_that_fell_silent_is_shown_as_that_and_nobody_is_deposed_by_it,
 ];
 
 async fn the_first_to_beat_is_crowned_and_others_are_not<B: Bench>(hive: &Hive<B>) {
@@ -299,6 +300,41 @@ async fn other_key_names_are_refused<B: Bench>(hive: &Hive<B>) {
     assert_eq!(recorded, "errors=errors bell=bell crown=crown");
     assert_eq!(given, "errors=failures bell=bell crown=crown");
     assert_eq!(hive.state().await, before);
+}
+
+async fn a_fleet_that_fell_silent_is_shown_as_that_and_nobody_is_deposed_by_it<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let status = hive.status().await;
+    assert_eq!(
+        (status.generator.as_deref(), status.generator_heard_ago_ms),
+        (Some("a"), Some(0))
+    );
+    let before = hive.state().await;
+    hive.jump(12_000).await;
+    let status = hive.status().await;
+    assert_eq!((status.generator, status.generator_heard_ago_ms), (None, Some(12_000)));
+    for node in &status.nodes {
+        assert_eq!(
+            (node.lease_in_ms, node.silent_ms),
+            (0, 12_000 - LEASE_MS),
+            "{}",
+            node.node
+        );
+    }
+    assert_eq!(hive.state().await, before, "a look writes nothing");
+    // It was only a step of the time of day: with the next beat all are what they were.
+    assert!(hive.beat("a").await.generator);
+    let status = hive.status().await;
+    assert_eq!(status.generator.as_deref(), Some("a"));
+    assert!(
+        status.nodes.iter().all(|node| node.silent_ms == 0),
+        "{:?}",
+        status.nodes
+    );
+    hive.beat("b").await;
+    // One that goes back hides nobody for longer than a beat either.
+    hive.jump(-3_600_000).await;
+    assert_eq!(hive.status().await.generator.as_deref(), Some("a"));
 }
 
 async fn a_status_tells_of_every_node<B: Bench>(hive: &Hive<B>) {

@@ -189,6 +189,7 @@ impl Watch {
         let tone = match (self.away.is_some(), role) {
             (true, _) => Tone::Quiet,
             (false, "generator") => Tone::Good,
+            (false, "silent") => Tone::Bad,
             (false, _) => Tone::Plain,
         };
         let epoch = if role == "generator" {
@@ -198,6 +199,7 @@ impl Watch {
         };
         let doing = match node.in_hand {
             0 if role == "generator" => "generates".into(),
+            0 if role == "silent" => format!("silent for {}", age(node.silent_ms)),
             0 => "waits".into(),
             held => format!("{} in hand", grouped(held)),
         };

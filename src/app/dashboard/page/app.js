@@ -166,7 +166,7 @@ function empty() {
 function banners({ status, problem }) {
   const all = [];
   if (problem && problem.code !== "no_queue") all.push(["bad", `${problem.error}. What is shown is the last that was seen; the dashboard keeps trying.`]);
-  if (status && !status.nodes.length) all.push(["warn", "No node is alive: nothing is generated or handled. Start one with: queenright start"]);
+  if (status && !overview.alive(status)) all.push(["warn", "No node is alive: nothing is generated or handled. Start one with: queenright start"]);
   if (status?.paused.generator) all.push(["warn", "Generating is paused: nothing is published but what is pushed."]);
   if (status?.paused.handlers) all.push(["warn", "Handling is paused: nothing is taken."]);
   if (status?.rewinds) all.push(["warn", `The store went back in time ${number(status.rewinds)} times: it lost writes that it had acknowledged.`]);

@@ -107,10 +107,15 @@ export function show(sample) {
   if (sample.facts) facts(sample.facts);
 }
 
+/** How many nodes were heard of within their leases. */
+export function alive(status) {
+  return status.nodes.filter((node) => !node.silent_ms).length;
+}
+
 function crown(status, now) {
   const who = status.nodes.find((node) => node.generates);
   say($("crown-node"), status.generator || "nobody");
-  say($("crown-host"), who ? `${who.host} · pid ${who.pid}` : status.nodes.length ? "an election is under way" : "no node is alive");
+  say($("crown-host"), who ? `${who.host} · pid ${who.pid}` : alive(status) ? "an election is under way" : "no node is alive");
   $("crown-node").closest(".crown").classList.toggle("vacant", !status.generator);
   say($("crown-epoch"), number(status.epoch));
   const reigns = history?.reigns ?? [];
@@ -132,7 +137,7 @@ const rows = new Map();
 
 /** Rows are kept, and only what changed is written: no flicker, and a selection stays. */
 function nodes(status) {
-  say($("count-nodes"), number(status.nodes.length));
+  say($("count-nodes"), number(alive(status)));
   const sorted = [...status.nodes].sort((a, b) => b.generates - a.generates || b.age_ms - a.age_ms || (a.node < b.node ? -1 : 1)).slice(0, 500);
   const seen = new Set();
   for (const [at, node] of sorted.entries()) {
@@ -143,11 +148,11 @@ function nodes(status) {
     }
     const { cells, row } = rows.get(node.node);
     row.classList.toggle("queen", node.generates);
-    const texts = [node.node, node.generates ? "generator" : "handler", `${node.host} · ${node.pid}`, node.version,
+    const texts = [node.node, node.silent_ms ? "silent" : node.generates ? "generator" : "handler", `${node.host} · ${node.pid}`, node.version,
       number(node.concurrency), number(node.in_hand), node.rate === null ? "–" : `${rate(node.rate)}/s`, number(node.done),
       number(node.failed), duration(node.age_ms), node.beat_ms === null || node.beat_ms === undefined ? "–" : `${(node.beat_ms / 1000).toFixed(1)} s ago`];
     texts.forEach((text, i) => say(cells[i], text));
-    cells[10].classList.toggle("late", node.late === true);
+    cells[10].classList.toggle("late", node.silent_ms > 0);
     const body = $("nodes").tBodies[0];
     if (body.children[at] !== row) body.insertBefore(row, body.children[at] ?? null);
   }

@@ -3,16 +3,18 @@
 --       and errors:READER of every reader
 -- ARGV  1 how many members 2 how many dead 3 how many readers, then their names in the order of the keys
 -- Returns  ok and by name: birth layout names time_ms epoch published skipped orphaned (in the hands of the dead) later done failed
---          errors requeued paused trimmed rewinds grain nodes, maybe generator; of each node, by name: node process age_ms
---          in_hand done failed lease_in_ms, maybe report report_number report_ms | moved (someone came or went meanwhile: look again) | none
+--          errors requeued paused trimmed rewinds grain nodes, maybe generator generator_heard_ago_ms; of each node, by name:
+--          node process age_ms in_hand done failed lease_in_ms silent_ms, maybe report report_number report_ms | moved (someone came or went meanwhile: look again) | none
 --+ common
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
-  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed')
+  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed', 'ruled')
 if not m[1] then return {'none'} end
 if redis.call('ZCARD', KEYS[2]) ~= members or redis.call('LLEN', KEYS[3]) ~= dead
   or redis.call('ZCARD', KEYS[6]) ~= readers then return {'moved'} end
 local clock, wall = hive(m[2], m[3], m[4])
+-- What the hive clock would show if it had not stood still while nobody beat: for people. No lease ends by it.
+local shown = m[2] + math.max(wall - m[3], 0)
 local nodes = {}
 for i = 1, members do
   local taken, held, done, failed = KEYS[6 + i], 0, 0, 0
@@ -27,7 +29,8 @@ for i = 1, members do
   end
   local about = redis.call('HMGET', taken, 'process', 'joined', 'report', 'report_number', 'report_ms')
   nodes[i] = {'node', ARGV[3 + i], 'process', about[1], 'age_ms', math.max(clock - about[2], 0), 'in_hand', math.max(held, 0),
-    'done', done, 'failed', failed, 'lease_in_ms', math.max(lease - clock, 0)}
+    'done', done, 'failed', failed, 'lease_in_ms', math.max(lease - shown, 0),
+    'silent_ms', math.max(shown - lease, 0)}
   local report = about[3] and {'report', about[3], 'report_number', about[4], 'report_ms', about[5]} or {}
   for _, value in ipairs(report) do table.insert(nodes[i], value) end
 end
@@ -41,8 +44,10 @@ for i = 1, readers do errors = errors + math.max(redis.call('LLEN', KEYS[6 + mem
 local answer = {'ok', 'birth', m[1], 'layout', m[15], 'names', m[16], 'time_ms', wall, 'epoch', m[6], 'published', m[8],
   'skipped', m[14], 'orphaned', orphaned, 'later', redis.call('ZCARD', KEYS[5]), 'done', m[9], 'failed', m[10], 'errors', errors,
   'requeued', m[11], 'paused', m[17], 'trimmed', m[18], 'rewinds', m[12], 'grain', m[13], 'nodes', nodes}
-if tonumber(m[7]) > clock and m[5] ~= '' then
-  table.insert(answer, 'generator')
-  table.insert(answer, m[5])
+local function tell(name, value)
+  answer[#answer + 1] = name
+  answer[#answer + 1] = value
 end
+if tonumber(m[7]) > shown and m[5] ~= '' then tell('generator', m[5]) end
+if tonumber(m[19]) > 0 then tell('generator_heard_ago_ms', math.max(wall - m[19], 0)) end
 return answer

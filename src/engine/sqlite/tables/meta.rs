@@ -37,6 +37,15 @@ impl Store for Tables<'_> {
         }
     }
 
+    /// The machine's clock only goes back when the machine is started anew: since then it has counted from zero.
+    fn passed_ms(&self, before_ms: u64, wall_ms: u64) -> u64 {
+        match wall_ms.checked_sub(before_ms) {
+            Some(passed) => passed,
+            None if self.tells_time => wall_ms,
+            None => 0,
+        }
+    }
+
     fn meta(&mut self) -> Result<Option<Meta>> {
         let sql = format!("SELECT {COLUMNS} FROM meta WHERE queue = ?");
         self.one(&sql, params![self.queue], |row| {
