@@ -2,17 +2,24 @@
 //!
 //! The time of the last tick is stored in the same step as its message, in front of the generator's own cursor. So a tick
 //! is published once, whichever node dies when, and the next generator knows which ticks were missed.
+//!
+//! Ticks go by the store's time of day ([`Next::due_ms`]), which is one for the whole fleet. A node's own clock may be wrong by
+//! a day, and no other node would wait for a tick that such a node calls today's.
 
+use std::fmt;
 use std::str::FromStr;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 
-/// A clock that was set, or a machine that slept, is noticed after this time.
+/// The store's time is asked for again after this time: its clock may be set, and in a reign of months others go wrong.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// A last tick that is further ahead of the store's time than this comes from a clock that was wrong. Less may be the difference
+/// between the clocks of two servers: then no tick is published twice.
+const AHEAD_MS: u64 = 60_000;
 /// A tick that is later than this counts as missed.
 const LATE_MS: u64 = 10_000;
 const MARK: &[u8] = b"cron ";
@@ -96,8 +103,10 @@ impl Cron {
     }
 }
 
+/// Told of a last tick that is ahead of the store's time, in one line.
+type Told = Box<dyn FnMut(&str) + Send>;
+
 /// Asks a generator for a message at each tick. To be used with an interval of zero.
-#[derive(Debug)]
 pub struct Scheduled<G> {
     cron: Cron,
     missed: Missed,
@@ -106,6 +115,18 @@ pub struct Scheduled<G> {
     passed: u64,
     /// The last tick that was asked for, and as which message of which reign: asked again, it is the same tick.
     asked: (u64, u64, u64),
+    /// None, once it was told.
+    tell: Option<Told>,
+}
+
+impl<G: fmt::Debug> fmt::Debug for Scheduled<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scheduled")
+            .field("cron", &self.cron)
+            .field("missed", &self.missed)
+            .field("generate", &self.generate)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<G> Scheduled<G> {
@@ -117,7 +138,36 @@ impl<G> Scheduled<G> {
             generate,
             passed: 0,
             asked: (0, 0, 0),
+            tell: None,
         }
+    }
+
+    /// The same, and `tell` is called once if the last tick in the store is ahead of the store's time: such a tick is ignored.
+    #[must_use]
+    pub fn telling(self, tell: impl FnMut(&str) + Send + 'static) -> Self {
+        Self {
+            tell: Some(Box::new(tell)),
+            ..self
+        }
+    }
+
+    /// The last tick, unless a clock that was wrong has left it in the future: it would silence the whole fleet until then.
+    fn last(&mut self, last: Option<u64>, now: u64) -> Option<u64> {
+        let wrong = last?;
+        if wrong <= now.saturating_add(AHEAD_MS) {
+            return last;
+        }
+        if let Some(mut tell) = self.tell.take() {
+            let (wrong, now) = (self.cron.at(wrong), self.cron.at(now));
+            let shown =
+                |time: Option<Zoned>| time.map_or_else(|| "the far future".into(), |time| time.timestamp().to_string());
+            tell(&format!(
+                "the last tick of --cron in the store is {}, but the store's time is {}: a clock was wrong; that tick is ignored",
+                shown(wrong),
+                shown(now)
+            ));
+        }
+        None
     }
 }
 
@@ -140,10 +190,13 @@ impl<G: Generate> Generate for Scheduled<G> {
         if next.others_wait {
             return Made::Nothing;
         }
+        let now = next.due_ms;
         let (last, inner) = split(&draft.cursor);
-        let last = last.max((self.passed > 0).then_some(self.passed));
-        let now = now_ms();
-        let again = (next.epoch, next.made) == (self.asked.0, self.asked.1) && last < Some(self.asked.2);
+        let last = self
+            .last(last, now)
+            .max(self.last((self.passed > 0).then_some(self.passed), now));
+        let asked = self.last(Some(self.asked.2), now);
+        let again = (next.epoch, next.made) == (self.asked.0, self.asked.1) && last < asked;
         let tick = if again {
             Some(self.asked.2)
         } else {
@@ -152,7 +205,13 @@ impl<G: Generate> Generate for Scheduled<G> {
         let Some(tick) = tick else {
             return Made::End;
         };
-        sleep_until(tick).await;
+        let left = Duration::from_millis(tick.saturating_sub(now));
+        if left > LOOK_AGAIN {
+            // Asked again, this is told what time it is then.
+            tokio::time::sleep(LOOK_AGAIN).await;
+            return Made::Nothing;
+        }
+        tokio::time::sleep(left).await;
         self.asked = (next.epoch, next.made, tick);
         let before = draft.cursor.clone();
         draft.cursor = inner.to_vec();
@@ -184,24 +243,6 @@ fn join(tick: u64, inner: &[u8]) -> Vec<u8> {
     cursor.push(b'\n');
     cursor.extend_from_slice(inner);
     cursor
-}
-
-/// The clock of this machine: a pattern names times of day, and a reign may last for months, in which a clock that is not
-/// set again and again goes wrong. No guarantee depends on it: the last tick is in the store.
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    crate::settings::ms(since)
-}
-
-/// Looks at the clock again and again, since a machine that sleeps does not count that time.
-async fn sleep_until(then_ms: u64) {
-    loop {
-        let left = then_ms.saturating_sub(now_ms());
-        if left == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(left).min(LOOK_AGAIN)).await;
-    }
 }
 
 #[cfg(test)]
@@ -267,27 +308,86 @@ mod tests {
         let mut scheduled = Scheduled::new(cron("* * * * * *", "UTC"), Missed::Once, |next: Next| {
             next.due_ms.to_string().into_bytes()
         });
-        let ask = |others_wait| Next {
+        let now = ms("2026-03-28T11:58:30Z");
+        let ask = |others_wait, due_ms| Next {
             number: 7,
             epoch: 1,
             made: 7,
             confirmed: 7,
             others_wait,
-            due_ms: 0,
+            due_ms,
         };
-        let last = join(now_ms() - 5_000, b"");
+        let last = join(now - 5_000, b"");
         let draft = || Draft {
             payload: Vec::new(),
             cursor: last.clone(),
         };
         let mut beside = draft();
-        assert_eq!(scheduled.generate(ask(true), &mut beside).await, Made::Nothing);
+        assert_eq!(scheduled.generate(ask(true, now), &mut beside).await, Made::Nothing);
         assert_eq!(beside.cursor, last, "no tick has passed");
         let (mut first, mut second) = (draft(), draft());
-        assert_eq!(scheduled.generate(ask(false), &mut first).await, Made::Message);
-        tokio::time::sleep(Duration::from_millis(1100)).await;
-        assert_eq!(scheduled.generate(ask(false), &mut second).await, Made::Message);
+        assert_eq!(scheduled.generate(ask(false, now), &mut first).await, Made::Message);
+        assert_eq!(
+            scheduled.generate(ask(false, now + 1_100), &mut second).await,
+            Made::Message
+        );
+        assert_eq!(
+            first.payload,
+            now.to_string().into_bytes(),
+            "by the store's time, not this machine's"
+        );
         assert_eq!((first.payload, first.cursor), (second.payload, second.cursor));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_last_tick_that_a_wrong_clock_left_in_the_future_silences_nobody_and_is_told_once() {
+        let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let lines = told.clone();
+        let mut scheduled = Scheduled::new(cron("0 * * * *", "UTC"), Missed::Once, |next: Next| {
+            next.due_ms.to_string().into_bytes()
+        })
+        .telling(move |line| lines.lock().unwrap().push(line.to_string()));
+        let ask = |due_ms| Next {
+            number: 7,
+            epoch: 1,
+            made: 7,
+            confirmed: 7,
+            others_wait: false,
+            due_ms,
+        };
+        let mut draft = Draft {
+            payload: Vec::new(),
+            cursor: join(ms("2026-03-29T11:00:00Z"), b"inner"),
+        };
+        let before = draft.cursor.clone();
+        // A tick that is far away is waited for a while at a time, with nothing changed.
+        assert_eq!(
+            scheduled.generate(ask(ms("2026-03-28T11:58:30Z")), &mut draft).await,
+            Made::Nothing
+        );
+        assert_eq!(draft.cursor, before);
+        assert_eq!(
+            scheduled.generate(ask(ms("2026-03-28T11:59:58Z")), &mut draft).await,
+            Made::Message
+        );
+        let noon = ms("2026-03-28T12:00:00Z");
+        assert_eq!(draft.payload, noon.to_string().into_bytes());
+        assert_eq!(draft.cursor, join(noon, b"inner"), "and what was wrong is gone");
+        let told = told.lock().unwrap();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].contains("2026-03-29T11:00:00Z") && told[0].contains("2026-03-28T11:58:30Z"),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn a_last_tick_that_is_a_little_ahead_is_not_published_twice() {
+        let mut scheduled = Scheduled::new(cron("* * * * *", "UTC"), Missed::Once, |_: Next| Vec::<u8>::new());
+        let now = ms("2026-03-28T11:59:58Z");
+        assert_eq!(scheduled.last(Some(now + 2_000), now), Some(now + 2_000));
+        assert_eq!(scheduled.last(Some(now + AHEAD_MS + 1), now), None);
+        assert_eq!(scheduled.last(None, now), None);
     }
 
     #[test]

@@ -155,7 +155,16 @@ impl<E: Engine, G: Generate> Generator<E, G> {
 impl<G: Generate> Maker<G> {
     /// None: the reign ended before the generator had a message.
     async fn build<E: Engine>(&mut self, context: &Context<E>, reign: &Reign, start: Start) -> Option<Result<Batch>> {
-        let building = batch::make(&context.settings, &mut self.generate, &mut self.builder, reign, start);
+        // As the last beat told it: a reign may last for months, in which the clocks of two machines part.
+        let now_ms = context.meter.time_ms(Instant::now());
+        let building = batch::make(
+            &context.settings,
+            &mut self.generate,
+            &mut self.builder,
+            reign,
+            start,
+            now_ms,
+        );
         tokio::select! {
             biased;
             built = building => Some(built),

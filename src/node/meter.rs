@@ -76,11 +76,15 @@ impl Meter {
         (heard > 0).then(|| self.born.elapsed().saturating_sub(Duration::from_millis(heard)))
     }
 
-    /// How long `wall_ms`, a time of day of the store, lies before `now`.
-    pub fn since(&self, wall_ms: u64, now: Instant) -> Duration {
+    /// The store's time of day at this moment.
+    pub fn time_ms(&self, now: Instant) -> u64 {
         let clock = self.clock.load(Ordering::Relaxed);
         let now_ms = clock.saturating_add(ms(now.saturating_duration_since(self.born)).cast_signed());
-        let since = now_ms.saturating_sub(wall_ms.cast_signed());
-        Duration::from_millis(u64::try_from(since).unwrap_or(0)).min(WAIT_MAX)
+        u64::try_from(now_ms).unwrap_or(0)
+    }
+
+    /// How long `wall_ms`, a time of day of the store, lies before `now`.
+    pub fn since(&self, wall_ms: u64, now: Instant) -> Duration {
+        Duration::from_millis(self.time_ms(now).saturating_sub(wall_ms)).min(WAIT_MAX)
     }
 }

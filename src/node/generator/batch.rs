@@ -33,13 +33,15 @@ pub(super) struct Start {
     pub confirmed: u64,
 }
 
-/// The next packs: one message a tick, or as many as a publish carries. No packs if no more numbers are wanted.
+/// The next packs: one message a tick, or as many as a publish carries. No packs if no more numbers are wanted. `now_ms` is the
+/// store's time of day.
 pub(super) async fn make<G: Generate>(
     settings: &Settings,
     generate: &mut G,
     builder: &mut PackBuilder,
     reign: &Reign,
     start: Start,
+    now_ms: u64,
 ) -> Result<Batch> {
     let Start { at, confirmed } = start;
     let (first, cursor) = (at.seq, at.cursor);
@@ -52,11 +54,11 @@ pub(super) async fn make<G: Generate>(
     };
     let most = flat_out.min(wanted).min(room);
     let wall_ms = |at: Instant| reign.wall_ms + crate::settings::ms(at.saturating_duration_since(reign.told));
-    let due_ms = wall_ms(if settings.interval.is_zero() {
-        Instant::now()
+    let due_ms = if settings.interval.is_zero() {
+        now_ms
     } else {
-        at.due
-    });
+        wall_ms(at.due)
+    };
     let mut is_last = most == 0;
     let (mut packs, mut bytes, mut number) = (Vec::new(), 0, first);
     let mut draft = Draft {
@@ -149,5 +151,5 @@ pub(crate) async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuild
         ..Progress::of(&reign)
     };
     let start = progress.start();
-    Ok(make(&settings, generate, builder, &reign, start).await?.packs)
+    Ok(make(&settings, generate, builder, &reign, start, 1).await?.packs)
 }

@@ -38,7 +38,11 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
     let outside = Generator::Outside(make);
     Ok(match &resolved.cron {
         None => outside,
-        Some((cron, missed)) => Generator::Outside(Box::new(Scheduled::new(cron.clone(), *missed, outside))),
+        Some((cron, missed)) => {
+            let log = log.clone();
+            let scheduled = Scheduled::new(cron.clone(), *missed, outside);
+            Generator::Outside(Box::new(scheduled.telling(move |line| log.note(line))))
+        }
     })
 }
 
