@@ -71,6 +71,7 @@ macro_rules! verbs {
             manage::purge(force: bool) -> Purged;
             report::report(report: &Report) -> Reported;
             report::history(range: Range) -> History;
+            status::published() -> u64;
             status::status() -> Status;
             status::held(node: &str, limit: u32) -> Vec<Held>;
             unsettled::unsettled() -> Vec<(u64, u64)>;
@@ -138,6 +139,9 @@ pub trait Engine: Send + Sync + 'static {
     fn report(&self, report: &Report) -> impl Future<Output = Result<Reported>> + Send;
     /// Sums over time, and the last reigns.
     fn history(&self, range: Range) -> impl Future<Output = Result<History>> + Send;
+    /// How many numbers were given out. Costs the same however large the queue and the fleet are. As [`status`](Self::status), it
+    /// refuses a queue that this program cannot work on.
+    fn published(&self) -> impl Future<Output = Result<u64>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
     /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue: for checks of a

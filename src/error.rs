@@ -82,6 +82,9 @@ pub enum Absence {
     Silent,
     /// It answers that it cannot do this now: its memory or disk is full, it is locked, loading or read-only.
     Unable,
+    /// Something answers, but the queue is not there: another server of a cluster has it, or this is no Redis, or none with
+    /// (or without) TLS. A node that was at work waits, in case it comes back; at the start it is a wrong address.
+    Elsewhere,
 }
 
 /// What a store [refuses](Error::Refused).
@@ -105,6 +108,12 @@ impl Error {
     #[must_use]
     pub fn is_away(&self) -> bool {
         matches!(self, Self::Away { .. })
+    }
+
+    /// Whether a process that has just been started can expect the same call to help later.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Away { absence, .. } if *absence != Absence::Elsewhere)
     }
 
     /// The name of the setting that the message speaks of, if there is one: a field of [`Settings`](crate::Settings), or

@@ -141,9 +141,9 @@ pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl 
 
 /// How many numbers were given out. `None`: there is no queue.
 async fn published<E: Engine>(engine: &E) -> Result<Option<u64>> {
-    match engine.status().await {
+    match engine.published().await {
         Err(Error::NoQueue { .. }) => Ok(None),
-        status => Ok(Some(status?.published)),
+        published => published.map(Some),
     }
 }
 

@@ -47,6 +47,10 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
+            Error::Away {
+                absence: Absence::Elsewhere,
+                ..
+            } => FAILED,
             Error::Away { .. } => NO_REDIS,
             Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
             _ => FAILED,

@@ -35,7 +35,7 @@ pub use membership::{join, leave, reap};
 pub use publish::publish;
 pub use push::push;
 pub use report::{history, report};
-pub use status::{held, status};
+pub use status::{held, published, status};
 
 /// Which of its connections an engine uses for a call, if it has several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +134,7 @@ impl<S: Steps> Engine for S {
         purge(force: bool) -> Purged = Control, &(), move |store, now, ()| purge(store, now, force);
         report(args: &Report) -> Reported = Aside, args, |store, now, args| report(store, now, args);
         history(range: Range) -> History = Control, &(), move |store, now, ()| history(store, now, range);
+        published() -> u64 = Control, &(), |store, _, ()| published(store);
         status() -> Status = Control, &(), |store, now, ()| status(store, now);
         unsettled() -> Vec<(u64, u64)> = Control, &(), |store, _, ()| store.unsettled();
     }

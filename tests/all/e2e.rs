@@ -19,6 +19,7 @@ mod outages;
 mod outside;
 mod poller;
 mod push;
+mod refusals;
 mod retries;
 mod roles;
 mod ruling;

@@ -33,7 +33,7 @@ async fn rest(took: Duration) {
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
     engine.check().await?;
     // A queue of a newer layout is refused.
-    engine.status().await?;
+    engine.published().await?;
     let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
     let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
     if which.json {

@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::node::Node;
 use crate::node::event::{Entry, Event, Observer};
+use crate::node::id::new_id;
 use crate::node::meter::Meter;
 use crate::node::shutdown::{self, Shutdown, Stopper};
 
@@ -197,12 +198,23 @@ pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     on_signals(move || stopper.stop(), leave)
 }
 
+/// Whether a node can work there. What a join would be refused for is found here, where it is one line and an exit code.
+async fn usable<E: Engine>(engine: &E) -> Result<(), Error> {
+    engine.check().await?;
+    match engine.published().await {
+        Err(Error::NoQueue { .. }) => {}
+        found => drop(found?),
+    }
+    // Changes nothing for a reader that is none; but a replica, and a server that cannot write, refuse it.
+    engine.hold(&new_id(), 0).await.map(drop)
+}
+
 /// Waits for a store that is not there yet, unless told not to; refuses one on which the promises would not hold.
 async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Result<(), Error> {
     let mut said = false;
     loop {
-        match engine.check().await {
-            Err(error) if error.is_away() && !resolved.no_wait => {
+        match usable(engine).await {
+            Err(error) if error.may_pass() && !resolved.no_wait => {
                 if !said {
                     said = true;
                     log.note(&format!(

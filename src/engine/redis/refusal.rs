@@ -12,6 +12,14 @@ fn is_script_error(reason: &str) -> bool {
     ours && !PASSING.split(' ').any(|passing| reason.contains(passing))
 }
 
+/// Bytes came that are not of this protocol.
+fn is_no_redis(error: &RedisError, reason: &str) -> bool {
+    error.kind() == redis::ErrorKind::Parse
+        || ["corrupt message", "InvalidContentType"]
+            .iter()
+            .any(|tls| reason.contains(tls))
+}
+
 const PASSWORD: &str = "give a password in REDIS_PASS or REDIS_URL";
 const CREDENTIALS: &str = "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)";
 
@@ -57,6 +65,42 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
             "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)",
         ),
         _ if error.kind() == redis::ErrorKind::InvalidClientConfig => (Refusal::Other, "check the address"),
+        Some("MOVED") => {
+            let reason =
+                format!("another server of the cluster has this queue ({reason}); give the address of that one");
+            return Error::Away {
+                store,
+                absence: Absence::Elsewhere,
+                reason,
+            };
+        }
+        Some("READONLY") => {
+            let reason = format!("it is a replica, which takes no writes ({reason}); give the address of the primary");
+            return Error::Away {
+                store,
+                absence: Absence::Unable,
+                reason,
+            };
+        }
+        None if is_no_redis(error, &reason) => {
+            let reason = format!(
+                "what answers is no Redis, or TLS is needed or not spoken there ({reason}); check host and port, and use \
+                 redis:// without TLS, rediss:// with it"
+            );
+            return Error::Away {
+                store,
+                absence: Absence::Elsewhere,
+                reason,
+            };
+        }
+        None if address.starts_with("rediss:") && error.is_timeout() => {
+            let reason = format!("{reason}; if no TLS is spoken there, use redis://");
+            return Error::Away {
+                store,
+                absence: Absence::Silent,
+                reason,
+            };
+        }
         code => {
             let absence = code.map_or(Absence::Silent, |_| Absence::Unable);
             return Error::Away { store, absence, reason };

@@ -59,6 +59,18 @@ impl RedisEngine {
     }
 }
 
+pub(super) async fn published(engine: &RedisEngine) -> Result<u64> {
+    let keys = &engine.keys;
+    let mut cmd = redis::cmd("HMGET");
+    cmd.arg(&keys.meta).arg(&["birth", "layout", "names", "seq"]);
+    let mut reply = Reply::decode(engine.aside.query(&cmd).await?)?;
+    if reply.next::<Option<String>>()?.is_none() {
+        return Err(engine.no_queue());
+    }
+    check_layout(&keys.queue_name, &keys.names, reply.next()?, &reply.next::<String>()?)?;
+    reply.next()
+}
+
 pub(super) async fn status(engine: &RedisEngine) -> Result<Status> {
     for _ in 0..LOOKS_MAX {
         if let Some(status) = try_status(engine).await? {

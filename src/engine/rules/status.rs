@@ -8,6 +8,13 @@ use crate::engine::store::{Lane, Lessee, Store};
 use crate::engine::{Held, NodeStatus, Status};
 use crate::error::Result;
 
+/// How many numbers were given out.
+pub fn published(store: &mut impl Store) -> Result<u64> {
+    let meta = store.meta()?.ok_or_else(|| no_queue(store))?;
+    check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+    Ok(meta.seq)
+}
+
 /// One consistent look at everything.
 pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
     let meta = store.meta()?.ok_or_else(|| no_queue(store))?;

@@ -283,6 +283,8 @@ async fn a_queue_of_a_newer_layout_is_refused<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.state().await, before);
     let look = hive.engine().status().await;
     assert!(matches!(look, Err(Error::NewerLayout { .. })), "{look:?}");
+    let look = hive.engine().published().await;
+    assert!(matches!(look, Err(Error::NewerLayout { .. })), "{look:?}");
     hive.bench.set_layout(LAYOUT).await;
 }
 

@@ -1,14 +1,22 @@
 //! What a look costs Redis: nothing that grows with what nodes hold.
 
+use std::sync::Arc;
+
 use queenright::engine::Engine;
 
 use super::{Check, Hive, RedisBench};
 
 pub fn checks() -> Vec<Check<RedisBench>> {
-    vec![Check {
-        name: "a_look_at_a_queue_does_not_go_through_what_nodes_hold",
-        run: |hive| Box::pin(a_look_at_a_queue_does_not_go_through_what_nodes_hold(hive)),
-    }]
+    vec![
+        Check {
+            name: "a_look_at_a_queue_does_not_go_through_what_nodes_hold",
+            run: |hive| Box::pin(a_look_at_a_queue_does_not_go_through_what_nodes_hold(hive)),
+        },
+        Check {
+            name: "a_reader_of_errors_does_not_look_at_nodes",
+            run: |hive| Box::pin(a_reader_of_errors_does_not_look_at_nodes(hive)),
+        },
+    ]
 }
 
 /// The commands that were called since the last time, also by scripts.
@@ -34,4 +42,22 @@ async fn a_look_at_a_queue_does_not_go_through_what_nodes_hold(hive: &Hive<Redis
     for whole in ["hkeys", "hgetall", "hvals", "hscan"] {
         assert!(!called.iter().any(|name| name == whole), "{called:?}");
     }
+}
+
+async fn a_reader_of_errors_does_not_look_at_nodes(hive: &Hive<RedisBench>) {
+    hive.found("a", &["b"]).await;
+    hive.fail("a", "b", 3).await;
+    called(hive).await;
+    let engine = Arc::new(super::engine(
+        &hive.bench.server.server(),
+        hive.engine().keys().clone(),
+        &hive.bench.scripts,
+    ));
+    let shown = queenright::failed::collect(engine, None, |_: &[queenright::engine::Failed]| Ok(())).await;
+    assert_eq!(shown.expect("collected"), 3);
+    let called = called(hive).await;
+    assert!(
+        !called.iter().any(|name| name == "hget"),
+        "no node is looked at: {called:?}"
+    );
 }

@@ -383,6 +383,10 @@ impl Engine for Wire {
         rules::latest(&mut self.world.lock().state, below, limit)
     }
 
+    async fn published(&self) -> Result<u64> {
+        rules::published(&mut self.world.lock().state)
+    }
+
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
         rules::held(&mut self.world.lock().state, node, limit)
     }

@@ -1,0 +1,165 @@
+//! What will not pass by itself is one line and an exit code, at once: with `--no-wait` everything, without it all that waiting
+//! cannot help.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use crate::fleet::{PATIENCE, program, within};
+use crate::server::RedisServer;
+
+const META: &str = "{qr:queenright}:meta";
+const NAMES: &str = "errors=errors bell=bell crown=crown";
+
+/// Starts a node, which must end by itself, with this code, and say this in its last line.
+fn ends(what: &str, args: &str, code: i32, word: &str) {
+    let mut child = program()
+        .args(["start", "--work", "0"])
+        .args(args.split_whitespace())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stderr = child.stderr.take().expect("piped");
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        let _ = stderr.read_to_string(&mut text);
+        text
+    });
+    let ended = within(PATIENCE, || child.try_wait().expect("a child of ours"));
+    if ended.is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let text = reader.join().expect("read");
+    let ended = ended.unwrap_or_else(|| panic!("{what}: it waits: {text}"));
+    assert_eq!(ended.code(), Some(code), "{what}: {text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.contains(word), "{what}: {text}");
+    assert!(!text.contains("panicked") && !text.contains("secret"), "{what}: {text}");
+}
+
+/// With `--no-wait` and without it.
+fn ends_either_way(what: &str, args: &str, word: &str) {
+    ends(what, &format!("{args} --no-wait"), 1, word);
+    ends(what, args, 1, word);
+}
+
+/// Something that listens, reads a little and answers this.
+fn answering(reply: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            std::thread::spawn(move || {
+                let mut bytes = [0; 512];
+                while stream.read(&mut bytes).is_ok_and(|read| read > 0) {
+                    if stream.write_all(reply).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[test]
+fn credentials_and_rights_that_are_wrong_are_told_at_once() {
+    let server = RedisServer::with_args(&["--requirepass", "secret"]);
+    let at = |user: &str| format!("--url redis://{user}127.0.0.1:{}", server.port());
+    ends_either_way("a wrong password", &at(":wrong@"), "password");
+    ends_either_way("no password", &at(""), "REDIS_PASS");
+    let server = RedisServer::start();
+    let at = |user: &str| format!("--url redis://{user}:honey@127.0.0.1:{}", server.port());
+    for (user, rights) in [
+        ("info", "~* +@all -info"),
+        ("script", "~* +@all -evalsha -eval"),
+        ("write", "~* +@all -hdel"),
+        ("keys", "~other:* +@all"),
+    ] {
+        let line = format!("ACL SETUSER {user} on >honey {rights}");
+        server.command(&line.split(' ').collect::<Vec<_>>()).expect("set");
+        ends_either_way(rights, &at(user), "grant the user its rights");
+    }
+}
+
+#[test]
+fn a_wrong_place_is_told_at_once() {
+    let server = RedisServer::start();
+    let url = format!("--url redis://127.0.0.1:{}", server.port());
+    ends_either_way("a database that is not there", &format!("{url}/99"), "database");
+    let nobody = answering(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    ends_either_way("no Redis", &format!("--url redis://127.0.0.1:{nobody}"), "no Redis");
+    let tls = answering(b"\x15\x03\x01\x00\x02\x02\x46");
+    ends_either_way("TLS is needed", &format!("--url redis://127.0.0.1:{tls}"), "rediss://");
+    // It says nothing to the beginning of a conversation in TLS: as one that does not answer.
+    let plain = format!("--url rediss://127.0.0.1:{} --no-wait", server.port());
+    ends("TLS is not spoken", &plain, 69, "use redis://");
+    ends("nobody", "--url redis://127.0.0.1:1 --no-wait", 69, "is away");
+}
+
+#[test]
+fn a_queue_that_is_not_ours_is_told_at_once() {
+    let server = RedisServer::start();
+    let url = format!("--url {}", server.url());
+    let found = |layout: &str, names: &str| {
+        let args = ["HSET", META, "birth", "b", "layout", layout, "names", names, "seq", "0"];
+        server.command(&args).expect("set");
+    };
+    found("99", NAMES);
+    ends_either_way("a newer layout", &url, "upgrade");
+    found("1", "errors=failures bell=bell crown=crown");
+    ends_either_way("other names", &url, "failures");
+    server.command(&["DEL", META]).expect("removed");
+    server.command(&["SET", META, "mine"]).expect("set");
+    ends_either_way("a foreign key", &url, "another queue name");
+    server.command(&["DEL", META]).expect("removed");
+    server.command(&["SET", "{qr:queenright}:queue", "mine"]).expect("set");
+    ends_either_way("a foreign key among the others", &url, "{qr:queenright}:queue");
+}
+
+#[test]
+fn a_server_that_has_the_queue_no_more_is_told_of() {
+    let (primary, replica) = (RedisServer::start(), RedisServer::start());
+    let port = primary.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]).expect("set");
+    // It may be promoted: without --no-wait a node waits for that.
+    let url = format!("--url {} --no-wait", replica.url());
+    within(PATIENCE, || {
+        let info = replica.command(&["INFO", "replication"]).ok()?;
+        format!("{info:?}").contains("master_link_status:up").then_some(())
+    })
+    .expect("it follows");
+    ends("a replica", &url, 69, "primary");
+    let (here, there) = (cluster(), cluster());
+    ends(
+        "a cluster without slots",
+        &format!("--url {} --no-wait", here.url()),
+        69,
+        "CLUSTERDOWN",
+    );
+    let slots: Vec<String> = (0..16384).map(|slot: u32| slot.to_string()).collect();
+    let mut add = vec!["CLUSTER", "ADDSLOTS"];
+    add.extend(slots.iter().map(String::as_str));
+    there.command(&add).expect("slots");
+    let port = there.port().to_string();
+    here.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).expect("met");
+    within(PATIENCE, || {
+        let moved = here.command(&["HGET", META, "birth"]).err()?;
+        (moved.code() == Some("MOVED")).then_some(())
+    })
+    .expect("the other one has the slot");
+    ends_either_way("another server has it", &format!("--url {}", here.url()), &port);
+}
+
+fn cluster() -> RedisServer {
+    // The port of its bus is free if the other one is: 10,000 above, which must not be beyond the last.
+    loop {
+        let server = RedisServer::with_args(&["--cluster-enabled", "yes", "--cluster-port", "0"]);
+        if server.port() < 55_000 {
+            return server;
+        }
+    }
+}
