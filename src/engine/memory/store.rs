@@ -228,7 +228,7 @@ impl Lines for State {
 
     fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>> {
         let first = self.later.first_entry().filter(|entry| entry.key().0 <= until_ms);
-        Ok(first.map(|entry| entry.remove()))
+        Ok(first.map(std::collections::btree_map::OccupiedEntry::remove))
     }
 
     fn later_count(&mut self) -> Result<u64> {

@@ -16,7 +16,6 @@ checks![
 
 const SMALL: u64 = 7;
 const LARGE: u64 = 6;
-const ALL: usize = (SMALL + LARGE) as usize;
 /// One fits beside the small ones, two do not.
 const LARGE_BYTES: usize = 900_000;
 /// All small ones and one large one.
@@ -33,7 +32,7 @@ async fn taken<B: Bench>(hive: &Hive<B>) -> Vec<Pack> {
     }
     hive.send(&call).await;
     let mut taken = Vec::new();
-    while taken.len() < ALL {
+    while (taken.len() as u64) < SMALL + LARGE {
         let packs = hive.take("b", 100).await;
         assert!(!packs.is_empty(), "all are there");
         taken.extend(packs);

@@ -27,5 +27,5 @@ options! {
              no payloads",
         );
     NO_WAIT = Opt::text(GROUP, "no-wait", Takes::Nothing, set!(no_wait, value::yes))
-        .help("Exit with code 69 if the store cannot be reached at the start, instead of waiting for it");
+        .help("Exit with code 69 if the store cannot be reached or takes no writes at the start, instead of waiting for it");
 }

@@ -183,7 +183,7 @@ async fn clock(engine: &RedisEngine, findings: &mut Findings) {
         findings.warn(
             "clock",
             found,
-            "set both by NTP; leases do not depend on it, but --cron, --delay and time stamps do",
+            "set both by NTP; leases do not depend on it, but --cron, --delay and time stamps go by the server's",
         );
     } else {
         findings.ok("clock", found);
