@@ -81,7 +81,7 @@ async fn of_large_messages_in_hand_what_fits_is_told_and_handed_on<B: Bench>(hiv
     );
     let reaped = hive.bury("b", &["a"]).await;
     assert_eq!((reaped.redelivered, reaped.more), (FIT, true));
-    let reaped = hive.reap("b", 5).await;
+    let reaped = hive.reap("b").await;
     assert_eq!((reaped.redelivered, reaped.more), (1, true), "one at least");
 }
 
