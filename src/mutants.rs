@@ -4,6 +4,7 @@
 #[cfg(feature = "mutants")]
 thread_local! {
     static WITHOUT: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
+    static SEEDED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 /// True, unless a test has taken this guard out on this thread.
@@ -21,4 +22,21 @@ pub(crate) const fn guard(_name: &str) -> bool {
 #[cfg(feature = "mutants")]
 pub fn take_out(name: Option<&'static str>) {
     WITHOUT.set(name);
+}
+
+/// From now on a seed decides every random number of the nodes on this thread, their ids among them.
+#[cfg(feature = "mutants")]
+pub fn seed(seed: u64) {
+    fastrand::seed(seed);
+    SEEDED.set(true);
+}
+
+#[cfg(feature = "mutants")]
+pub(crate) fn is_seeded() -> bool {
+    SEEDED.get()
+}
+
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn is_seeded() -> bool {
+    false
 }

@@ -36,6 +36,8 @@ pub struct Options {
 /// Plays a seed on a runtime of its own, in virtual time.
 pub fn play(seed: u64, options: Options) -> Report {
     fastrand::seed(seed);
+    #[cfg(feature = "mutants")]
+    queenright::mutants::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
