@@ -74,8 +74,9 @@ impl Names {
 
     /// No two keys of a queue may be one.
     pub fn check(&self) -> Result<()> {
-        const TAKEN: [&str; 11] = [
+        const TAKEN: [&str; 13] = [
             "meta", "queue", "bodies", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
+            "unheard", "purged",
         ];
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
@@ -234,7 +235,8 @@ impl Settings {
         self.lease_ms() / 6
     }
 
-    /// The furthest one look may move the hive clock: half the crown's lease, so that no pause or jump deposes anyone.
+    /// The furthest one look may move the hive clock while this node has the crown: half the crown's lease, so that no pause or
+    /// jump deposes it.
     #[must_use]
     pub fn step_ms(&self) -> u64 {
         self.crown_ms() / 2

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::{DELAY_MS_MAX, Engine, Item, KEY_BYTES_MAX, PUSH_ITEMS_MAX, Push, Pushed, Receipt};
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Result};
 use crate::message::PAYLOAD_BYTES_MAX;
 use crate::node::backoff::Backoff;
 use crate::node::id::new_id;
@@ -74,6 +74,7 @@ pub async fn push_with<E: Engine>(
             backlog_max: settings.backlog_max,
             birth: new_id(),
             step_ms: settings.step_ms(),
+            server: String::new(),
             items: rest[..count].to_vec(),
         };
         match send(engine, settings, &call).await? {
@@ -87,6 +88,15 @@ pub async fn push_with<E: Engine>(
                 return Err(Error::Full {
                     queue: settings.queue.clone(),
                     most: settings.backlog_max,
+                });
+            }
+            Pushed::Unheard => {
+                return Err(Error::Away {
+                    store: format!("the store of queue {:?}", settings.queue),
+                    absence: Absence::Unable,
+                    reason: "it came back as another server, and nodes that may have seen more numbers have not spoken to it \
+                             yet; push again"
+                        .into(),
                 });
             }
         }
@@ -122,6 +132,7 @@ async fn send<E: Engine>(engine: &E, settings: &Settings, call: &Push) -> Result
     let (mut backoff, give_up) = (Backoff::new(settings), Instant::now() + PATIENCE);
     loop {
         match engine.push(call).await {
+            Ok(Pushed::Unheard) if Instant::now() < give_up => backoff.wait().await,
             Err(error) if error.is_away() && Instant::now() < give_up => backoff.wait().await,
             answered => return answered,
         }

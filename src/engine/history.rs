@@ -198,6 +198,8 @@ pub struct Crowned {
     pub time_ms: u64,
     /// The last beat of the reign before; 0, if there was none.
     pub before_ms: u64,
+    /// How many messages generators had made until then.
+    pub made: u64,
 }
 
 /// A reign.

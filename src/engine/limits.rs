@@ -106,3 +106,12 @@ pub const CHUNK_MAX: usize = 500;
 
 /// How much of a payload in hand is shown.
 pub const HELD_START_BYTES: usize = 200;
+
+/// How long it is remembered that a queue was removed: 24 hours, for processes that were stopped or asleep meanwhile.
+pub const PURGED_MS: u64 = 24 * 3600 * 1000;
+
+/// How many removed queues of one name are remembered.
+pub const PURGED_MAX: usize = 16;
+
+/// How much one look adds to the time for which pushes have waited for members: a clock that jumps ends no wait.
+pub const UNHEARD_STEP_MS: u64 = 1000;

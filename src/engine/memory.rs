@@ -56,6 +56,9 @@ pub struct State {
     pub reigns: VecDeque<Crowned>,
     pub bell: bool,
     pub crown_bell: bool,
+    /// What is remembered of removed queues.
+    pub purged: (u64, Vec<String>),
+    pub unheard: Vec<NodeId>,
     /// What effects have written.
     pub stored: BTreeMap<String, Stored>,
     /// The guard that a test has taken out.

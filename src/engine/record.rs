@@ -57,7 +57,6 @@ records! {
     Failed { number, attempt, epoch, published_ms, time_ms, node, error, payload, failures }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
     Gauges { queued, in_hand, later, errors }
-    Crowned { epoch, node, time_ms, before_ms }
 }
 
 /// The process that a node is.
@@ -119,6 +118,34 @@ impl Record for Bucket {
                 Some(0) => None,
                 rest => Some(Record::read(rest.unwrap_or(0), fields)?),
             },
+        })
+    }
+}
+
+/// The first layout did not count how many messages had been made.
+impl Record for Crowned {
+    fn len(&self) -> usize {
+        5
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        uint(out, self.epoch);
+        self.node.write(out);
+        uint(out, self.time_ms);
+        uint(out, self.before_ms);
+        uint(out, self.made);
+    }
+
+    fn read(len: usize, fields: &mut Fields<'_>) -> Result<Self> {
+        if len != 4 {
+            expect(len, 5)?;
+        }
+        Ok(Self {
+            epoch: fields.uint()?,
+            node: Field::read(fields)?,
+            time_ms: fields.uint()?,
+            before_ms: fields.uint()?,
+            made: if len == 4 { 0 } else { fields.uint()? },
         })
     }
 }

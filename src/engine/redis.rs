@@ -98,12 +98,12 @@ impl RedisEngine {
             keys,
             scripts: Box::new(Scripts::new()),
             address: server.address.clone(),
-            control: Link::new(server)?,
+            control: Link::new(server)?.asking_for_the_run(),
             exchange: Link::new(server)?,
             bell: Link::new(server)?,
             crown: Link::new(server)?,
             body_bytes_min: bodies::BODY_BYTES_MIN,
-            aside: Link::new(server)?,
+            aside: Link::new(server)?.asking_for_the_run(),
         })
     }
 

@@ -3,6 +3,8 @@
 //!
 //! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
+use std::collections::BTreeMap;
+
 use super::history::{Bucket, Crowned, LastReport, Range};
 use super::limits::GRAIN_START;
 use super::{Failed, LAYOUT, NodeId, Paused, Receipt, Wake};
@@ -21,8 +23,10 @@ pub struct Meta {
     /// The hive clock, and the wall clock when it was last moved.
     pub clock: u64,
     pub wall: u64,
-    /// The furthest that one look may move the hive clock.
+    /// The furthest that one look may move the hive clock, as the leases of the generator and of all members allow.
     pub step: u64,
+    /// How far each member would let it move.
+    pub steps: StepCounts,
     /// Empty: nobody.
     pub generator: NodeId,
     pub epoch: u64,
@@ -59,6 +63,11 @@ pub struct Meta {
     pub trimmed: u64,
     /// Until then, on the hive clock, no other node begins to empty its hand for a message on its last delivery.
     pub clearing: u64,
+    /// Which run of which server members last spoke to; empty: it is not known.
+    pub server: String,
+    /// For how long pushes have waited for members to speak to it, and the time of day when that was last counted.
+    pub waited: u64,
+    pub waited_at: u64,
 }
 
 impl Meta {
@@ -77,6 +86,57 @@ impl Meta {
     }
 }
 
+/// How many members let one look move the hive clock by how much: a third of a lease. A member beats four times in it, so its
+/// beats alone keep the clock going, and after a pause of the store it has time to come back.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StepCounts(BTreeMap<u64, u64>);
+
+impl StepCounts {
+    /// Of a member with this lease.
+    #[must_use]
+    pub fn of(lease_ms: u64) -> u64 {
+        lease_ms / 3
+    }
+
+    pub(super) fn add(&mut self, step: u64) {
+        *self.0.entry(step).or_default() += 1;
+    }
+
+    pub(super) fn remove(&mut self, step: u64) {
+        if let Some(members) = self.0.get_mut(&step) {
+            *members -= 1;
+            self.0.retain(|_, members| *members > 0);
+        }
+    }
+
+    /// The longest lease of a member, to a few milliseconds; 0: there are no members.
+    pub(super) fn longest_lease_ms(&self) -> u64 {
+        self.0.keys().next_back().map_or(0, |step| 3 * (step + 1))
+    }
+
+    /// `None`: there are no members.
+    pub(super) fn least(&self) -> Option<u64> {
+        self.0.keys().next().copied()
+    }
+
+    /// As it is stored: `66=1 666=3`.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let each = self.0.iter().map(|(step, members)| format!("{step}={members}"));
+        each.collect::<Vec<_>>().join(" ")
+    }
+
+    /// From what is stored.
+    #[must_use]
+    pub fn parse(line: &str) -> Self {
+        let each = line.split_whitespace().filter_map(|each| each.split_once('='));
+        Self(
+            each.filter_map(|(step, members)| Some((step.parse().ok()?, members.parse().ok()?)))
+                .collect(),
+        )
+    }
+}
+
 /// What is kept of a node besides its lanes and what it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct About {
@@ -87,6 +147,10 @@ pub struct About {
     pub deliveries_max: u16,
     /// On the hive clock.
     pub joined: u64,
+    /// What tells a repeat of its join.
+    pub token: String,
+    /// How far it lets one look move the hive clock.
+    pub step: u64,
     /// Messages in hand on the delivery before their last one.
     pub suspects: u64,
     /// [`About::CLEARS`] or [`About::ALONE`], mostly neither.
@@ -208,8 +272,17 @@ pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
     /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue.
     fn unsettled(&mut self) -> Result<Vec<(u64, u64)>>;
 
-    /// Removes everything of the queue but what effects wrote.
+    /// Removes everything of the queue but what effects wrote, and what is remembered of removed queues.
     fn purge(&mut self) -> Result<()>;
+
+    /// The birth ids of the last queues of this name that were removed under their members, the newest first, and until when
+    /// that is remembered.
+    fn purged(&mut self) -> Result<(u64, Vec<String>)>;
+    fn set_purged(&mut self, until_ms: u64, births: &[String]) -> Result<()>;
+
+    /// Members that have not spoken to this server yet.
+    fn unheard(&mut self) -> Result<Vec<NodeId>>;
+    fn set_unheard(&mut self, nodes: &[NodeId]) -> Result<()>;
 }
 
 /// The leases of nodes and of readers of errors.

@@ -71,6 +71,8 @@ pub enum Event {
     Resumed,
     /// The store went back in time and was raised to what this node had seen.
     Rewound { next_number: u64 },
+    /// The queue was removed on purpose, and another begins: what this node has seen is forgotten.
+    Purged,
     /// The store cannot be used at the moment.
     Away { reason: String },
     /// The store answers again.
@@ -98,6 +100,7 @@ impl Event {
             Self::Paused { .. } => "paused",
             Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
+            Self::Purged => "purged",
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",
             Self::Left => "left",

@@ -45,6 +45,8 @@ pub struct Election {
     pub epoch: u64,
     /// As in [`Next::made`].
     pub made: u64,
+    /// How many they were when the last reign of this process had ended. `None`: there was none, or it is not known.
+    pub made_before: Option<u64>,
     /// What the last message left for this one.
     pub cursor: Bytes,
 }

@@ -70,6 +70,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     number: reign.seq,
                     epoch: reign.epoch,
                     made: reign.made,
+                    made_before: reign.made_before,
                     cursor: reign.cursor.clone(),
                 });
                 self.confirmed.store(reign.made, Ordering::Relaxed);
@@ -95,24 +96,25 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         let flat_out = context.settings.interval.is_zero();
         let mut progress = Progress::of(reign);
         let mut ready: Option<Batch> = None;
+        let token = sender.token(reign.epoch);
         loop {
-            if !pause_until(context, reign.epoch, progress.due).await {
+            if !pause_until(context, token, progress.due).await {
                 return Ok(());
             }
             let batch = match ready.take() {
                 Some(batch) => batch,
-                None => match maker.build(context, reign, progress.start()).await {
+                None => match maker.build(context, token, reign, progress.start()).await {
                     Some(built) => built?,
                     None => return Ok(()),
                 },
             };
             if batch.packs.is_empty() {
                 if batch.is_last {
-                    reign_ends(context, reign.epoch).await;
+                    reign_ends(context, token).await;
                     return Ok(());
                 }
                 progress.due = (progress.due + context.settings.interval).max(Instant::now() + NOTHING);
-                if !sleep_until(context, reign.epoch, progress.due).await {
+                if !sleep_until(context, token, progress.due).await {
                     return Ok(());
                 }
                 continue;
@@ -121,7 +123,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             let (publish, sending) = progress.publish(&context.settings, node, reign.epoch, batch);
             let answer = sender.send(publish);
             let sent = if let Some(start) = ahead {
-                let (mut answer, mut building) = (pin!(answer), pin!(maker.build(context, reign, start)));
+                let (mut answer, mut building) = (pin!(answer), pin!(maker.build(context, token, reign, start)));
                 let (sent, built) = tokio::select! {
                     biased;
                     // The generator may take long. What it is about to make is of use only if it has the right number.
@@ -143,7 +145,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             match progress.advance(sent, sending) {
                 Then::GoOn { keeps_ready } => ready = ready.filter(|_| keeps_ready),
                 Then::AwaitEnd => {
-                    reign_ends(context, reign.epoch).await;
+                    reign_ends(context, token).await;
                     return Ok(());
                 }
                 Then::End => return Ok(()),
@@ -154,7 +156,13 @@ impl<E: Engine, G: Generate> Generator<E, G> {
 
 impl<G: Generate> Maker<G> {
     /// None: the reign ended before the generator had a message.
-    async fn build<E: Engine>(&mut self, context: &Context<E>, reign: &Reign, start: Start) -> Option<Result<Batch>> {
+    async fn build<E: Engine>(
+        &mut self,
+        context: &Context<E>,
+        token: Token<'_>,
+        reign: &Reign,
+        start: Start,
+    ) -> Option<Result<Batch>> {
         // As the last beat told it: a reign may last for months, in which the clocks of two machines part.
         let now_ms = context.meter.time_ms(Instant::now());
         let building = batch::make(
@@ -168,43 +176,53 @@ impl<G: Generate> Maker<G> {
         tokio::select! {
             biased;
             built = building => Some(built),
-            () = reign_ends(context, reign.epoch) => None,
+            () = reign_ends(context, token) => None,
         }
     }
 }
 
 /// Until the next tick; flat out, until the others have had their turn. False: the reign ended first.
-async fn pause_until<E>(context: &Context<E>, epoch: u64, due: Instant) -> bool {
+async fn pause_until<E>(context: &Context<E>, token: Token<'_>, due: Instant) -> bool {
     if context.settings.interval.is_zero() {
         tokio::task::coop::consume_budget().await;
-        return !context.shutdown.is_stopping() && reigns(&context.standing, epoch);
+        return !context.shutdown.is_stopping() && reigns(&context.standing, token);
     }
-    sleep_until(context, epoch, due).await
+    sleep_until(context, token, due).await
 }
 
 /// False: the reign ended first.
-async fn sleep_until<E>(context: &Context<E>, epoch: u64, due: Instant) -> bool {
+async fn sleep_until<E>(context: &Context<E>, token: Token<'_>, due: Instant) -> bool {
     tokio::select! {
         biased;
-        () = reign_ends(context, epoch) => false,
+        () = reign_ends(context, token) => false,
         () = tokio::time::sleep_until(due) => true,
     }
 }
 
 /// Until the reign ends, or the node is to stop.
-async fn reign_ends<E>(context: &Context<E>, epoch: u64) {
+async fn reign_ends<E>(context: &Context<E>, token: Token<'_>) {
     let (mut shutdown, mut standing) = (context.shutdown.clone(), context.standing.clone());
     tokio::select! {
         biased;
         () = shutdown.stopping() => {}
-        _ = standing.wait_for(|standing| !is_epoch(standing, epoch)) => {}
+        _ = standing.wait_for(|standing| !token.is_of(standing)) => {}
     }
 }
 
-fn is_epoch(standing: &Standing, epoch: u64) -> bool {
-    standing.reign.as_ref().is_some_and(|reign| reign.epoch == epoch)
+fn reigns(standing: &watch::Receiver<Standing>, token: Token<'_>) -> bool {
+    token.is_of(&standing.borrow())
 }
 
-fn reigns(standing: &watch::Receiver<Standing>, epoch: u64) -> bool {
-    is_epoch(&standing.borrow(), epoch)
+/// Which reign it is. In a queue that was made anew, epochs begin anew: the node tells.
+#[derive(Debug, Clone, Copy)]
+struct Token<'a> {
+    node: &'a str,
+    epoch: u64,
+}
+
+impl Token<'_> {
+    fn is_of(self, standing: &Standing) -> bool {
+        let reign = standing.reign.as_ref();
+        standing.node == self.node && reign.is_some_and(|reign| reign.epoch == self.epoch)
+    }
 }

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::{Beat, Engine, Join, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX, Wake};
+use crate::engine::{Beat, Engine, Join, Joined, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX, Wake};
 use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
@@ -103,23 +103,22 @@ impl<E: Engine> Membership<E> {
 
     /// None: told to leave before it came to that.
     async fn join(&mut self) -> Result<Option<NodeId>> {
-        let node = if guard("new-id") || self.standing.borrow().node.is_empty() {
+        let mut node = if guard("new-id") || self.standing.borrow().node.is_empty() {
             new_id()
         } else {
             self.standing.borrow().node.clone()
         };
         let settings = &self.context.settings;
-        let join = Join {
+        let mut join = Join {
             node: node.clone(),
             lanes: 1,
             lease_ms: settings.lease_ms(),
-            step_ms: settings.step_ms(),
             seen: if guard("seen-join") {
                 self.context.requests.requested().seen
             } else {
                 Seen::default()
             },
-            birth: new_id(),
+            token: new_id(),
             host: self.host.clone(),
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -131,11 +130,22 @@ impl<E: Engine> Membership<E> {
                 return Ok(None);
             }
             match self.context.engine.join(&join).await {
-                Ok(joined) => {
+                // Two nodes drew the same id, and the other one came first.
+                Ok(Joined::Taken) => {
+                    node = new_id();
+                    (join.node, join.token) = (node.clone(), new_id());
+                }
+                Ok(Joined::Ok { birth, rewound, purged }) => {
                     self.back(&node);
                     let next_number = join.seen.seq;
-                    self.context.requests.saw_birth(joined.birth);
-                    if joined.rewound {
+                    if purged {
+                        self.context.requests.forget(self.standing.borrow().node.clone());
+                        self.context.tell(&node, Event::Purged);
+                        // There is nothing that the others could have seen.
+                        self.returned = None;
+                    }
+                    self.context.requests.saw_birth(birth);
+                    if rewound {
                         self.context.tell(&node, Event::Rewound { next_number });
                     }
                     self.context.tell(&node, Event::Joined);
@@ -195,6 +205,8 @@ impl<E: Engine> Membership<E> {
             } else {
                 Seen::default()
             },
+            server: String::new(),
+            reigned: requested.reigned,
         }
     }
 
@@ -229,7 +241,7 @@ impl<E: Engine> Membership<E> {
         meter.generates.store(member.generator, Ordering::Relaxed);
         let seen_seq = requests.requested().seen.seq;
         if guard("saw-beat") {
-            requests.saw(member.seq);
+            requests.saw_made(node, member.seq, member.made);
         }
         requests.saw_epoch(member.epoch);
         let mut changes = standing::Changes::default();
@@ -241,6 +253,7 @@ impl<E: Engine> Membership<E> {
             requests.beat_now();
         }
         if changes.elected {
+            requests.reigned(member.epoch);
             meter.elections.fetch_add(1, Ordering::Relaxed);
         }
         if !changes.events.is_empty() {

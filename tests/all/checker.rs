@@ -25,6 +25,14 @@ pub fn adds_up(state: &State, status: &Status) {
         "published"
     );
     numbers_are_unique(state);
+    if let Some(meta) = &state.meta {
+        let mut steps: BTreeMap<u64, u64> = BTreeMap::new();
+        for node in state.nodes.keys() {
+            *steps.entry(state.taken[node].about.step).or_default() += 1;
+        }
+        let steps: Vec<String> = steps.iter().map(|(step, nodes)| format!("{step}={nodes}")).collect();
+        assert_eq!(meta.steps.line(), steps.join(" "), "the leases in use");
+    }
     for node in state.nodes.keys() {
         assert!(!state.dead.contains(node), "{node} is a member and dead");
         assert!(state.taken.contains_key(node), "{node} is a member without a record");
@@ -75,7 +83,7 @@ pub fn differences(ours: &State, theirs: &State) -> String {
     }
     compare!(
         queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading,
-        history, reigns, bell, crown_bell, stored
+        history, reigns, bell, crown_bell, purged, unheard, stored
     );
     out
 }

@@ -10,8 +10,10 @@ mod errors;
 mod exchange;
 mod handing_on;
 pub mod hive;
+mod leases;
 mod looks;
 mod managing;
+mod older;
 mod publish;
 mod push;
 mod redis_only;
@@ -50,6 +52,7 @@ use checks;
 /// The checks that every engine must pass.
 pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
+    all.extend(leases::checks());
     all.extend(publish::checks());
     all.extend(cursor::checks());
     all.extend(push::checks());

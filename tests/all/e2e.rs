@@ -18,6 +18,7 @@ mod network;
 mod outages;
 mod outside;
 mod poller;
+mod promoted;
 mod push;
 mod refusals;
 mod retries;

@@ -183,6 +183,7 @@ mod tests {
             number: 10,
             epoch: 1,
             made: 7,
+            made_before: None,
             cursor: bytes::Bytes::new(),
         };
         Generate::elected(&mut lines, &election);

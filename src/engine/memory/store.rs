@@ -93,11 +93,30 @@ impl Store for State {
     fn purge(&mut self) -> Result<()> {
         let mut empty = Self::new(&self.queue_name, &self.names);
         empty.stored = std::mem::take(&mut self.stored);
+        empty.purged = std::mem::take(&mut self.purged);
         #[cfg(feature = "mutants")]
         {
             empty.without = self.without.take();
         }
         *self = empty;
+        Ok(())
+    }
+
+    fn purged(&mut self) -> Result<(u64, Vec<String>)> {
+        Ok(self.purged.clone())
+    }
+
+    fn set_purged(&mut self, until_ms: u64, births: &[String]) -> Result<()> {
+        self.purged = (until_ms, births.to_vec());
+        Ok(())
+    }
+
+    fn unheard(&mut self) -> Result<Vec<NodeId>> {
+        Ok(self.unheard.clone())
+    }
+
+    fn set_unheard(&mut self, nodes: &[NodeId]) -> Result<()> {
+        self.unheard = nodes.to_vec();
         Ok(())
     }
 }

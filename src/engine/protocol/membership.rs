@@ -13,6 +13,8 @@ pub struct Seen {
     pub birth: String,
     pub seq: u64,
     pub epoch: u64,
+    /// How many messages generators have made. Pushes do not move it, and so cannot hide that it went back.
+    pub made: u64,
 }
 
 /// Asks to become a member.
@@ -22,11 +24,10 @@ pub struct Join {
     /// How many lanes the node will use, numbered from 0.
     pub lanes: u32,
     pub lease_ms: u64,
-    /// The furthest that one look may move the hive clock.
-    pub step_ms: u64,
     pub seen: Seen,
-    /// Used as the birth id if this join creates the queue.
-    pub birth: String,
+    /// Random, and the same in every copy of this join: the birth id, if it creates the queue; and what tells a repeat from
+    /// another node that has drawn the same id.
+    pub token: String,
     pub host: String,
     pub pid: u32,
     pub version: String,
@@ -37,10 +38,17 @@ pub struct Join {
 
 /// The answer to a join.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Joined {
-    pub birth: String,
-    /// The store had gone back in time behind what this node has seen, and was raised to that.
-    pub rewound: bool,
+pub enum Joined {
+    /// A member.
+    Ok {
+        birth: String,
+        /// The store had gone back in time behind what this node has seen, and was raised to that.
+        rewound: bool,
+        /// The queue that this node knew was removed on purpose: nothing that it has seen holds any more.
+        purged: bool,
+    },
+    /// Another node has this id: join again under a new one. Nothing was written.
+    Taken,
 }
 
 /// Says that a member is alive.
@@ -54,6 +62,10 @@ pub struct Beat {
     /// How much it would like to be the generator: a node of a higher rank takes the crown from one of a lower rank.
     pub rank: u8,
     pub seen: Seen,
+    /// Which run of which server this is sent to; empty: the engine finds out, if it can.
+    pub server: String,
+    /// The last epoch in which this process was the generator; 0: none.
+    pub reigned: u64,
 }
 
 /// The answer to a beat.
@@ -92,6 +104,9 @@ pub struct Member {
     pub victim: Option<NodeId>,
     /// The cursor that the last generator left. Only a generator that has not seen this reign yet is told.
     pub cursor: Option<Bytes>,
+    /// How many messages had been made when the reign began that followed [`Beat::reigned`]. Told together with the cursor, if
+    /// it is still known.
+    pub made_before: Option<u64>,
     pub paused: Paused,
     /// More messages are due than one beat moves: beat again at once.
     pub more_due: bool,

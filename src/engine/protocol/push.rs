@@ -16,6 +16,8 @@ pub struct Push {
     pub birth: String,
     /// As in a join, if this push creates the queue.
     pub step_ms: u64,
+    /// As in a beat.
+    pub server: String,
     pub items: Vec<Item>,
 }
 
@@ -61,6 +63,9 @@ pub enum Pushed {
     Ok(Vec<Receipt>),
     /// The backlog is full. Nothing was written.
     Full,
+    /// This is another server than before, or has started anew: it may lack the last writes, and members that saw more have not
+    /// spoken to it yet. Nothing was put in: push again.
+    Unheard,
 }
 
 /// What became of a pushed message.

@@ -11,7 +11,7 @@ use super::{RedisEngine, broken, number};
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record::{self, Process};
-use crate::engine::store::{About, Meta};
+use crate::engine::store::{About, Meta, StepCounts};
 use crate::engine::{Failed, Paused, Receipt};
 use crate::error::Result;
 use crate::message::Pack;
@@ -23,6 +23,8 @@ impl RedisEngine {
         let mut state = State::new(&keys.queue_name, &keys.names);
         let mut unsettled = Unsettled::default();
         let mut fields: Named = self.hash(&keys.meta).await?;
+        state.purged = self.purged().await?;
+        state.unheard = self.all_of("LRANGE", &keys.unheard).await?;
         state.cursor = fields.take::<Option<_>>("cursor")?.unwrap_or_default();
         state.meta = meta(fields)?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
@@ -54,6 +56,17 @@ impl RedisEngine {
         }
         self.check_bodies(&unsettled).await?;
         Ok(state)
+    }
+
+    /// What is remembered of removed queues.
+    async fn purged(&self) -> Result<(u64, Vec<String>)> {
+        let mut fields: Named = self.hash(&self.keys.purged).await?;
+        let births: Option<String> = fields.take("births")?;
+        let births = births.iter().flat_map(|births| births.split_whitespace());
+        Ok((
+            fields.take::<Option<_>>("until")?.unwrap_or_default(),
+            births.map(str::to_string).collect(),
+        ))
     }
 
     async fn packs(&self, key: &str, unsettled: &mut Unsettled) -> Result<Vec<Pack>> {
@@ -151,6 +164,8 @@ impl RedisEngine {
                 concurrency: process.concurrency,
                 deliveries_max: process.deliveries_max,
                 joined: fields.take("joined")?,
+                token: fields.take("token")?,
+                step: fields.take("step")?,
                 suspects,
                 alone,
                 held: fields.take("held")?,
@@ -200,6 +215,7 @@ fn meta(mut fields: Named) -> Result<Option<Meta>> {
     let heirs = heirs.split_whitespace().map(str::to_string).collect();
     let (grain, again, paused): (u64, bool, Paused) =
         (fields.take("grain")?, fields.take("again")?, fields.take("paused")?);
+    let steps = StepCounts::parse(&fields.take::<String>("steps")?);
     let shortcut: String = fields.take("shortcut")?;
     if !shortcut.is_empty() && (shortcut != grain.to_string() || again || paused.handlers) {
         return Err(broken(format!(
@@ -208,6 +224,6 @@ fn meta(mut fields: Named) -> Result<Option<Meta>> {
     }
     Ok(Some(named!(mut fields => Meta {
         layout, names, clock, wall, step, generator, epoch, crown, seq, made, due, head, done, failed, requeued, rewinds, ruled,
-        chosen, rank, skipped, trimmed, clearing,
-    } with { birth, heirs, grain, again, paused })))
+        chosen, rank, skipped, trimmed, clearing, server, waited, waited_at,
+    } with { birth, heirs, steps, grain, again, paused })))
 }

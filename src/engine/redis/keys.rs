@@ -22,6 +22,8 @@ pub struct Keys {
     pub once_values: String,
     pub history: String,
     pub reigns: String,
+    pub unheard: String,
+    pub purged: String,
     pub bell: String,
     pub crown: String,
 }
@@ -48,14 +50,16 @@ impl Keys {
             once_values: key("once:values"),
             history: key("history"),
             reigns: key("reigns"),
+            unheard: key("unheard"),
+            purged: key("purged"),
             bell: key(&names.bell),
             crown: key(&names.crown),
             prefix,
         }
     }
 
-    /// The keys that every queue has, with the types of what they hold.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 16] {
+    /// The keys that every queue has, with the types of what they hold. The last one outlives it.
+    pub(super) fn typed(&self) -> [(&String, &'static str); 18] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -73,6 +77,8 @@ impl Keys {
             (&self.reigns, "list"),
             (&self.bell, "list"),
             (&self.crown, "list"),
+            (&self.unheard, "list"),
+            (&self.purged, "hash"),
         ]
     }
 

@@ -1,5 +1,6 @@
 //! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -56,6 +57,8 @@ pub(super) struct Link {
     address: String,
     answer_timeout: Duration,
     connection: Mutex<Option<MultiplexedConnection>>,
+    /// Which run of which server the connection leads to, where that is asked for.
+    run: Option<std::sync::Mutex<String>>,
 }
 
 impl Link {
@@ -69,17 +72,39 @@ impl Link {
             address: server.address.clone(),
             answer_timeout: server.answer_timeout,
             connection: Mutex::new(None),
+            run: None,
         })
+    }
+
+    /// The same, and asks at each connect which run of which server it is: one that is another than before may lack the last
+    /// writes.
+    pub(super) fn asking_for_the_run(self) -> Self {
+        Self {
+            run: Some(std::sync::Mutex::default()),
+            ..self
+        }
+    }
+
+    /// What is given, or the run that the server told; empty, where it does not.
+    pub(super) fn server_or(&self, given: &str) -> String {
+        match &self.run {
+            Some(run) if given.is_empty() => run.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            _ => given.to_string(),
+        }
     }
 
     async fn connect(&self) -> Result<MultiplexedConnection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.answer_timeout))
             .set_response_timeout(Some(self.answer_timeout));
-        self.client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-            .map_err(|error| classify(&self.address, &error))
+        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
+        let mut connection = connecting.await.map_err(|error| classify(&self.address, &error))?;
+        if let Some(run) = &self.run {
+            let told = connection.send_packed_command(redis::cmd("INFO").arg("server")).await;
+            *run.lock().unwrap_or_else(PoisonError::into_inner) =
+                told.map_or_else(|_| String::new(), |told| run_id(&told));
+        }
+        Ok(connection)
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection> {
@@ -211,6 +236,17 @@ impl Link {
         }
         classify(&self.address, error)
     }
+}
+
+/// The id that a server draws when it starts. A server that does not tell it has none.
+fn run_id(told: &Value) -> String {
+    let text = match told {
+        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    };
+    let id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
+    id.unwrap_or_default().trim().to_string()
 }
 
 /// A command, or the last of several in one transaction.

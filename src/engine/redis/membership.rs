@@ -2,13 +2,42 @@
 
 use std::time::Duration;
 
-use super::RedisEngine;
 use super::link::Keyed;
 use super::reply::{Decode, Reply, named};
+use super::{LOOKS_MAX, RedisEngine};
+use crate::engine::store::StepCounts;
 use crate::engine::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
 
 pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
+    for _ in 0..LOOKS_MAX {
+        if let Some(joined) = try_join(engine, join).await? {
+            return Ok(joined);
+        }
+        adopt(engine).await?;
+    }
+    Err(engine.restless())
+}
+
+/// Takes the queue over from an older program, unless a node comes or goes meanwhile.
+async fn adopt(engine: &RedisEngine) -> Result<()> {
+    let keys = &engine.keys;
+    let mut look = redis::cmd("ZRANGE");
+    look.arg(&keys.nodes).arg(0).arg(-1);
+    let members = Vec::<String>::decode(engine.control.query(&look).await?)?;
+    let of_each: Vec<String> = members.iter().map(|node| keys.taken(node)).collect();
+    let run = engine.control.run(&engine.scripts.adopt, |cmd| {
+        let fixed = [&keys.meta, &keys.nodes, &keys.dead];
+        cmd.arg(fixed.len() + of_each.len())
+            .arg(&fixed)
+            .arg(&of_each)
+            .arg(&members);
+    });
+    run.await.map(drop)
+}
+
+/// None: an older program works on the queue.
+async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
     let keys = &engine.keys;
     let taken = keys.taken(&join.node);
     let mut typed = keys.typed().to_vec();
@@ -21,17 +50,21 @@ pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
             .arg(&join.node)
             .arg(join.lanes)
             .arg(join.lease_ms)
-            .arg(join.step_ms)
+            .arg(StepCounts::of(join.lease_ms))
             .arg(keys.names.line())
-            .arg(&join.birth)
+            .arg(&join.token)
             .arg(join.seen.seq)
             .arg(join.seen.epoch)
+            .arg(join.seen.made)
+            .arg(&join.seen.birth)
             .arg(&process)
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
-        "ok" => Ok(named!(reply => Joined { birth, rewound })),
+        "ok" => Ok(Some(named!(reply => Joined::Ok { birth, rewound, purged }))),
+        "taken" => Ok(Some(Joined::Taken)),
+        "older" => Ok(None),
         other => Err(engine.not_ours(other, reply)),
     }
 }
@@ -49,13 +82,17 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             &keys.crown,
             &keys.later,
             &keys.reigns,
+            &keys.unheard,
         ])
         .arg(&beat.node)
         .arg(beat.lease_ms)
         .arg(beat.crown_ms)
         .arg(if beat.eligible { beat.rank } else { 0 })
         .arg(beat.seen.seq)
-        .arg(beat.seen.epoch);
+        .arg(beat.seen.epoch)
+        .arg(beat.seen.made)
+        .arg(engine.control.server_or(&beat.server))
+        .arg(beat.reigned);
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
@@ -74,6 +111,7 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             rewound,
             paused,
             cursor,
+            made_before,
         }))),
         "deposed" => Ok(Renewed::Deposed),
         other => Err(super::unknown(other)),

@@ -16,13 +16,16 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             &keys.later,
             &keys.once,
             &keys.once_values,
+            &keys.nodes,
+            &keys.unheard,
         ])
         .arg(&push.call)
         .arg(push.keep_ms)
         .arg(push.backlog_max)
         .arg(keys.names.line())
         .arg(&push.birth)
-        .arg(push.step_ms);
+        .arg(push.step_ms)
+        .arg(engine.aside.server_or(&push.server));
         for item in &push.items {
             cmd.arg(item.key.as_deref().unwrap_or_default())
                 .arg(item.delay_ms)
@@ -37,6 +40,7 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             Ok(Pushed::Ok(receipts.collect()))
         }
         "full" => Ok(Pushed::Full),
+        "unheard" => Ok(Pushed::Unheard),
         other => Err(engine.not_ours(other, reply)),
     }
 }

@@ -32,6 +32,7 @@ pub(crate) const NEEDED: &[Right] = &[
     ("+time", "TIME"),
     ("+del", "DEL K"),
     ("+unlink", "UNLINK K"),
+    ("+pexpire", "PEXPIRE K 1"),
     ("+info", "INFO"),
     // Sent by the client where another database than 0 is chosen.
     ("+select", "SELECT none"),

@@ -1,7 +1,7 @@
 //! The beat: it renews a lease, and elects the generator.
 
 use super::clock::{advance, expired};
-use super::membership::{is_behind, raise};
+use super::membership::{is_behind, notice_server, raise};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
 use crate::engine::store::{Lessee, Line, Meta, Store};
@@ -15,7 +15,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         return Ok(Renewed::Deposed);
     };
     advance(store, &mut meta, wall_ms);
-    let rewound = is_behind(&meta, &beat.seen);
+    let rewound = is_behind(store, &meta, &beat.seen);
     if rewound {
         if store.guard("rewind-beat") {
             raise(&mut meta, &beat.seen);
@@ -23,7 +23,14 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         meta.rewinds += 1;
     }
     store.set_lease(Lessee::Node, &beat.node, meta.clock + beat.lease_ms)?;
+    notice_server(store, &mut meta, wall_ms, &beat.server)?;
+    let mut unheard = store.unheard()?;
+    if let Some(at) = unheard.iter().position(|node| *node == beat.node) {
+        unheard.remove(at);
+        store.set_unheard(&unheard)?;
+    }
     let generator = elect(store, &mut meta, wall_ms, beat)?;
+    set_pace(store, &mut meta, beat, generator);
     let heir = watches_crown(&mut meta, beat, generator);
     // While there is no generator, any member that beats keeps house.
     let vacant = store.guard("vacant") && meta.crown <= meta.clock;
@@ -35,6 +42,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
     store.set_meta(&meta)?;
     let is_new = generator && beat.seen.epoch < meta.epoch;
     let cursor = if is_new { Some(store.cursor()?.into()) } else { None };
+    let made_before = if is_new { made_before(store, beat)? } else { None };
     Ok(Renewed::Alive(Member {
         generator,
         epoch: meta.epoch,
@@ -48,6 +56,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         victim,
         paused: meta.paused,
         cursor,
+        made_before,
         more_due,
         rewound,
     }))
@@ -72,6 +81,7 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
             node: beat.node.clone(),
             time_ms,
             before_ms: meta.ruled,
+            made: meta.made,
         })?;
     }
     if generator && !beat.eligible {
@@ -85,6 +95,30 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
         meta.ruled = time_ms;
     }
     Ok(generator)
+}
+
+/// How many messages had been made when another reign followed the last one of this process.
+fn made_before(store: &mut impl Store, beat: &Beat) -> Result<Option<u64>> {
+    if beat.reigned == 0 || !store.guard("made-before") {
+        return Ok(None);
+    }
+    let reigns = store.reigns()?;
+    // If the reign itself is forgotten, so may be the one that followed it.
+    let is_known = reigns.iter().any(|reign| reign.epoch <= beat.reigned);
+    let followed = reigns.iter().rev().find(|reign| reign.epoch > beat.reigned);
+    Ok(followed.filter(|_| is_known).map(|reign| reign.made))
+}
+
+/// How far the next look may move the hive clock. A pause of the store must end no lease that is in use: the crown's of this
+/// generator, and those of all members. One that is not in use slows nothing down.
+fn set_pace(store: &impl Store, meta: &mut Meta, beat: &Beat, generator: bool) {
+    let least = meta.steps.least().unwrap_or(meta.step);
+    if meta.crown <= meta.clock && store.guard("step-vacant") {
+        meta.step = least;
+    }
+    if generator && store.guard("step-crown") {
+        meta.step = least.min(beat.crown_ms / 2);
+    }
 }
 
 /// Whether this member is an heir: one of the few who watch the crown closely. Whoever asks first becomes one.

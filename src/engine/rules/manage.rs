@@ -2,6 +2,7 @@
 
 use super::clock::hive;
 use super::no_queue;
+use crate::engine::limits::{PURGED_MAX, PURGED_MS};
 use crate::engine::store::{Lessee, Store};
 use crate::engine::{Handover, Paused, Purged, Wake};
 use crate::error::Result;
@@ -50,6 +51,15 @@ pub fn purge(store: &mut impl Store, wall_ms: u64, force: bool) -> Result<Purged
     if alive > 0 && !force && store.guard("purge-alive") {
         return Ok(Purged::Alive(alive as u64));
     }
+    let time_ms = store.time_ms(wall_ms);
+    let known = !leases.is_empty() || !store.dead()?.is_empty();
+    let (until_ms, before) = store.purged()?;
     store.purge()?;
+    // Members that come back are not to take it for a store that forgot.
+    if known {
+        let before = before.into_iter().filter(|_| until_ms > time_ms);
+        let births: Vec<String> = std::iter::once(meta.birth).chain(before).take(PURGED_MAX).collect();
+        store.set_purged(time_ms + PURGED_MS, &births)?;
+    }
     Ok(Purged::Gone)
 }

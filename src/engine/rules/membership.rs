@@ -3,31 +3,48 @@
 use super::clock::{advance, hive};
 use crate::engine::layout::check_layout;
 use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX};
-use crate::engine::store::{About, Lane, Lessee, Line, Meta, Store};
+use crate::engine::store::{About, Lane, Lessee, Line, Meta, StepCounts, Store};
 use crate::engine::{Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
 use crate::error::{Error, Result};
 
 /// Becomes a member; creates the queue if there is none.
 pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined> {
-    let found = store.meta()?;
+    let mut found = store.meta()?;
     if let Some(meta) = &found {
         let newer = store.guard("layout") && meta.layout > LAYOUT;
         let other = store.guard("names") && meta.names != store.names().line();
         if newer || other {
             check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
         }
-    }
-    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &join.birth, wall_ms, join.step_ms));
-    meta.step = join.step_ms;
-    advance(store, &mut meta, wall_ms);
-    let rewound = is_behind(&meta, &join.seen);
-    if rewound && store.guard("rewind-join") {
-        raise(&mut meta, &join.seen);
-        meta.rewinds += 1;
+        if meta.layout < LAYOUT && store.guard("layout-older") {
+            found = adopt(store)?;
+        }
     }
     // A late copy of the join of a node that was given up meanwhile does not bring it back.
     let dead = store.guard("join-dead") && store.dead()?.contains(&join.node);
-    if !dead && store.lease(Lessee::Node, &join.node)?.is_none() {
+    let known = dead || store.lease(Lessee::Node, &join.node)?.is_some();
+    if known && store.guard("join-token") && store.about(&join.node)?.is_none_or(|about| about.token != join.token) {
+        return Ok(Joined::Taken);
+    }
+    let step = StepCounts::of(join.lease_ms);
+    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &join.token, wall_ms, step));
+    advance(store, &mut meta, wall_ms);
+    let purged = is_purged(store, &meta, wall_ms, &join.seen)?;
+    // What was seen of a queue that was removed says nothing about this one.
+    let seen = if purged { Seen::default() } else { join.seen.clone() };
+    let rewound = is_behind(store, &meta, &seen);
+    if rewound && store.guard("rewind-join") {
+        raise(&mut meta, &seen);
+        meta.rewinds += 1;
+    }
+    if !known {
+        if meta.steps.least().is_none() {
+            meta.step = step;
+        }
+        if store.guard("step-join") {
+            meta.step = meta.step.min(step);
+        }
+        meta.steps.add(step);
         let about = About {
             host: join.host.clone(),
             pid: join.pid,
@@ -35,6 +52,8 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
             concurrency: join.concurrency,
             deliveries_max: join.deliveries_max,
             joined: meta.clock,
+            token: join.token.clone(),
+            step,
             ..About::default()
         };
         store.set_about(&join.node, &about)?;
@@ -44,10 +63,26 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
         store.set_lease(Lessee::Node, &join.node, meta.clock + join.lease_ms)?;
     }
     store.set_meta(&meta)?;
-    Ok(Joined {
+    Ok(Joined::Ok {
         birth: meta.birth,
         rewound,
+        purged,
     })
+}
+
+/// Takes the queue over from an older program. Its members are deposed: they would misread what is stored from now on. At
+/// their next join they are told that the layout is newer.
+fn adopt(store: &mut impl Store) -> Result<Option<Meta>> {
+    for (node, _) in store.leases(Lessee::Node)? {
+        depose(store, &node)?;
+    }
+    let mut meta = store.meta()?;
+    if let Some(meta) = &mut meta {
+        (meta.layout, meta.steps, meta.clearing) = (LAYOUT, StepCounts::default(), 0);
+        (meta.server, meta.waited, meta.waited_at) = (String::new(), 0, 0);
+        store.set_meta(meta)?;
+    }
+    Ok(meta)
 }
 
 /// Ends a membership in good order.
@@ -163,6 +198,9 @@ fn depose(store: &mut impl Store, node: &str) -> Result<(u64, bool)> {
     store.end_lease(Lessee::Node, node)?;
     store.add_dead(node)?;
     meta.heirs.retain(|other| other != node);
+    if store.guard("step-leave") {
+        meta.steps.remove(about.step);
+    }
     let reigned = meta.generator == node;
     if reigned {
         meta.generator = NodeId::new();
@@ -172,9 +210,34 @@ fn depose(store: &mut impl Store, node: &str) -> Result<(u64, bool)> {
     Ok((held, reigned))
 }
 
+/// Whether the queue that a node knew was removed on purpose.
+fn is_purged(store: &mut impl Store, meta: &Meta, wall_ms: u64, seen: &Seen) -> Result<bool> {
+    if seen.birth.is_empty() || seen.birth == meta.birth || !store.guard("purged") {
+        return Ok(false);
+    }
+    let (until_ms, births) = store.purged()?;
+    Ok(until_ms > store.time_ms(wall_ms) && births.contains(&seen.birth))
+}
+
 /// Whether the store has gone back in time behind what a node has seen.
-pub(super) fn is_behind(meta: &Meta, seen: &Seen) -> bool {
-    seen.seq > meta.seq || seen.epoch > meta.epoch
+pub(super) fn is_behind(store: &impl Store, meta: &Meta, seen: &Seen) -> bool {
+    let made = store.guard("rewind-made") && seen.made > meta.made;
+    seen.seq > meta.seq || seen.epoch > meta.epoch || made
+}
+
+/// Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone
+/// pushes.
+pub(super) fn notice_server(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, server: &str) -> Result<()> {
+    if server.is_empty() || meta.server == server {
+        return Ok(());
+    }
+    if !meta.server.is_empty() {
+        let members: Vec<NodeId> = store.leases(Lessee::Node)?.into_iter().map(|(node, _)| node).collect();
+        store.set_unheard(&members)?;
+        (meta.waited, meta.waited_at) = (0, store.time_ms(wall_ms));
+    }
+    meta.server = server.to_string();
+    Ok(())
 }
 
 /// Brings a store that went back in time up to what was seen: no number and no epoch is ever used twice.
@@ -182,6 +245,7 @@ pub(super) fn raise(meta: &mut Meta, seen: &Seen) {
     meta.skipped += seen.seq.saturating_sub(meta.seq);
     meta.seq = meta.seq.max(seen.seq);
     meta.epoch = meta.epoch.max(seen.epoch);
+    meta.made = meta.made.max(seen.made);
     meta.generator = NodeId::new();
     meta.crown = 0;
 }

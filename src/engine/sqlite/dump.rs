@@ -17,6 +17,8 @@ impl Tables<'_> {
         let mut state = State::new(self.queue, self.names);
         state.meta = self.meta()?;
         state.cursor = self.cursor()?;
+        state.purged = self.purged()?;
+        state.unheard = self.unheard()?;
         for line in [Line::Queue, Line::Again] {
             let packs = self.packs(
                 "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position",

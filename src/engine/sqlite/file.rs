@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tables::SCHEMA;
+use super::tables::{SCHEMA, SINCE};
 use crate::engine::LAYOUT;
 use crate::error::{Absence, Error, Refusal, Result};
 
@@ -58,7 +58,7 @@ impl Database {
 
     /// Checks that the file is ours, and creates what is missing. Others may do the same at this moment.
     fn prepare(&self, connection: &Connection) -> Result<()> {
-        self.has_tables(connection)?;
+        self.layout(connection)?;
         let synchronous = if self.full { "FULL" } else { "NORMAL" };
         let pragmas = format!(
             "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
@@ -75,16 +75,21 @@ impl Database {
         }
         let batch = |sql: &str| connection.execute_batch(sql).map_err(|error| refuse(self, &error));
         batch("BEGIN IMMEDIATE")?;
-        if !self.has_tables(connection)? {
-            batch(&format!(
-                "{SCHEMA} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT};"
-            ))?;
+        match self.layout(connection)? {
+            Some(layout) => {
+                let lacks = SINCE.iter().skip(usize::try_from(layout - 1).unwrap_or(0));
+                for statements in lacks {
+                    batch(statements)?;
+                }
+            }
+            None => batch(&format!("{SCHEMA} PRAGMA application_id = {APPLICATION};"))?,
         }
+        batch(&format!("PRAGMA user_version = {LAYOUT};"))?;
         batch("COMMIT")
     }
 
-    /// Whether there are tables; an error, if they are not ours.
-    fn has_tables(&self, connection: &Connection) -> Result<bool> {
+    /// The layout of the tables, if there are any; an error, if they are not ours.
+    fn layout(&self, connection: &Connection) -> Result<Option<i64>> {
         let number = |sql: &str| {
             connection
                 .query_row(sql, [], |row| row.get::<_, i64>(0))
@@ -100,7 +105,7 @@ impl Database {
             })
         };
         if number("SELECT count(*) FROM sqlite_schema")? == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         if number("PRAGMA application_id")? != APPLICATION {
             return refused("it is another program's database".into(), "choose another file");
@@ -110,7 +115,7 @@ impl Database {
             let reason = format!("it was written by a newer queenright (layout {layout}, this one knows {LAYOUT})");
             return refused(reason, "upgrade this program");
         }
-        Ok(true)
+        Ok(Some(layout))
     }
 
     /// Gives free pages back, and cuts the log once it is long. What fails is tried again at the next beat.

@@ -20,7 +20,7 @@ use crate::message::Pack;
 use crate::settings::Names;
 
 pub(super) use meta::rings;
-pub(super) use schema::SCHEMA;
+pub(super) use schema::{SCHEMA, SINCE};
 
 /// A queue inside one transaction.
 pub struct Tables<'a> {

@@ -140,6 +140,7 @@ pub(crate) async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuild
         epoch: 1,
         seq: 1_000_000,
         made: 1_000_000,
+        made_before: None,
         grain: PACK_MESSAGES_MAX as u64,
         cursor: Bytes::new(),
         due: now,

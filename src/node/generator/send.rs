@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::reigns;
+use super::{Token, reigns};
 use crate::engine::{Engine, Publish, Published};
 use crate::error::Result;
 use crate::mutants::guard;
@@ -52,7 +52,11 @@ pub(super) struct Sender<'a, E> {
     pub node: &'a str,
 }
 
-impl<E: Engine> Sender<'_, E> {
+impl<'a, E: Engine> Sender<'a, E> {
+    pub(super) fn token(&self, epoch: u64) -> Token<'a> {
+        Token { node: self.node, epoch }
+    }
+
     /// Sends the same call until it is answered: only then is it known what was published. What is still unanswered
     /// when the reign ends is given up, and the next reign has another epoch.
     pub(super) async fn send(&self, publish: Publish) -> Result<Sent> {
@@ -85,14 +89,14 @@ impl<E: Engine> Sender<'_, E> {
                     self.tell(&publish);
                     meter.add(|figures| figures.published += entry.count);
                     if guard("saw-publish") {
-                        requests.saw(seq);
+                        requests.saw_made(self.node, seq, made);
                     }
                     let due = Instant::now() + Duration::from_millis(due_in_ms).min(settings.interval);
                     return Ok(Sent::Published(Now { seq, made, grain, due }));
                 }
                 Ok(Published::Moved { seq }) => {
                     if guard("saw-moved") {
-                        requests.saw(seq);
+                        requests.saw(self.node, seq);
                     }
                     return Ok(Sent::Moved { seq });
                 }
@@ -118,7 +122,7 @@ impl<E: Engine> Sender<'_, E> {
                 }
                 Err(error) => return Err(error),
             }
-            let over = !reigns(standing, publish.epoch) && guard("reign-over");
+            let over = !reigns(standing, self.token(publish.epoch)) && guard("reign-over");
             if shutdown.is_stopping() || over {
                 return Ok(Sent::Over);
             }

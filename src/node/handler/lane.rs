@@ -277,7 +277,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         for pack in &packs {
             self.held.insert(pack.clone());
             if guard("saw-take") {
-                self.context.requests.saw(pack.first() + pack.count() as u64);
+                let behind = pack.first() + pack.count() as u64;
+                self.context.requests.saw(&self.node, behind);
             }
         }
         let observer = &self.context.observer;

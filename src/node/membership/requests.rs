@@ -25,6 +25,10 @@ pub(super) struct Requested {
     pub abandon: Option<NodeId>,
     /// The highest number and epoch that this node knows of.
     pub seen: Seen,
+    /// The last membership in a queue that was removed: what comes late from there says nothing about the queue that is.
+    pub past: Option<NodeId>,
+    /// The last epoch in which this process was the generator; 0: none.
+    pub reigned: u64,
 }
 
 impl Requests {
@@ -57,10 +61,26 @@ impl Requests {
         self.request(|requested| requested.abandon = Some(node.into()));
     }
 
-    /// The number behind the last message seen: so a store that went back in time is noticed.
-    pub(crate) fn saw(&self, seq: u64) {
+    /// The number behind the last message seen, as this member: so a store that went back in time is noticed.
+    pub(crate) fn saw(&self, node: &str, seq: u64) {
+        self.saw_made(node, seq, 0);
+    }
+
+    /// The same, and how many messages generators have made, which pushes do not move.
+    pub(crate) fn saw_made(&self, node: &str, seq: u64, made: u64) {
         let mut requested = self.lock();
+        if requested.past.as_deref() == Some(node) {
+            return;
+        }
         requested.seen.seq = requested.seen.seq.max(seq);
+        requested.seen.made = requested.seen.made.max(made);
+    }
+
+    /// The queue was removed: what was seen there, and may still be told by its member, is forgotten.
+    pub(super) fn forget(&self, member: NodeId) {
+        let mut requested = self.lock();
+        requested.seen = Seen::default();
+        (requested.past, requested.reigned) = (Some(member), 0);
     }
 
     /// The runtime that generates and handles makes progress.
@@ -78,6 +98,10 @@ impl Requests {
 
     pub(super) fn saw_epoch(&self, epoch: u64) {
         self.lock().seen.epoch = epoch;
+    }
+
+    pub(super) fn reigned(&self, epoch: u64) {
+        self.lock().reigned = epoch;
     }
 
     /// The queue's birth, as the store told it at the join.

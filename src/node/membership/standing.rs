@@ -27,6 +27,8 @@ pub(crate) struct Reign {
     pub epoch: u64,
     pub seq: u64,
     pub made: u64,
+    /// How many were made when the last reign of this process had ended.
+    pub made_before: Option<u64>,
     pub grain: u64,
     /// What the last message left for this one.
     pub cursor: bytes::Bytes,
@@ -106,6 +108,7 @@ impl Reign {
             epoch: member.epoch,
             seq: member.seq,
             made: member.made,
+            made_before: member.made_before,
             grain: member.grain,
             cursor: member.cursor.clone().unwrap_or_default(),
             due: now + Duration::from_millis(member.due_in_ms.min(settings.interval_ms())),
@@ -145,6 +148,7 @@ mod tests {
             wall_ms: 1,
             victim: None,
             cursor: None,
+            made_before: None,
             paused: Paused::default(),
             more_due: false,
             rewound: false,

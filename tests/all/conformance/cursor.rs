@@ -2,12 +2,14 @@
 
 use queenright::engine::{Beat, Engine, Published, Renewed, Seen};
 
+use super::hive::CROWN_MS;
 use super::{Bench, Check, Hive, checks};
 
 checks![
     a_cursor_is_stored_with_its_message_and_told_to_the_next_generator,
     a_publish_that_is_refused_leaves_the_cursor_alone,
     a_cursor_is_told_until_the_generator_has_seen_its_reign,
+    a_generator_learns_how_far_its_last_reign_came,
 ];
 
 async fn a_cursor_is_stored_with_its_message_and_told_to_the_next_generator<B: Bench>(hive: &Hive<B>) {
@@ -64,4 +66,31 @@ async fn a_cursor_is_told_until_the_generator_has_seen_its_reign<B: Bench>(hive:
             Renewed::Deposed => panic!("deposed"),
         }
     }
+}
+
+async fn a_generator_learns_how_far_its_last_reign_came<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2]).await;
+    // The last reply is lost, and two reigns of another follow.
+    hive.publish("a", &[1]).await;
+    for _ in 0..2 {
+        hive.pass(CROWN_MS, &["b"]).await;
+        assert!(hive.beat("b").await.generator);
+        hive.publish("b", &[5]).await;
+        hive.beat_humbly("b").await;
+    }
+    let call = |reigned| Beat {
+        reigned,
+        ..Hive::<B>::beat_call("a")
+    };
+    let told = |reigned| async move {
+        match hive.engine().beat(&call(reigned)).await {
+            Ok(Renewed::Alive(a)) => (a.generator, a.made, a.made_before),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(told(1).await, (true, 13, Some(3)));
+    // Until its beats show that it has heard it; and only of a reign that is still known.
+    assert_eq!(told(0).await, (true, 13, None));
+    assert_eq!(told(2).await, (true, 13, Some(8)));
 }

@@ -1,6 +1,6 @@
 //! Membership, the crown, the hive clock.
 
-use queenright::engine::{Beat, Engine, Exchanged, Join, LAYOUT, Published, Renewed, Seen, Wake};
+use queenright::engine::{Beat, Engine, Exchanged, Join, Joined, LAYOUT, Published, Renewed, Seen, Wake};
 use queenright::error::Error;
 use queenright::settings::Names;
 
@@ -213,6 +213,7 @@ async fn a_beat_raises_a_store_that_went_back<B: Bench>(hive: &Hive<B>) {
         birth: "birth".into(),
         seq: 100,
         epoch: 9,
+        ..Seen::default()
     };
     let beat = Beat {
         seen: seen.clone(),
@@ -243,17 +244,20 @@ async fn a_join_raises_a_store_that_went_back<B: Bench>(hive: &Hive<B>) {
             birth: "birth".into(),
             seq: 100,
             epoch: 9,
+            ..Seen::default()
         },
         ..Hive::<B>::join_call("b")
     };
-    assert!(hive.engine().join(&join).await.expect("join").rewound);
+    let joined = hive.engine().join(&join).await.expect("join");
+    assert!(matches!(joined, Joined::Ok { rewound: true, .. }), "{joined:?}");
     let a = hive.beat("a").await;
     assert_eq!((a.generator, a.epoch, a.seq), (true, 10, 100));
     assert_eq!(hive.status().await.rewinds, 1);
     // Only what is behind is raised.
     let mut lower = Hive::<B>::join_call("c");
     lower.seen.epoch = 3;
-    assert!(!hive.engine().join(&lower).await.expect("join").rewound);
+    let joined = hive.engine().join(&lower).await.expect("join");
+    assert!(matches!(joined, Joined::Ok { rewound: false, .. }), "{joined:?}");
 }
 
 async fn a_live_node_is_not_reaped<B: Bench>(hive: &Hive<B>) {

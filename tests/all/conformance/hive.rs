@@ -86,9 +86,8 @@ impl<B: Bench> Hive<B> {
             node: node.into(),
             lanes: 2,
             lease_ms: LEASE_MS,
-            step_ms: STEP_MS,
             seen: Seen::default(),
-            birth: "birth".into(),
+            token: "birth".into(),
             host: "host".into(),
             pid: 42,
             version: "0.1.0".into(),
@@ -118,6 +117,8 @@ impl<B: Bench> Hive<B> {
             eligible: true,
             rank: 2,
             seen: Seen::default(),
+            server: "s1".into(),
+            reigned: 0,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Pausing, moving the crown, removing a queue.
 
 use queenright::engine::memory::State;
-use queenright::engine::{Beat, Engine, Handover, Member, Paused, Published, Purged, Renewed, Wake};
+use queenright::engine::{
+    Beat, Engine, Handover, Join, Joined, Member, Paused, Published, Purged, Renewed, Seen, Wake,
+};
 use queenright::error::Error;
 use queenright::message::Effect;
 
@@ -17,6 +19,7 @@ checks![
     a_handover_can_be_withdrawn_and_ends_with_an_election,
     a_node_that_would_rather_generate_takes_the_crown,
     a_queue_with_live_nodes_is_purged_only_by_force,
+    a_queue_that_was_removed_under_its_nodes_is_told_from_a_store_that_forgot,
     what_is_no_queue_is_not_managed,
     what_a_node_holds_is_told_and_stays_in_its_hand,
 ];
@@ -190,6 +193,48 @@ async fn a_queue_with_live_nodes_is_purged_only_by_force<B: Bench>(hive: &Hive<B
     assert!(after.queue.is_empty() && after.reading.is_empty() && after.nodes.is_empty());
     assert_eq!(hive.try_beat("a").await, Renewed::Deposed);
     hive.found("c", &[]).await;
+}
+
+async fn a_queue_that_was_removed_under_its_nodes_is_told_from_a_store_that_forgot<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[3]).await;
+    let seen = |birth: &str| Seen {
+        birth: birth.into(),
+        seq: 3,
+        epoch: 1,
+        made: 3,
+    };
+    assert_eq!(hive.engine().purge(true).await, Ok(Purged::Gone));
+    let join = |node: &str, birth: &str| Join {
+        token: "reborn".into(),
+        seen: seen(birth),
+        ..Hive::<B>::join_call(node)
+    };
+    let joined = |rewound, purged| Joined::Ok {
+        birth: "reborn".into(),
+        rewound,
+        purged,
+    };
+    for back in ["c", "d"] {
+        assert_eq!(hive.engine().join(&join(back, "birth")).await, Ok(joined(false, true)));
+    }
+    let status = hive.status().await;
+    assert_eq!((status.published, status.rewinds, status.epoch), (0, 0, 0));
+    // A queue that nobody removed, and that is not there, was forgotten.
+    assert_eq!(hive.engine().join(&join("e", "lost")).await, Ok(joined(true, false)));
+    assert_eq!(hive.status().await.rewinds, 1);
+    // So is one that was removed long ago.
+    let mut old = join("f", "birth");
+    old.seen.seq = 9;
+    hive.jump(25 * 3_600_000).await;
+    assert_eq!(hive.engine().join(&old).await, Ok(joined(true, false)));
+    // Nothing is kept of a queue that nobody knows.
+    for node in ["c", "d", "e", "f"] {
+        hive.engine().leave(&node.into()).await.expect("leave");
+    }
+    let before = hive.state().await.purged;
+    assert_eq!(hive.engine().purge(false).await, Ok(Purged::Gone));
+    assert_eq!(hive.state().await.purged, before);
 }
 
 async fn what_is_no_queue_is_not_managed<B: Bench>(hive: &Hive<B>) {

@@ -204,6 +204,7 @@ async fn numbers_beyond_ten_to_the_fourteen_stay_exact<B: Bench>(hive: &Hive<B>)
             birth: "birth".into(),
             seq: FAR,
             epoch: 123_456_789_012_345,
+            ..Seen::default()
         },
         ..Hive::<B>::beat_call("a")
     };

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use queenright::engine::{CALL_MS, Engine, Item, LAYOUT, Published, Push, Pushed, Wake};
+use queenright::engine::{
+    Beat, CALL_MS, Engine, Item, Join, Joined, LAYOUT, Member, Published, Push, Pushed, Renewed, Seen, Wake,
+};
 use queenright::error::Error;
 use queenright::message::Pack;
 use queenright::settings::Names;
 
-use super::hive::{STEP_MS, done, numbers, whole};
+use super::hive::{LEASE_MS, STEP_MS, done, numbers, whole};
 use super::{Bench, Check, Hive, checks};
 
 checks![
@@ -21,6 +23,9 @@ checks![
     pushed_messages_are_cut_to_the_grain,
     a_push_into_a_queue_of_a_newer_layout_is_refused,
     a_push_with_other_key_names_is_refused,
+    a_push_waits_until_all_members_have_spoken_to_another_server,
+    a_push_waits_for_the_dead_no_longer_than_their_lease,
+    pushes_do_not_hide_that_a_store_went_back,
 ];
 
 pub const KEEP_MS: u64 = 3_600_000;
@@ -32,6 +37,7 @@ pub fn push_call(call: &str, items: Vec<Item>) -> Push {
         backlog_max: 1_000_000,
         birth: "birth".into(),
         step_ms: STEP_MS,
+        server: "s1".into(),
         items,
     }
 }
@@ -47,7 +53,7 @@ async fn send<B: Bench>(hive: &Hive<B>, push: &Push) -> Vec<(u64, bool)> {
             .iter()
             .map(|receipt| (receipt.number, receipt.repeated))
             .collect(),
-        Pushed::Full => panic!("{push:?}: full"),
+        other => panic!("{push:?}: {other:?}"),
     }
 }
 
@@ -190,4 +196,104 @@ async fn a_push_with_other_key_names_is_refused<B: Bench>(hive: &Hive<B>) {
     let answer = hive.bench.push_with(&other, &push_call("p", items(&["x"]))).await;
     assert!(matches!(answer, Err(Error::OtherNames { .. })), "{answer:?}");
     assert_eq!(hive.state().await, before);
+}
+
+/// A push at another server than that of the beats before.
+fn elsewhere(call: &str) -> Push {
+    Push {
+        server: "s2".into(),
+        ..push_call(call, items(&["x"]))
+    }
+}
+
+async fn beat_elsewhere<B: Bench>(hive: &Hive<B>, node: &str, seen: Seen) -> Member {
+    let beat = Beat {
+        server: "s2".into(),
+        seen,
+        ..Hive::<B>::beat_call(node)
+    };
+    match hive.engine().beat(&beat).await.expect("beat") {
+        Renewed::Alive(member) => member,
+        Renewed::Deposed => panic!("{node} was deposed"),
+    }
+}
+
+async fn a_push_waits_until_all_members_have_spoken_to_another_server<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2]).await;
+    assert_eq!(send(hive, &push_call("p", items(&["x"]))).await, [(2, false)]);
+    let waits = || async {
+        let seq = hive.state().await.meta.expect("a queue").seq;
+        assert_eq!(hive.engine().push(&elsewhere("q")).await, Ok(Pushed::Unheard));
+        assert_eq!(
+            hive.state().await.meta.expect("a queue").seq,
+            seq,
+            "nothing is numbered"
+        );
+    };
+    waits().await;
+    // No clock that jumps ends it, nor does one who has spoken.
+    hive.jump(3_600_000).await;
+    waits().await;
+    beat_elsewhere(hive, "a", Seen::default()).await;
+    waits().await;
+    let seen = Seen {
+        seq: 40,
+        epoch: 1,
+        ..Seen::default()
+    };
+    assert!(beat_elsewhere(hive, "b", seen).await.rewound);
+    assert_eq!(
+        send(hive, &elsewhere("q")).await,
+        [(40, false)],
+        "behind all that was seen"
+    );
+    assert_eq!(send(hive, &elsewhere("r")).await, [(41, false)]);
+}
+
+async fn a_push_waits_for_the_dead_no_longer_than_their_lease<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.engine().leave(&"b".into()).await.expect("leave");
+    let mut waited = 0;
+    while hive.engine().push(&elsewhere("p")).await == Ok(Pushed::Unheard) {
+        hive.jump(100).await;
+        waited += 100;
+        assert!(waited <= LEASE_MS + 100, "it waits for ever");
+    }
+    assert!(waited >= LEASE_MS - 100, "{waited}");
+    hive.engine().leave(&"a".into()).await.expect("leave");
+    // Nobody who left is waited for.
+    let third = Push {
+        server: "s3".into(),
+        ..elsewhere("q")
+    };
+    assert_eq!(send(hive, &third).await, [(1, false)]);
+}
+
+async fn pushes_do_not_hide_that_a_store_went_back<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[2]).await;
+    send(hive, &push_call("p", items(&["x", "y", "z"]))).await;
+    // As if three more messages had been generated before, and the store forgot them.
+    let seen = Seen {
+        seq: 5,
+        epoch: 1,
+        made: 5,
+        ..Seen::default()
+    };
+    let beat = Beat {
+        seen: seen.clone(),
+        ..Hive::<B>::beat_call("b")
+    };
+    let Ok(Renewed::Alive(b)) = hive.engine().beat(&beat).await else {
+        panic!("a member")
+    };
+    assert_eq!((b.rewound, b.made, b.seq), (true, 5, 5));
+    let join = Join {
+        seen,
+        ..Hive::<B>::join_call("c")
+    };
+    let joined = hive.engine().join(&join).await;
+    assert!(matches!(joined, Ok(Joined::Ok { rewound: false, .. })), "{joined:?}");
+    assert_eq!(hive.status().await.rewinds, 1, "told once");
 }

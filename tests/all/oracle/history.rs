@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use queenright::engine::{
-    Beat, Collect, Collected, Exchange, Exchanged, Item, Join, Member, Publish, Published, Push, Reap, Renewed, Run,
-    Seen, Settle,
+    Beat, Collect, Collected, Exchange, Exchanged, Item, Join, Joined, Member, Publish, Published, Push, Reap, Renewed,
+    Run, Seen, Settle,
 };
 use queenright::engine::{Gauges, Range, Report};
 use queenright::message::{Outcome, Pack};
@@ -53,6 +53,7 @@ pub struct History<B> {
     readers: Vec<Reader>,
     log: Vec<Call>,
     named: u64,
+    server: &'static str,
 }
 
 impl<B: Bench> History<B> {
@@ -65,6 +66,7 @@ impl<B: Bench> History<B> {
             readers: Vec::new(),
             log: Vec::new(),
             named: 0,
+            server: "s1",
         }
     }
 
@@ -140,32 +142,53 @@ impl<B: Bench> History<B> {
     }
 
     async fn join(&mut self) {
-        let join = Join {
+        let mut join = Join {
             node: self.name("n"),
             lanes: LANES,
-            lease_ms: LEASE_MS,
-            step_ms: STEP_MS,
+            lease_ms: *self
+                .rng
+                .choice(&[LEASE_MS, LEASE_MS, LEASE_MS / 4, 2 * LEASE_MS])
+                .expect("some"),
             seen: Seen::default(),
-            birth: self.name("birth"),
+            token: self.name("birth"),
             host: "host".into(),
             pid: self.rng.u32(..),
             version: "0.1.0".into(),
             concurrency: self.rng.u32(..1000),
             deliveries_max: self.rng.u16(1..6),
         };
+        // Now and then it has drawn the id of another.
+        if self.chance(20)
+            && !self.nodes.is_empty()
+            && let Some(other) = self.twin.state.nodes.keys().next()
+        {
+            join.node.clone_from(other);
+        }
         let node = Node {
             id: join.node.clone(),
             ..Node::default()
         };
         let again = self.chance(10).then(|| join.clone());
-        self.call(Call::Join(join)).await;
+        let joined = self.call(Call::Join(join)).await;
         if let Some(again) = again {
             self.call(Call::Join(again)).await;
+        }
+        if joined == Answer::Joined(Joined::Taken) {
+            return;
         }
         self.nodes.push(node);
     }
 
+    /// Now and then it is another one.
+    fn server(&mut self) -> String {
+        if self.chance(60) {
+            self.server = ["s1", "s2"][self.rng.usize(..2)];
+        }
+        self.server.to_string()
+    }
+
     async fn beat(&mut self, index: usize) {
+        let server = self.server();
         let node = &self.nodes[index];
         let mut beat = Beat {
             node: node.id.clone(),
@@ -177,9 +200,16 @@ impl<B: Bench> History<B> {
                 birth: String::new(),
                 seq: member.seq,
                 epoch: member.epoch,
+                made: member.made,
             }),
+            server,
+            reigned: 0,
         };
         beat.eligible = !self.chance(8);
+        if self.chance(4) {
+            beat.seen.epoch = 0;
+            beat.reigned = self.rng.u64(..=4);
+        }
         if self.chance(40) {
             beat.rank = self.rng.u8(1..4);
         }
@@ -187,6 +217,7 @@ impl<B: Bench> History<B> {
             // As if the store had gone back.
             beat.seen.seq += self.rng.u64(..5);
             beat.seen.epoch += self.rng.u64(..3);
+            beat.seen.made += self.rng.u64(..3);
         }
         let lost = self.chance(12);
         match self.call(Call::Beat(beat)).await {
@@ -268,6 +299,7 @@ impl<B: Bench> History<B> {
             backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
             birth: self.name("birth"),
             step_ms: STEP_MS,
+            server: self.server(),
             items,
         };
         self.call(Call::Push(push.clone())).await;
@@ -463,6 +495,8 @@ impl<B: Bench> History<B> {
             eligible: true,
             rank: 2,
             seen: Seen::default(),
+            server: "s1".into(),
+            reigned: 0,
         };
         let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {
             self.nodes.swap_remove(index);

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use queenright::engine::{Collect, Collected, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt};
+use queenright::engine::{
+    Collect, Collected, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt, Renewed,
+};
 use queenright::message::Outcome;
 
 use super::twin::{Answer, Call};
@@ -33,6 +35,8 @@ impl Ledger {
             (Call::Publish(publish), Answer::Published(Published::Ok { seq, made, .. })) => {
                 self.note_publish(publish, *seq, *made);
             }
+            // Raised to what was seen.
+            (Call::Beat(_), Answer::Renewed(Renewed::Alive(member))) => self.made = self.made.max(member.made),
             (Call::Push(_), Answer::Pushed(Pushed::Ok(receipts))) => self.note_push(receipts),
             (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, .. })) => {
                 self.note_exchange(exchange, refused);

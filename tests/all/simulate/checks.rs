@@ -254,6 +254,8 @@ impl Inner {
         }
         let mut empty = State::new(QUEUE, &self.state.names);
         empty.stored.clone_from(&self.state.stored);
+        // Only that it was.
+        empty.purged.clone_from(&self.state.purged);
         #[cfg(feature = "mutants")]
         empty.without.clone_from(&self.state.without);
         if self.state != empty {

@@ -68,6 +68,7 @@ const CATCHES: &[(&str, u64)] = &[
     ("push-layout", 70),
     ("push-names", 18),
     ("push-repeat", 16),
+    ("push-unheard", 425),
     ("rank", 2),
     ("reader-lease", 4486),
     ("reap", 5),
@@ -113,6 +114,15 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         "here every fleet comes to rest in the end, and so every hand is empty at some time",
         &["clearing"],
     ),
+    ("sources here are read by a cursor, not line by line", &["made-before"]),
+    ("ids are never drawn twice here", &["join-token"]),
+    ("nobody removes a queue under its nodes here", &["purged"]),
+    ("what pushes hide they hide from nobody for long here", &["rewind-made"]),
+    ("an older program is the one that is refused here", &["layout-older"]),
+    (
+        "without them time passes too fast or too slowly, and the checks count how much",
+        &["step-crown", "step-join", "step-leave", "step-vacant"],
+    ),
 ];
 
 /// A seed says something else once the code has changed. Then so many are looked through for another.
@@ -156,7 +166,7 @@ fn is_missed(guard: &'static str, seed: u64) -> Option<String> {
 fn suits(guard: &str, plan: &Plan) -> bool {
     let has = |fault| plan.faults.iter().any(|(_, planned)| *planned == fault);
     match guard {
-        "gap-ends-it" => plan.rewinds && has(Fault::Push),
+        "gap-ends-it" | "push-unheard" => plan.rewinds && has(Fault::Push),
         "silent-lane" | "call-ahead" | "gap" | "rewind-beat" | "rewind-join" => plan.rewinds,
         "collect-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
         "join-dead" => plan.accidents > 0,

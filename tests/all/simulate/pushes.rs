@@ -18,10 +18,31 @@ pub struct Remembered {
 }
 
 impl Inner {
+    fn only_a_store_that_went_back_waits(&mut self, before: &Glance) {
+        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
+        if seq != before.seq || !self.rewound {
+            self.fail("a push is put off, and nobody knows why");
+        }
+    }
+
+    /// Whether a node at work, which nothing befell but the store, has seen a number that is given now.
+    fn someone_has_seen(&self, receipts: &[Receipt], before: &Glance) -> bool {
+        let given = receipts.iter().filter(|receipt| !receipt.repeated);
+        let Some(first) = given.map(|receipt| receipt.number).min() else {
+            return false;
+        };
+        let since = before.now.saturating_sub(2 * self.plan.lease_ms());
+        let member = |node: &str| self.state.nodes.contains_key(node);
+        self.processes
+            .iter()
+            .any(|process| process.works() && process.is_calm(since) && member(&process.node) && process.seen > first)
+    }
+
     pub fn a_push_is_applied_once(&mut self, push: &Push, pushed: &Pushed, before: &Glance) {
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         let receipts = match pushed {
             Pushed::Full => return self.only_a_full_queue_refuses(push, before),
+            Pushed::Unheard => return self.only_a_store_that_went_back_waits(before),
             Pushed::Ok(receipts) => receipts,
         };
         if let Some(earlier) = self.book.calls.get(&push.call) {
@@ -36,6 +57,9 @@ impl Inner {
         let new = wanted.iter().filter(|receipt| !receipt.repeated).count() as u64;
         if wanted != *receipts || seq != before.seq + new {
             self.fail(&format!("{push:?} is answered {receipts:?}, and not {wanted:?}"));
+        }
+        if self.someone_has_seen(receipts, before) {
+            return self.fail("a push is given a number that a living node has seen");
         }
         for (item, receipt) in push.items.iter().zip(receipts).filter(|(_, receipt)| !receipt.repeated) {
             self.book.pushed.insert(receipt.number, item.payload.clone());

@@ -147,6 +147,11 @@ async fn deliver(world: &World, process: usize, era: u32, call: &Call) -> Result
 }
 
 impl Wire {
+    /// A store that went back is another one, as a replica that was promoted is.
+    fn server(&self) -> String {
+        format!("era {}", self.world.lock().era)
+    }
+
     /// As the Redis engine has it.
     fn patience(&self) -> Duration {
         self.world.plan.settings.lease / 2
@@ -284,7 +289,9 @@ impl Engine for Wire {
 
     async fn beat(&self, beat: &Beat) -> Result<Renewed> {
         self.world.with(|inner| inner.tells(self.process, beat.seen.seq));
-        let pulse = answer!(self, Call::Beat(beat.clone()), Renewed);
+        let server = self.server();
+        let beat = Beat { server, ..beat.clone() };
+        let pulse = answer!(self, Call::Beat(beat), Renewed);
         if let Ok(Renewed::Alive(member)) = &pulse {
             self.world.with(|inner| {
                 inner.saw(self.process, member.seq);
@@ -392,7 +399,9 @@ impl Engine for Wire {
     }
 
     async fn push(&self, push: &Push) -> Result<Pushed> {
-        answer!(self, Call::Push(push.clone()), Pushed)
+        let server = self.server();
+        let push = Push { server, ..push.clone() };
+        answer!(self, Call::Push(push), Pushed)
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {

@@ -121,6 +121,7 @@ impl OnEngine for Pushing {
                 backlog_max: u64::MAX / 2,
                 birth: random(),
                 step_ms: self.settings.step_ms(),
+                server: String::new(),
                 items: payloads.iter().map(|payload| item(payload)).collect(),
             };
             self.send(&*engine, &push, payloads).await?;
@@ -143,7 +144,7 @@ impl Pushing {
                     return Ok(());
                 }
                 Err(error) if Instant::now() >= give_up => return Err(error.into()),
-                Ok(Pushed::Full) | Err(_) => tokio::time::sleep(PAUSE).await,
+                Ok(Pushed::Full | Pushed::Unheard) | Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }

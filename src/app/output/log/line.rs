@@ -81,6 +81,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Redelivered { .. }
         | Event::Reaped { .. }
         | Event::Rewound { .. }
+        | Event::Purged
         | Event::Trimmed { .. }
         | Event::Away { .. } => Level::Warn,
         _ => Level::Info,
@@ -101,7 +102,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
         Field::Number((*number).into())
     }
     match event {
-        Event::Joined | Event::Reconnected | Event::Resumed | Event::Left => {}
+        Event::Joined | Event::Purged | Event::Reconnected | Event::Resumed | Event::Left => {}
         Event::Elected { epoch, next_number } => add!(to: epoch count, next_number count),
         Event::Deposed { epoch } => to.extend(epoch.map(|epoch| ("epoch", Field::Number(epoch)))),
         Event::Published { epoch, number, payload } => add!(to: epoch count, number count, payload Bytes),

@@ -108,6 +108,7 @@ fn every_event() -> Vec<Event> {
             failed: 1,
         },
         Event::Rewound { next_number: 5 },
+        Event::Purged,
         Event::Away {
             reason: "connection refused".into(),
         },
@@ -131,6 +132,7 @@ error node=k3f9 epoch=4 number=17 attempt=2 payload=17 error=\"no luck\"
 redelivered node=k3f9 epoch=4 number=17 attempt=2 payload=\"\"
 reaped node=k3f9 victim=x9 redelivered=3 failed=1
 rewound node=k3f9 next_number=5
+purged node=k3f9
 away node=k3f9 reason=\"connection refused\"
 reconnected node=k3f9
 left node=k3f9";

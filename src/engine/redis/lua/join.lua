@@ -1,42 +1,63 @@
 -- join: becomes a member. Creates the queue if there is none.
--- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys: the types of all are checked
--- ARGV  1 node 2 lanes 3 lease 4 step 5 key names 6 birth id for a new queue 7 seen seq 8 seen epoch 9 its process (msgpack)
---       10.. the types that the keys must have
--- Returns  ok and by name: birth rewound | other layout names (not ours) | type key found
+-- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys, the last is purged: the types of all are
+--       checked
+-- ARGV  1 node 2 lanes 3 lease 4 how far it lets one look move the hive clock 5 key names 6 token of this join, and the birth id
+--       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12.. the types that the keys must
+--       have
+-- Returns  ok and by name: birth rewound purged | taken (another node has this id) | older (to be adopted first)
+--          | other layout names (not ours) | type key found
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
 --+ members
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
-  if found ~= 'none' and found ~= ARGV[9 + i] then return {'type', key, found} end -- guard: key-types
+  if found ~= 'none' and found ~= ARGV[11 + i] then return {'type', key, found} end -- guard: key-types
 end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
-local node, seen_seq, seen_epoch = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8])
-local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped')
+local node, seen_seq, seen_epoch, seen_made = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped', 'step',
+  'steps', 'made')
 if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
 if m[1] and m[3] ~= ARGV[5] then return {'other', m[2], m[3]} end -- guard: names
+
+if m[1] and tonumber(m[2]) < $LAYOUT then return {'older'} end -- guard: layout-older
+
+-- A late copy of a join does not bring back a node that was deposed meanwhile.
+local known = redis.call('ZSCORE', KEYS[2], node)
+known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
+if known and redis.call('HGET', KEYS[3], 'token') ~= ARGV[6] then return {'taken'} end -- guard: join-token
 
 local birth = m[1]
 if not birth then
   birth = ARGV[6]
   local _, wall = hive(0, 0, 0)
   found_queue(KEYS[1], birth, ARGV[5], ARGV[4], wall)
-  m = {birth, $LAYOUT, ARGV[5], 0, wall, 0, 0, 0, 0}
+  m = {birth, $LAYOUT, ARGV[5], 0, wall, 0, 0, 0, 0, ARGV[4], '', 0}
 end
-local clock, wall = hive(m[4], m[5], ARGV[4])
-redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', ARGV[4])
+local clock, wall = hive(m[4], m[5], m[10])
+redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall))
+
+-- What was seen of a queue that was removed says nothing about this one.
+local gone, purged = redis.call('HMGET', KEYS[#KEYS], 'births', 'until'), false
+if ARGV[10] ~= '' and ARGV[10] ~= birth and gone[1] and tonumber(gone[2]) > wall then
+  purged = string.find(' ' .. gone[1] .. ' ', ' ' .. ARGV[10] .. ' ', 1, true) ~= nil -- guard: purged
+end
+if purged then seen_seq, seen_epoch, seen_made = 0, 0, 0 end
 
 local rewound = seen_seq > tonumber(m[6]) or seen_epoch > tonumber(m[7])
+rewound = rewound or seen_made > tonumber(m[12]) -- guard: rewind-made
 if rewound then
   redis.call('HSET', KEYS[1], 'seq', num(math.max(seen_seq, m[6])), 'epoch', num(math.max(seen_epoch, m[7])), -- guard: rewind-join
-    'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), 'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join
+    'made', num(math.max(seen_made, m[12])), 'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), -- guard: rewind-join
+    'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join
 end
 
--- A late copy of a join does not bring back a node that was deposed meanwhile.
-local known = redis.call('ZSCORE', KEYS[2], node)
-known = known or redis.call('LPOS', KEYS[7], node) -- guard: join-dead
 if not known then
-  local fields = {'process', ARGV[9], 'joined', num(clock), 'suspects', '0 0'}
+  local own, pace = tonumber(ARGV[4]), tonumber(m[10])
+  if m[11] == '' then pace = own end
+  pace = math.min(pace, own) -- guard: step-join
+  redis.call('HSET', KEYS[1], 'step', num(pace), 'steps', counted(m[11], own, 1))
+  local fields = {'process', ARGV[11], 'joined', num(clock), 'token', ARGV[6], 'step', ARGV[4], 'suspects', '0 0'}
   for lane = 0, tonumber(ARGV[2]) - 1 do
     fields[#fields + 1] = 'lane:' .. num(lane)
     fields[#fields + 1] = cmsgpack.pack({0, 0, 0, 0, {}, {}})
@@ -44,4 +65,4 @@ if not known then
   redis.call('HSET', KEYS[3], unpack(fields))
   redis.call('ZADD', KEYS[2], num(clock + ARGV[3]), node)
 end
-return {'ok', 'birth', birth, 'rewound', rewound and 1 or 0}
+return {'ok', 'birth', birth, 'rewound', rewound and 1 or 0, 'purged', purged and 1 or 0}

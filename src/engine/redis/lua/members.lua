@@ -8,10 +8,22 @@ local function without(heirs, node)
   return table.concat(kept, ' ')
 end
 
+-- How many members let one look move the hive clock by how much, the least first: `66=1 666=3`.
+local function counted(steps, step, by)
+  local kept, members = {}, by
+  for other, count in string.gmatch(steps, '(%d+)=(%d+)') do
+    if tonumber(other) == step then members = members + count else kept[#kept + 1] = {tonumber(other), tonumber(count)} end
+  end
+  if members > 0 then kept[#kept + 1] = {step, members} end
+  table.sort(kept, function(a, b) return a[1] < b[1] end)
+  for i, each in ipairs(kept) do kept[i] = num(each[1]) .. '=' .. num(each[2]) end
+  return table.concat(kept, ' ')
+end
+
 -- Ends a membership: the node moves from `nodes` to `dead`, its lanes are closed, their counts added to those of the queue. Returns
 -- how many messages it still holds, and whether it was the generator.
 local function depose(meta, nodes, dead, taken, node)
-  local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown')
+  local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown', 'steps')
   local done, failed, held, lanes, places = m[3], m[4], 0, {'suspects', 'report', 'report_number', 'report_ms'}, {}
   -- Lanes are numbered from 0, and one may have a pack in its place.
   local number, record = '0', redis.call('HGET', taken, 'lane:0')
@@ -23,6 +35,8 @@ local function depose(meta, nodes, dead, taken, node)
     number = num(number + 1)
     record = redis.call('HGET', taken, 'lane:' .. number)
   end
+  local steps = m[6] or ''
+  steps = counted(steps, tonumber(redis.call('HGET', taken, 'step') or 0), -1) -- guard: step-leave
   -- The first write is one that Redis does not refuse when memory is full; after it, it refuses none.
   redis.call('ZREM', nodes, node)
   redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
@@ -36,14 +50,26 @@ local function depose(meta, nodes, dead, taken, node)
   redis.call('RPUSH', dead, node)
   local ruled = m[1] == node
   redis.call('HSET', meta, 'done', num(done), 'failed', num(failed), 'heirs', without(m[2], node),
-    'generator', ruled and '' or m[1], 'crown', ruled and '0' or m[5])
+    'generator', ruled and '' or m[1], 'crown', ruled and '0' or m[5], 'steps', steps)
   return held, ruled
+end
+
+-- Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone pushes.
+local function notice_server(meta, nodes, unheard, known, server, wall)
+  if server == '' or known == server then return end
+  if known ~= '' then
+    redis.call('DEL', unheard)
+    local members = redis.call('ZRANGE', nodes, 0, -1)
+    for i = 1, #members, $UNPACK_MAX do redis.call('RPUSH', unheard, unpack(members, i, math.min(i + ($UNPACK_MAX - 1), #members))) end
+    redis.call('HSET', meta, 'waited', '0', 'waited_at', num(wall))
+  end
+  redis.call('HSET', meta, 'server', server)
 end
 
 -- Creates a queue. Redis searches small hashes from their start: the fields that every call reads come first.
 local function found_queue(meta, birth, names, step, wall)
   redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'birth', birth, 'layout', $LAYOUT,
-    'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
+    'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'steps', '', 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
     'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
-    'skipped', '0', 'trimmed', '0', 'clearing', '0', 'chosen', '', 'rank', '0', 'ruled', '0')
+    'skipped', '0', 'trimmed', '0', 'clearing', '0', 'chosen', '', 'rank', '0', 'ruled', '0', 'server', '', 'waited', '0', 'waited_at', '0')
 end

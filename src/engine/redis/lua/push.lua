@@ -1,31 +1,50 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
--- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values
--- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step, then of each
+-- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard
+-- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server, then of each
 --       message: key (or nothing) delay payload
--- Returns  ok {number, repeated, ...} | full | other layout names (not ours) | type key found
+-- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
 --+ packs
 --+ members
-local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
+local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'server', 'steps', 'waited',
+  'waited_at')
 local _, wall = hive(0, 0, 0)
 if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
   -- The types of keys are checked by join, and nobody has joined yet.
-  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash'}) do
+  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list'}) do
     local found = redis.call('TYPE', KEYS[i]).ok
     if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found} end -- guard: push-types
   end
 end
 local asked = {'c' .. ARGV[1]}
-for i = 7, #ARGV, 3 do asked[#asked + 1] = 'k' .. ARGV[i] end
+for i = 8, #ARGV, 3 do asked[#asked + 1] = 'k' .. ARGV[i] end
 local known = redis.call('HMGET', KEYS[6], unpack(asked))
 local answered = nil
 answered = known[1] -- guard: push-repeat
 if answered then return {'ok', cmsgpack.unpack(answered)} end
+
+-- Members may have seen numbers that this server does not know of, and not have said so yet. One that does not speak for its lease,
+-- while someone wants to push, is dead.
+if m[1] then
+  notice_server(KEYS[1], KEYS[7], KEYS[8], m[7] or '', ARGV[7], wall)
+  local unheard, waits = redis.call('LRANGE', KEYS[8], 0, -1), false
+  if #unheard > 0 then
+    local longest = 3 * (tonumber(string.match(m[8] or '', '(%d+)=%d+$') or -1) + 1)
+    local waited, at = tonumber(m[9]), tonumber(m[10])
+    if ARGV[7] ~= '' and m[7] ~= ARGV[7] then waited, at = 0, wall end
+    waited = waited + math.min(math.max(wall - at, 0), $UNHEARD_STEP_MS)
+    for _, node in ipairs(unheard) do waits = waits or redis.call('ZSCORE', KEYS[7], node) end
+    waits = waits and waited < longest
+    redis.call('HSET', KEYS[1], 'waited', num(waited), 'waited_at', num(wall))
+    if waits then return {'unheard'} end -- guard: push-unheard
+    redis.call('DEL', KEYS[8])
+  end
+end
 
 -- First everything is worked out.
 local seq, epoch, grain = tonumber(m[3] or 0), tonumber(m[4] or 0), tonumber(m[5] or $GRAIN_START)
@@ -44,11 +63,11 @@ local function close()
   if #batch > 0 then packs[#packs + 1] = pack(seq - #batch, batch, 0) end
   batch, batch_bytes = {}, 0
 end
-for i = 7, #ARGV, 3 do
+for i = 8, #ARGV, 3 do
   local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
   local number, repeated = seq, 0
   if key ~= '' then
-    local was, until_ms = string.match(known[(i - 7) / 3 + 2] or '', '(%d+) (%d+)')
+    local was, until_ms = string.match(known[(i - 8) / 3 + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
     lives = lives and tonumber(until_ms) > wall -- guard: once-until
     was = seen[key] or (lives and tonumber(was))
@@ -82,7 +101,10 @@ if #packs > 0 and seq - waiting_from > limit then
 end
 
 -- Now the writes.
-if not m[1] then found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall) end
+if not m[1] then
+  found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall)
+  redis.call('HSET', KEYS[1], 'server', ARGV[7])
+end
 for i = 1, #packs, $UNPACK_MAX do redis.call('RPUSH', KEYS[2], unpack(packs, i, math.min(i + ($UNPACK_MAX - 1), #packs))) end
 for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[4], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
 if seq > from then redis.call('HSET', KEYS[1], 'seq', num(seq), 'head', num(waiting_from)) end

@@ -3,16 +3,16 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::schema::OF_QUEUES;
-use super::{Columns, Tables, int};
-use crate::engine::store::{Meta, Store};
-use crate::engine::{Paused, Wake};
+use super::{Columns, Tables, int, uint};
+use crate::engine::store::{Meta, StepCounts, Store};
+use crate::engine::{NodeId, Paused, Wake};
 use crate::error::Result;
 use crate::settings::Names;
 
 /// The columns, in the order in which they are read and written here.
 const COLUMNS: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                        again, head, done, failed, requeued, rewinds, paused_generator, paused_handlers, ruled, chosen, \
-                       rank, skipped, trimmed, clearing";
+                       rank, skipped, trimmed, clearing, steps, server, waited, waited_at";
 
 impl Store for Tables<'_> {
     fn queue_name(&self) -> &str {
@@ -81,6 +81,10 @@ impl Store for Tables<'_> {
                 skipped: row.uint()?,
                 trimmed: row.uint()?,
                 clearing: row.uint()?,
+                steps: StepCounts::parse(&row.next::<String>()?),
+                server: row.next()?,
+                waited: row.uint()?,
+                waited_at: row.uint()?,
             })
         })
     }
@@ -120,6 +124,10 @@ impl Store for Tables<'_> {
                 int(meta.skipped),
                 int(meta.trimmed),
                 int(meta.clearing),
+                meta.steps.line(),
+                meta.server,
+                int(meta.waited),
+                int(meta.waited_at),
             ],
         )
     }
@@ -150,6 +158,35 @@ impl Store for Tables<'_> {
     fn purge(&mut self) -> Result<()> {
         for table in OF_QUEUES {
             self.write(&format!("DELETE FROM {table} WHERE queue = ?"), params![self.queue])?;
+        }
+        Ok(())
+    }
+
+    fn purged(&mut self) -> Result<(u64, Vec<String>)> {
+        let sql = "SELECT until, births FROM purged WHERE queue = ?";
+        let found = self.one(sql, params![self.queue], |row| {
+            let births: String = row.get(1)?;
+            Ok((uint(row, 0)?, births.split_whitespace().map(str::to_string).collect()))
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn set_purged(&mut self, until_ms: u64, births: &[String]) -> Result<()> {
+        let sql = "INSERT OR REPLACE INTO purged (queue, until, births) VALUES (?, ?, ?)";
+        self.write(sql, params![self.queue, int(until_ms), births.join(" ")])
+    }
+
+    fn unheard(&mut self) -> Result<Vec<NodeId>> {
+        self.names_of("SELECT node FROM unheard WHERE queue = ? ORDER BY position")
+    }
+
+    fn set_unheard(&mut self, nodes: &[NodeId]) -> Result<()> {
+        self.write("DELETE FROM unheard WHERE queue = ?", params![self.queue])?;
+        for node in nodes {
+            self.write(
+                "INSERT INTO unheard (queue, node) VALUES (?, ?)",
+                params![self.queue, node],
+            )?;
         }
         Ok(())
     }

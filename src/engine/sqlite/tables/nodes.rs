@@ -29,7 +29,7 @@ impl Nodes for Tables<'_> {
 
     fn about(&mut self, node: &str) -> Result<Option<About>> {
         self.one(
-            "SELECT host, pid, version, concurrency, deliveries_max, joined, suspects, alone, held FROM nodes WHERE queue = ? AND node = ?",
+            "SELECT host, pid, version, concurrency, deliveries_max, joined, suspects, alone, held, token, step FROM nodes WHERE queue = ? AND node = ?",
             params![self.queue, node],
             |row| {
                 let mut row = Columns::of(row);
@@ -43,6 +43,8 @@ impl Nodes for Tables<'_> {
                     suspects: row.uint()?,
                     alone: row.uint()?,
                     held: row.next::<Option<i64>>()?.map(i64::unsigned_abs),
+                    token: row.next()?,
+                    step: row.uint()?,
                 })
             },
         )
@@ -51,7 +53,7 @@ impl Nodes for Tables<'_> {
     fn set_about(&mut self, node: &str, about: &About) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, deliveries_max, joined, suspects, alone,
-             held) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             held, token, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 self.queue,
                 node,
@@ -64,6 +66,8 @@ impl Nodes for Tables<'_> {
                 int(about.suspects),
                 int(about.alone),
                 about.held.map(int),
+                about.token,
+                int(about.step),
             ],
         )
     }

@@ -52,7 +52,7 @@ impl Reports for Tables<'_> {
 
     fn reigns(&mut self) -> Result<Vec<Crowned>> {
         self.all(
-            "SELECT epoch, node, time, before FROM reigns WHERE queue = ? ORDER BY position DESC",
+            "SELECT epoch, node, time, before, made FROM reigns WHERE queue = ? ORDER BY position DESC",
             params![self.queue],
             |row| {
                 Ok(Crowned {
@@ -60,6 +60,7 @@ impl Reports for Tables<'_> {
                     node: row.get(1)?,
                     time_ms: uint(row, 2)?,
                     before_ms: uint(row, 3)?,
+                    made: uint(row, 4)?,
                 })
             },
         )
@@ -67,14 +68,15 @@ impl Reports for Tables<'_> {
 
     fn add_reign(&mut self, reign: &Crowned) -> Result<()> {
         self.write(
-            "INSERT INTO reigns (queue, position, epoch, node, time, before)
-             SELECT ?1, coalesce(max(position), 0) + 1, ?2, ?3, ?4, ?5 FROM reigns WHERE queue = ?1",
+            "INSERT INTO reigns (queue, position, epoch, node, time, before, made)
+             SELECT ?1, coalesce(max(position), 0) + 1, ?2, ?3, ?4, ?5, ?6 FROM reigns WHERE queue = ?1",
             params![
                 self.queue,
                 int(reign.epoch),
                 reign.node,
                 int(reign.time_ms),
-                int(reign.before_ms)
+                int(reign.before_ms),
+                int(reign.made)
             ],
         )?;
         self.write(

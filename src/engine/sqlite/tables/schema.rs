@@ -5,15 +5,19 @@ pub(in crate::engine::sqlite) const SCHEMA: &str = "
 CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, clock INT, wall INT, step INT,
   generator TEXT, epoch INT, crown INT, heirs TEXT, seq INT, made INT, due INT, grain INT, again INT, head INT,
   done INT, failed INT, requeued INT, rewinds INT, paused_generator INT, paused_handlers INT, ruled INT, chosen TEXT,
-  rank INT, skipped INT, trimmed INT, clearing INT) WITHOUT ROWID;
+  rank INT, skipped INT, trimmed INT, clearing INT DEFAULT 0, steps TEXT DEFAULT '', server TEXT DEFAULT '',
+  waited INT DEFAULT 0, waited_at INT DEFAULT 0) WITHOUT ROWID;
+CREATE TABLE purged (queue TEXT PRIMARY KEY, until INT, births TEXT) WITHOUT ROWID;
+CREATE TABLE unheard (position INTEGER PRIMARY KEY, queue TEXT, node TEXT);
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
 CREATE TABLE bells (queue TEXT, bell INT, rung INT, PRIMARY KEY (queue, bell)) WITHOUT ROWID;
 
 CREATE TABLE leases (queue TEXT, lessee INT, name TEXT, until INT, PRIMARY KEY (queue, lessee, name)) WITHOUT ROWID;
 
 CREATE TABLE dead (position INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, node TEXT);
-CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT, deliveries_max INT, joined INT,
-  suspects INT, alone INT, held INT, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT,
+  deliveries_max INT, joined INT, suspects INT, alone INT DEFAULT 0, held INT, token TEXT DEFAULT '',
+  step INT DEFAULT 0, PRIMARY KEY (queue, node)) WITHOUT ROWID;
 CREATE TABLE lanes (queue TEXT, node TEXT, lane INT, record BLOB, PRIMARY KEY (queue, node, lane)) WITHOUT ROWID;
 CREATE TABLE pieces (queue TEXT, node TEXT, first INT, pack BLOB);
 CREATE UNIQUE INDEX pieces_by_node ON pieces (queue, node, first);
@@ -34,7 +38,7 @@ CREATE UNIQUE INDEX reading_by_number ON reading (queue, reader, number);
 
 CREATE TABLE reports (queue TEXT, node TEXT, number INT, time INT, live BLOB, PRIMARY KEY (queue, node)) WITHOUT ROWID;
 CREATE TABLE history (queue TEXT, ring INT, slot INT, bucket BLOB, PRIMARY KEY (queue, ring, slot)) WITHOUT ROWID;
-CREATE TABLE reigns (queue TEXT, position INT, epoch INT, node TEXT, time INT, before INT,
+CREATE TABLE reigns (queue TEXT, position INT, epoch INT, node TEXT, time INT, before INT, made INT DEFAULT 0,
   PRIMARY KEY (queue, position)) WITHOUT ROWID;
 
 CREATE TABLE effect_values (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
@@ -43,8 +47,25 @@ CREATE TABLE effect_items (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT,
 CREATE INDEX effect_items_by_key ON effect_items (key, position);
 ";
 
-/// The tables that hold queues; the other ones hold what effects have written, and stay when a queue is removed.
-pub(super) const OF_QUEUES: [&str; 17] = [
+/// What a file of an older layout lacks: the statements that bring it to each one, from the second on.
+pub(in crate::engine::sqlite) const SINCE: [&str; 1] = ["
+ALTER TABLE meta ADD COLUMN clearing INT DEFAULT 0;
+ALTER TABLE meta ADD COLUMN steps TEXT DEFAULT '';
+ALTER TABLE meta ADD COLUMN server TEXT DEFAULT '';
+ALTER TABLE meta ADD COLUMN waited INT DEFAULT 0;
+ALTER TABLE meta ADD COLUMN waited_at INT DEFAULT 0;
+CREATE TABLE purged (queue TEXT PRIMARY KEY, until INT, births TEXT) WITHOUT ROWID;
+CREATE TABLE unheard (position INTEGER PRIMARY KEY, queue TEXT, node TEXT);
+ALTER TABLE reigns ADD COLUMN made INT DEFAULT 0;
+ALTER TABLE nodes ADD COLUMN deliveries_max INT DEFAULT 5;
+ALTER TABLE nodes ADD COLUMN alone INT DEFAULT 0;
+ALTER TABLE nodes ADD COLUMN token TEXT DEFAULT '';
+ALTER TABLE nodes ADD COLUMN step INT DEFAULT 0;
+"];
+
+/// The tables that hold queues; the other ones hold what effects have written and which queues were removed, and stay when a
+/// queue is removed.
+pub(super) const OF_QUEUES: [&str; 18] = [
     "meta", "cursors", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "errors",
-    "readers", "reading", "reports", "history", "reigns",
+    "readers", "reading", "reports", "history", "reigns", "unheard",
 ];
