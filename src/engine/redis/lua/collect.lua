@@ -18,7 +18,8 @@ if filled_by and tonumber(filled_by) == call then
   batch = redis.call('LRANGE', KEYS[5], 1, -1)
 else
   local held = redis.call('LRANGE', KEYS[5], 1, -1)
-  for i, record in ipairs(held) do held[i] = num(cmsgpack.unpack(record)[1]) end
+  -- A record is an array that begins with its number: the rest of it, which may be large, need not be read.
+  for i, record in ipairs(held) do held[i] = num((select(2, cmsgpack.unpack_one(record, 1)))) end
   local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or table.concat(held, ',') ~= ARGV[6]
   if late then return {'deposed'} end -- guard: collect-call
   redis.call('DEL', KEYS[5])

@@ -13,7 +13,8 @@ if ARGV[2] == '1' then
 end
 local batch = redis.call('LRANGE', KEYS[5], 1, -1)
 for _, record in ipairs(batch) do
-  local number = num(cmsgpack.unpack(record)[1])
+  -- The number comes first in a record, and the rest need not be read.
+  local number = num((select(2, cmsgpack.unpack_one(record, 1))))
   redis.call('ZADD', KEYS[2], number, number)
   redis.call('HSET', KEYS[3], number, record)
 end
