@@ -144,6 +144,11 @@ pub trait Engine: Send + Sync + 'static {
     fn published(&self) -> impl Future<Output = Result<u64>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
+    /// How many bytes publishes and exchanges have moved: one that is not answered yet may still make progress. None: there is
+    /// no link that could be slow or cut off.
+    fn moved(&self) -> Option<u64> {
+        None
+    }
     /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue: for checks of a
     /// queue that nobody works on, not for production.
     fn unsettled(&self) -> impl Future<Output = Result<Vec<(u64, u64)>>> + Send;

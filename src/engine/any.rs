@@ -60,6 +60,15 @@ macro_rules! hand_on {
                     Self::Memory(engine) => engine.$verb($($name),*).await,
                 }
             })+
+
+            fn moved(&self) -> Option<u64> {
+                match self {
+                    Self::Redis(engine) => engine.moved(),
+                    #[cfg(feature = "sqlite")]
+                    Self::Sqlite(engine) => engine.moved(),
+                    Self::Memory(engine) => engine.moved(),
+                }
+            }
         }
     };
 }

@@ -18,7 +18,7 @@ pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
 /// A take ends once it has this many packs.
 pub const TAKE_PACKS_MAX: usize = 256;
 
-/// A take ends once it has this many bytes.
+/// A take brings this many bytes at most, but one message in any case.
 pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
 
 /// A take that has this many bytes does not cut a pack to get more: to cut a pack copies it.
@@ -49,6 +49,12 @@ pub(crate) fn take_cut(total: u64, want: u64) -> u64 {
     } else {
         want.div_ceil(2).saturating_sub(total)
     }
+}
+
+/// How many messages of a pack fit into so many bytes, by their mean length: what a pack that is stored separately has in it,
+/// a script does not see. The first pack of a take gives at least one.
+pub(crate) fn take_fits(bytes: usize, count: usize, length: usize, is_first: bool) -> usize {
+    (bytes * count / length).max(usize::from(is_first))
 }
 
 /// How many pieces one exchange settles at most (Lua's `unpack` ends at 8,000).

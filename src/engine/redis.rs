@@ -1,7 +1,7 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 //!
 //! - [`keys`]: every key of a queue; `rights`: what the user of a node must be allowed
-//! - `link`: connections, and what is sent on them; `refusal`: what the server's errors mean
+//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow); `refusal`: what the server's errors mean
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
 //!   `status` (with `info`), `unsettled`
@@ -25,6 +25,7 @@ pub(crate) mod rights;
 mod scripts;
 mod settles;
 mod status;
+mod stream;
 mod unsettled;
 
 use std::time::Duration;
@@ -62,8 +63,9 @@ pub struct RedisEngine {
     /// In a box: the texts of many scripts would make every future that holds an engine a large one.
     scripts: Box<Scripts>,
     address: String,
-    /// Joins, beats, publishes, reaps: a publish path that is cut off cannot keep the crown.
+    /// Joins, beats, reaps: all of it small, so that no beat waits behind the bytes of messages.
     control: Link,
+    /// Publishes and exchanges, with the bytes of messages.
     exchange: Link,
     bell: Link,
     crown: Link,
@@ -194,6 +196,10 @@ macro_rules! by_module {
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 $module::$verb(self, $($name),*).await
             })+
+
+            fn moved(&self) -> Option<u64> {
+                Some(self.exchange.moved())
+            }
         }
     };
 }

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! One lane of calls to the store feeds any number of slots. A call settles whatever has finished in any slot since the
-//! last one, and brings the messages that come next. [`next`] decides when to call; [`speed`] how many to ask for.
+//! last one, and brings the messages that come next. [`next`] decides when to call; [`speed`] how many to ask for;
+//! [`budget`] how many bytes.
 
 mod account;
 mod bell;
+mod budget;
 mod held;
 mod lane;
 mod measured;

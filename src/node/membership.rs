@@ -21,8 +21,10 @@
 //! | "the next number is N" | the last answer to a publish or a beat | never on its own: the store says `Moved` if others pushed, `Gap` if it went back in time |
 //! | "what I hold is mine" | the answer to the last exchange | with the membership: what is settled later is refused, and was handed to others |
 //! | "the store is as I last saw it" | every answer | when the store was away or forgot this node: for one lease after that it does not let itself be crowned, so that every node can say first what it has seen |
+//! | "what I publish gets out" | bytes that move while a publish is on its way | when nothing has moved for half a lease although beats are answered: the node resigns, and is not crowned for a lease |
 //! | "my runtime makes progress" | `show_life`, every eighth of a lease | after a lease without it: a node that cannot publish does not keep the crown |
 
+mod outlet;
 mod requests;
 mod standing;
 
@@ -40,6 +42,7 @@ use crate::node::event::Event;
 use crate::node::id::new_id;
 use crate::node::watch;
 
+use outlet::Outlet;
 use requests::Requested;
 pub(crate) use requests::Requests;
 pub(crate) use standing::{Reign, Standing};
@@ -55,6 +58,7 @@ pub(crate) struct Membership<E> {
     backoff: Backoff,
     /// How often the rest of the node had shown life when last looked at, and when that last grew.
     turned: (u64, Instant),
+    outlet: Outlet,
     /// When the store answered again after it had been away, or did not know this node any more.
     returned: Option<Instant>,
 }
@@ -66,6 +70,7 @@ impl<E: Engine> Membership<E> {
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             backoff: Backoff::new(&context.settings),
             turned: (0, Instant::now()),
+            outlet: Outlet::new(Instant::now()),
             returned: None,
             context,
         }
@@ -169,6 +174,7 @@ impl<E: Engine> Membership<E> {
             match self.context.engine.beat(&beat).await {
                 Ok(Renewed::Alive(member)) => {
                     self.back(node);
+                    self.look_at_publishes();
                     let more = self.reap(node, &member).await | self.trim(node, &member).await || member.more_due;
                     let pause = if more {
                         Duration::ZERO
@@ -191,8 +197,12 @@ impl<E: Engine> Membership<E> {
 
     fn beat(&mut self, node: &NodeId, requested: Requested) -> Beat {
         let resigned = requested.resign && guard("resign");
-        let eligible =
-            !resigned && self.context.settings.may_generate() && self.shows_life() && self.has_heard_the_others();
+        let lease = self.context.settings.lease;
+        let eligible = !resigned
+            && self.context.settings.may_generate()
+            && self.shows_life()
+            && self.has_heard_the_others()
+            && self.outlet.is_open(lease, Instant::now());
         let settings = &self.context.settings;
         Beat {
             node: node.clone(),
@@ -208,6 +218,18 @@ impl<E: Engine> Membership<E> {
             server: String::new(),
             reigned: requested.reigned,
         }
+    }
+
+    /// Beats are answered: do publishes get out, too?
+    fn look_at_publishes(&mut self) {
+        let Context {
+            engine,
+            requests,
+            settings,
+            ..
+        } = &self.context;
+        let moved = engine.moved().filter(|_| requests.is_publishing());
+        self.outlet.look(moved, settings.lease, Instant::now());
     }
 
     /// Whether the runtime that generates and handles made progress within a lease.

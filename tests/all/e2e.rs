@@ -25,6 +25,7 @@ mod retries;
 mod roles;
 mod ruling;
 mod silence;
+mod slow;
 mod sources;
 mod variants;
 mod verify;

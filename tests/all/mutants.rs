@@ -53,6 +53,10 @@ const CATCHES: &[(&str, &str)] = &[
     ("lane-record", "a_node_that_was_given_up_cannot_settle"),
     ("layout", "a_queue_of_a_newer_layout_is_refused"),
     ("layout-older", "members_of_an_older_layout_are_deposed"),
+    (
+        "shortcut-bytes",
+        "one_by_one_a_take_brings_no_more_bytes_than_are_wanted",
+    ),
     ("shortcut-call", "one_by_one_every_call_is_counted_as_ever"),
     ("shortcut-piece", "one_by_one_every_call_is_counted_as_ever"),
     ("made", "a_repeated_publish_is_applied_once"),
@@ -108,7 +112,15 @@ const CATCHES: &[(&str, &str)] = &[
     ("suspects", "before_their_last_delivery_a_node_holds_a_few"),
     ("trimmed", "the_oldest_errors_beyond_a_number_are_removed_and_counted"),
     ("token", "a_deposed_generator_cannot_publish"),
+    (
+        "unarrived",
+        "a_repeat_that_wants_nothing_gives_back_what_did_not_arrive",
+    ),
     ("vacant", "while_there_is_no_generator_any_member_keeps_house"),
+    (
+        "want-bytes",
+        "a_take_brings_no_more_bytes_than_are_wanted_but_one_message",
+    ),
 ];
 
 /// Stores to try mutants on side by side.

@@ -11,8 +11,11 @@ pub struct Exchange {
     /// One more than the last call of this lane that was answered.
     pub call: u64,
     pub settles: Vec<Settle>,
-    /// How many messages to take at most.
+    /// How many messages to take at most. A repeat of the call that wants none gives back what the call had taken, and whose
+    /// answer did not arrive.
     pub want: u32,
+    /// How many bytes to take at most, but one message in any case: what the caller's link brings in good time.
+    pub want_bytes: u32,
     /// The bell woke the caller: if work is left, the store rings again for the next handler.
     pub woken: bool,
 }

@@ -91,7 +91,8 @@ fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 
             .arg(exchange.call)
             .arg(&settles)
             .arg(exchange.want)
-            .arg(u8::from(exchange.woken));
+            .arg(u8::from(exchange.woken))
+            .arg(exchange.want_bytes);
         for (piece, count) in exchange.settles.iter().filter_map(settles::plain) {
             cmd.arg(piece).arg(count);
         }

@@ -1,15 +1,18 @@
 //! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
 
-use std::sync::PoisonError;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisResult, Value};
+use redis::{Client, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 use super::refusal::classify;
 use super::scripts::Script;
-use crate::error::{Absence, Error, Result};
+use super::stream::{self, Connection, Flow};
+use crate::error::{Error, Result};
 use crate::settings::Settings;
 
 /// Where and how to connect.
@@ -18,7 +21,7 @@ pub struct Server {
     pub info: redis::ConnectionInfo,
     /// For people; without a password.
     pub address: String,
-    /// How long to wait for an answer: longer than any script takes, short enough to stop in good time.
+    /// How long to wait for an answer while nothing moves: longer than any script takes, short enough to stop in good time.
     pub answer_timeout: Duration,
 }
 
@@ -50,13 +53,17 @@ impl Keyed for Cmd {
 /// Makes the commands that come before a script: large, and hardly ever made twice.
 pub(super) type Before<'a> = &'a (dyn Fn(&mut Pipeline) + Sync);
 
+/// A call over which bytes flow is looked at so many times within the time that nothing may move.
+const LOOKS: u32 = 8;
+
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
 /// verb allows for.
 pub(super) struct Link {
     client: Client,
     address: String,
     answer_timeout: Duration,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    flow: Arc<Flow>,
+    connection: Mutex<Option<Connection>>,
     /// Which run of which server the connection leads to, where that is asked for.
     run: Option<std::sync::Mutex<String>>,
 }
@@ -71,6 +78,7 @@ impl Link {
             client,
             address: server.address.clone(),
             answer_timeout: server.answer_timeout,
+            flow: Arc::default(),
             connection: Mutex::new(None),
             run: None,
         })
@@ -93,21 +101,53 @@ impl Link {
         }
     }
 
-    async fn connect(&self) -> Result<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.answer_timeout))
-            .set_response_timeout(Some(self.answer_timeout));
-        let connecting = self.client.get_multiplexed_async_connection_with_config(&config);
-        let mut connection = connecting.await.map_err(|error| classify(&self.address, &error))?;
+    /// How many bytes calls on this link have moved; those that connect are not counted.
+    pub(super) fn moved(&self) -> u64 {
+        self.flow.moved()
+    }
+
+    async fn connect(&self) -> Result<Connection> {
+        let connected = timeout(self.answer_timeout, self.open()).await;
+        connected
+            .unwrap_or_else(|_| Err(silent()))
+            .map_err(|error| classify(&self.address, &error))
+    }
+
+    async fn open(&self) -> RedisResult<Connection> {
+        let mut connection = stream::connect(&self.client, &self.flow).await?;
         if let Some(run) = &self.run {
-            let told = connection.send_packed_command(redis::cmd("INFO").arg("server")).await;
+            let told = connection
+                .redis
+                .send_packed_command(redis::cmd("INFO").arg("server"))
+                .await;
             *run.lock().unwrap_or_else(PoisonError::into_inner) =
                 told.map_or_else(|_| String::new(), |told| run_id(&told));
         }
         Ok(connection)
     }
 
-    async fn connection(&self) -> Result<MultiplexedConnection> {
+    /// Waits for an answer: for so long while nothing moves, and for as long as it takes while bytes flow.
+    async fn wait_for<T>(&self, mut at_most: Duration, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+        let (mut answer, mut moved) = (pin!(answer), self.flow.moved());
+        // Nearly all answers come within the first wait.
+        let (mut step, mut still) = (at_most, Duration::ZERO);
+        loop {
+            if let Ok(answer) = timeout(step, &mut answer).await {
+                return answer;
+            }
+            still += step;
+            let now = self.flow.moved();
+            if now != moved {
+                (moved, still, at_most) = (now, Duration::ZERO, self.answer_timeout);
+                step = self.answer_timeout / LOOKS;
+            }
+            if still >= at_most {
+                return Err(silent());
+            }
+        }
+    }
+
+    async fn connection(&self) -> Result<Connection> {
         let mut slot = self.connection.lock().await;
         if slot.is_none() {
             *slot = Some(self.connect().await?);
@@ -118,7 +158,8 @@ impl Link {
     /// Sends a command and waits for the answer.
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
         let mut connection = self.connection().await?;
-        match connection.send_packed_command(cmd).await {
+        let answer = connection.redis.send_packed_command(cmd);
+        match self.wait_for(self.answer_timeout, answer).await {
             Ok(value) => value.extract_error().map_err(|error| classify(&self.address, &error)),
             Err(error) => Err(self.failed(&error).await),
         }
@@ -126,51 +167,55 @@ impl Link {
 
     /// Runs a script; one that the server does not know is sent whole.
     pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
-        let connection = self.connection().await?;
-        self.run_on(connection, script, None, arguments).await
+        self.run_after(None, script, arguments).await
     }
 
-    /// The same, but does not connect: a connection lives in the runtime that made it, and the control connection
-    /// must live in that of the beat, which no handler can block. With commands before it, all are one transaction.
-    pub(super) async fn run_connected(
+    /// The same; with commands before it, all are one transaction.
+    pub(super) async fn run_after(
         &self,
-        script: &Script,
         before: Option<Before<'_>>,
+        script: &Script,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value> {
-        let Some(connection) = self.connection.lock().await.clone() else {
-            return Err(Error::Away {
-                store: format!("Redis at {}", self.address),
-                absence: Absence::Silent,
-                reason: "not connected".into(),
-            });
-        };
-        self.run_on(connection, script, before, arguments).await
-    }
-
-    async fn run_on(
-        &self,
-        mut connection: MultiplexedConnection,
-        script: &Script,
-        before: Option<Before<'_>>,
-        arguments: impl Fn(&mut Cmd),
-    ) -> Result<Value> {
+        let mut connection = self.connection().await?;
         let build = |name: &str, text: &str| {
             let mut cmd = redis::cmd(name);
             cmd.arg(text);
             arguments(&mut cmd);
             cmd
         };
-        let answer = send(&mut connection, before, build("EVALSHA", &script.sha)).await;
+        let answer = self.send(&mut connection, before, build("EVALSHA", &script.sha)).await;
         let answer = match answer {
             Err(error) if error.code() == Some("NOSCRIPT") => {
-                send(&mut connection, before, build("EVAL", &script.text)).await
+                self.send(&mut connection, before, build("EVAL", &script.text)).await
             }
             answer => answer,
         };
         match answer {
             Ok(value) => Ok(value),
             Err(error) => Err(self.failed(&error).await),
+        }
+    }
+
+    /// A command, or the last of several in one transaction.
+    async fn send(&self, connection: &mut Connection, before: Option<Before<'_>>, cmd: Cmd) -> RedisResult<Value> {
+        let Some(before) = before else {
+            let answer = connection.redis.send_packed_command(&cmd);
+            return self.wait_for(self.answer_timeout, answer).await?.extract_error();
+        };
+        let mut pipe = redis::pipe();
+        pipe.cmd("MULTI");
+        before(&mut pipe);
+        pipe.add_command(cmd).cmd("EXEC");
+        let answers = connection.redis.send_packed_commands(&pipe, 0, pipe.len());
+        let mut last = Value::Nil;
+        // What is refused before the transaction says why there; at its end it is only said that it was.
+        for answer in self.wait_for(self.answer_timeout, answers).await? {
+            last = answer.extract_error()?;
+        }
+        match last {
+            Value::Array(mut all) => all.pop().unwrap_or(Value::Nil).extract_error(),
+            other => Ok(other),
         }
     }
 
@@ -210,17 +255,15 @@ impl Link {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        connection.set_response_timeout(at_most + self.answer_timeout);
         let mut pipe = redis::pipe();
         pipe.cmd("BLPOP").arg(key).arg(at_most.as_secs_f64());
         if let Some(cmd) = then {
             pipe.add_command(cmd);
         }
         let failed = |error| classify(&self.address, &error);
-        let answers = connection
-            .send_packed_commands(&pipe, 0, pipe.len())
-            .await
-            .map_err(failed)?;
+        let answers = connection.redis.send_packed_commands(&pipe, 0, pipe.len());
+        let answers = self.wait_for(at_most + self.answer_timeout, answers);
+        let answers = answers.await.map_err(failed)?;
         if let Some(first) = answers.first() {
             first.clone().extract_error().map_err(failed)?;
         }
@@ -249,23 +292,7 @@ fn run_id(told: &Value) -> String {
     id.unwrap_or_default().trim().to_string()
 }
 
-/// A command, or the last of several in one transaction.
-async fn send(connection: &mut MultiplexedConnection, before: Option<Before<'_>>, cmd: Cmd) -> RedisResult<Value> {
-    let Some(before) = before else {
-        return connection.send_packed_command(&cmd).await?.extract_error();
-    };
-    let mut pipe = redis::pipe();
-    pipe.cmd("MULTI");
-    before(&mut pipe);
-    pipe.add_command(cmd).cmd("EXEC");
-    let answers = connection.send_packed_commands(&pipe, 0, pipe.len()).await?;
-    let mut last = Value::Nil;
-    // What is refused before the transaction says why there; at its end it is only said that it was.
-    for answer in answers {
-        last = answer.extract_error()?;
-    }
-    match last {
-        Value::Array(mut all) => all.pop().unwrap_or(Value::Nil).extract_error(),
-        other => Ok(other),
-    }
+/// What is said of an answer that does not come.
+fn silent() -> RedisError {
+    std::io::Error::from(std::io::ErrorKind::TimedOut).into()
 }

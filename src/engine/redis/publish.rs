@@ -21,7 +21,7 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
         }
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
-    let run = engine.control.run_connected(&engine.scripts.publish, before, |cmd| {
+    let run = engine.exchange.run_after(before, &engine.scripts.publish, |cmd| {
         cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies])
             .arg(&publish.node)
             .arg(publish.epoch)

@@ -6,9 +6,9 @@ mod take;
 
 use super::clock::hive;
 use crate::engine::store::{Lane, Line, Store};
-use crate::engine::{Exchange, Exchanged, Wake};
+use crate::engine::{Exchange, Exchanged, Run, Settle, Wake};
 use crate::error::Result;
-use crate::message::Pack;
+use crate::message::{Outcome, Pack};
 use settle::Plan;
 use take::take;
 
@@ -28,16 +28,23 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
             ..Lane::default()
         },
     };
+    let mut given_back = None;
     if store.guard("call-repeat") && exchange.call == lane.call {
         let mut packs = Vec::with_capacity(lane.pieces.len());
         for first in lane.pieces {
             packs.extend(store.piece(node, first)?);
         }
-        return Ok(Exchanged::Ok {
-            packs,
-            refused: lane.refused,
-        });
+        let unarrived = exchange.want == 0 && !packs.is_empty();
+        if !(unarrived && store.guard("unarrived")) {
+            return Ok(Exchanged::Ok {
+                packs,
+                refused: lane.refused,
+            });
+        }
+        given_back = Some(giving_back(exchange, &packs));
     }
+    let exchange = given_back.as_ref().unwrap_or(exchange);
+    let is_new = given_back.is_none();
     if store.guard("call-stale") && exchange.call < lane.call {
         return Ok(Exchanged::Stale);
     }
@@ -57,19 +64,21 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
     let want = if paused { 0 } else { exchange.want };
     let clock = hive(store, &meta, wall_ms);
-    let packs = take(store, &mut meta, (node, &mut about), clock, u64::from(want))?;
+    let wanted = (u64::from(want), exchange.want_bytes);
+    let packs = take(store, &mut meta, (node, &mut about), clock, wanted)?;
     let mut taken = 0;
     for pack in &packs {
         store.put_piece(node, pack)?;
         taken += pack.count() as u64;
     }
+    let refused = if is_new { plan.refused.clone() } else { lane.refused };
     let record = Lane {
         call: exchange.call,
         done: lane.done + plan.done,
         failed: lane.failed + plan.errors.len() as u64,
         held: lane.held + taken.cast_signed() - plan.released().cast_signed(),
         pieces: packs.iter().map(Pack::first).collect(),
-        refused: plan.refused.clone(),
+        refused: refused.clone(),
     };
     store.set_lane(node, exchange.lane, &record)?;
     if (about.suspects, about.alone) != before {
@@ -83,8 +92,21 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     if plan.returned > 0 || (passes_on && (meta.again || !store.is_empty(Line::Queue)?)) {
         store.ring(Wake::Bell)?;
     }
-    Ok(Exchanged::Ok {
-        packs,
-        refused: plan.refused,
-    })
+    Ok(Exchanged::Ok { packs, refused })
+}
+
+/// What the call took and its node never got: an exchange that returns it, in the place of the call that was made.
+fn giving_back(exchange: &Exchange, packs: &[Pack]) -> Exchange {
+    let settles = packs.iter().map(|pack| Settle {
+        piece: pack.first(),
+        runs: vec![Run {
+            from: 0,
+            count: u32::try_from(pack.count()).expect("at most a thousand"),
+            outcome: Outcome::Return,
+        }],
+    });
+    Exchange {
+        settles: settles.collect(),
+        ..exchange.clone()
+    }
 }

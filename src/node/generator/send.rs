@@ -12,6 +12,7 @@ use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::{Entry, Event, What};
+use crate::node::membership::Requests;
 
 /// How often a generator that is paused looks whether it still is.
 const PAUSED: Duration = Duration::from_millis(100);
@@ -73,11 +74,17 @@ impl<'a, E: Engine> Sender<'a, E> {
         let mut room = Backoff::up_to(ROOM);
         let patience = Duration::from_millis(settings.crown_ms() / 8);
         let entry = entry(&publish);
+        let on_its_way = OnItsWay(requests);
         if observer.keeps_ledger() {
             observer.intends(self.node, &[entry]);
         }
         loop {
-            match engine.publish(&publish).await {
+            requests.publishes(true);
+            let answer = engine.publish(&publish).await;
+            if answer.is_ok() {
+                on_its_way.ends();
+            }
+            match answer {
                 Ok(Published::Ok {
                     seq,
                     made,
@@ -144,6 +151,21 @@ impl<'a, E: Engine> Sender<'a, E> {
             })
             .collect();
         self.context.observer.observe(self.node, &events);
+    }
+}
+
+/// A publish that is given up is not on its way any more.
+struct OnItsWay<'a>(&'a Requests);
+
+impl OnItsWay<'_> {
+    fn ends(&self) {
+        self.0.publishes(false);
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        self.ends();
     }
 }
 

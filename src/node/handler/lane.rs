@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::account;
 use super::bell::Bell;
+use super::budget::Budget;
 use super::held::Held;
 use super::next::{Next, Seen, next};
 use super::pool::Pool;
@@ -22,6 +23,10 @@ use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
 use crate::node::handle::Handle;
+
+/// A call that was sent so often without an answer is sent once more to give back what it took: its answer does not get
+/// through to this node, and others can do the work.
+const TRIES_MAX: u32 = 3;
 
 pub(super) struct Lane<'a, E, H> {
     context: &'a mut Context<E>,
@@ -38,6 +43,7 @@ pub(super) struct Lane<'a, E, H> {
     /// When the store last answered.
     called: Instant,
     backoff: Backoff,
+    budget: Budget,
 }
 
 /// Why a lane ended.
@@ -74,6 +80,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             dry: false,
             called: Instant::now(),
             backoff: Backoff::new(&context.settings),
+            budget: Budget::new(context.settings.lease),
             context,
             handle,
             bell,
@@ -104,6 +111,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 call: self.call + 1,
                 settles: self.held.settles(&finished),
                 want: seen.pool.want,
+                want_bytes: self.budget.bytes(),
                 woken: seen.rung || awaits_bell,
             };
             self.note_intents(&finished);
@@ -122,7 +130,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             };
             self.account(finished, &refused, &packs);
             self.held.release(&exchange.settles);
-            self.take_in(exchange.want, packs);
+            self.take_in(&exchange, packs);
         }
     }
 
@@ -211,9 +219,13 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     async fn send(&mut self, exchange: &mut Exchange) -> Result<Option<(Exchanged, u32)>> {
         let mut told = false;
         for tries in 1.. {
+            let sent = Instant::now();
             match self.context.engine.exchange(exchange).await {
                 Ok(exchanged) => {
                     self.backoff.reset();
+                    if let Exchanged::Ok { packs, .. } = &exchanged {
+                        self.budget.took(bytes(packs), sent.elapsed());
+                    }
                     return Ok(Some((exchanged, tries)));
                 }
                 Err(error) if error.is_away() => {
@@ -223,7 +235,12 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                         let reason = error.to_string();
                         self.context.tell(&self.node, Event::Away { reason });
                     }
+                    self.budget.lost();
                     self.backoff.wait().await;
+                    // From here on no copy of this call brings messages, so a late one can take none away from this node.
+                    if tries >= TRIES_MAX {
+                        exchange.want = 0;
+                    }
                     if !guard("same-call") {
                         exchange.call += 1;
                     }
@@ -265,11 +282,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
     }
 
-    /// Hands what a take of so many messages brought to the slots.
-    fn take_in(&mut self, want: u32, packs: Vec<Pack>) {
+    /// Hands what a call brought to the slots.
+    fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>) {
         // A take of 0 says nothing about the queue.
-        if want > 0 {
-            self.dry = is_dry(want, &packs);
+        if exchange.want > 0 {
+            self.dry = is_dry(exchange, &packs);
             // A take may end at a message that was delivered before, whether more are queued or not.
             self.pool
                 .took_all(self.dry || packs.iter().any(|pack| pack.attempt() > 1));
@@ -295,11 +312,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
 
 /// Whether the take got everything that was queued. A take may end early at a message that was delivered
 /// before; at a pack that does not fit once there is enough; and at its limits of packs and bytes.
-fn is_dry(want: u32, packs: &[Pack]) -> bool {
+fn is_dry(exchange: &Exchange, packs: &[Pack]) -> bool {
     let total: usize = packs.iter().map(Pack::count).sum();
-    let bytes: usize = packs.iter().map(|pack| pack.bytes().len()).sum();
-    take_cut(total as u64, want.into()) > 0
-        && bytes < TAKE_CUT_BYTES
+    take_cut(total as u64, exchange.want.into()) > 0
+        && bytes(packs) < TAKE_CUT_BYTES.min(exchange.want_bytes as usize / 2)
         && packs.len() < TAKE_PACKS_MAX
         && packs.iter().all(|pack| pack.attempt() == 1)
+}
+
+fn bytes(packs: &[Pack]) -> usize {
+    packs.iter().map(|pack| pack.bytes().len()).sum()
 }

@@ -1,6 +1,6 @@
 //! What the other parts of the node ask of its membership.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,6 +13,8 @@ pub(crate) struct Requests {
     beat_now: Notify,
     /// Grows for as long as the runtime that generates and handles makes progress.
     turns: AtomicU64,
+    /// A publish is on its way.
+    publishes: AtomicBool,
     requested: Mutex<Requested>,
 }
 
@@ -86,6 +88,15 @@ impl Requests {
     /// The runtime that generates and handles makes progress.
     pub(crate) fn turn(&self) {
         self.turns.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a publish is on its way.
+    pub(crate) fn publishes(&self, is_on_its_way: bool) {
+        self.publishes.store(is_on_its_way, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_publishing(&self) -> bool {
+        self.publishes.load(Ordering::Relaxed)
     }
 
     pub(super) fn turns(&self) -> u64 {

@@ -242,7 +242,7 @@ async fn a_batch_of_errors_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
         call.packs.push(builder.build(number, call.epoch, 0));
     }
     hive.send(&call).await;
-    for _ in 0..3 {
+    for _ in 0..4 {
         let packs = hive.take("b", 8).await;
         hive.exchange("b", packs.iter().map(|pack| whole(pack, &failure())).collect(), 0)
             .await;

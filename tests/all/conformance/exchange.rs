@@ -15,7 +15,10 @@ checks![
     a_take_stops_at_a_megabyte,
     a_take_that_is_out_of_step_with_the_packs_does_not_cut_them_for_ever,
     a_take_that_has_much_leaves_a_pack_that_does_not_fit,
+    a_take_brings_no_more_bytes_than_are_wanted_but_one_message,
+    one_by_one_a_take_brings_no_more_bytes_than_are_wanted,
     a_repeated_exchange_is_applied_once,
+    a_repeat_that_wants_nothing_gives_back_what_did_not_arrive,
     an_old_copy_of_an_exchange_writes_nothing,
     a_call_ahead_of_its_lane_is_refused,
     lanes_count_their_calls_apart,
@@ -61,6 +64,120 @@ async fn one_by_one_every_call_is_counted_as_ever<B: Bench>(hive: &Hive<B>) {
     assert_eq!(hive.call(&call).await, Exchanged::Unheld);
     let status = hive.status().await;
     assert_eq!((status.done, status.in_hand, status.queued), (90, 1, 2));
+}
+
+/// A take of so many messages and bytes that settles these pieces.
+async fn take_bytes<B: Bench>(hive: &Hive<B>, settles: Vec<Settle>, want: u32, want_bytes: u32) -> Vec<Pack> {
+    let mut call = hive.next_call("b", 0, settles, want);
+    call.want_bytes = want_bytes;
+    match hive.call(&call).await {
+        Exchanged::Ok { packs, .. } => packs,
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn a_take_brings_no_more_bytes_than_are_wanted_but_one_message<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let publish = hive.publish("a", &[10, 1, 1, 1]).await;
+    let bytes = |pack: usize| u32::try_from(publish.packs[pack].bytes().len()).expect("small");
+    // A part of the first pack, by the mean length of its messages; at least one.
+    let half = take_bytes(hive, Vec::new(), 10, bytes(0) / 2).await;
+    assert_eq!(numbers(&half), [0, 1, 2, 3, 4]);
+    let one = take_bytes(hive, Vec::new(), 10, 1).await;
+    assert_eq!(numbers(&one), [5]);
+    let rest = take_bytes(hive, Vec::new(), 4, u32::MAX).await;
+    assert_eq!(numbers(&rest), [6, 7, 8, 9]);
+    // Whole packs, as many as fit.
+    let two = take_bytes(hive, Vec::new(), 10, bytes(1) + bytes(2)).await;
+    assert_eq!(numbers(&two), [10, 11]);
+    let mut held = Vec::new();
+    for packs in [half, one, rest, two] {
+        held.extend(packs);
+    }
+    let back: Vec<Settle> = held.iter().map(|pack| whole(pack, &Outcome::Return)).collect();
+    hive.exchange("b", back, 0).await;
+    assert_eq!(hive.status().await.queued, 13);
+
+    // What is taken again is measured as well.
+    let all = hive.take("b", 13).await;
+    let later = Outcome::Retry {
+        after_ms: 0,
+        error: "later".into(),
+    };
+    let settles = all.iter().map(|pack| whole(pack, &later)).collect();
+    hive.exchange("b", settles, 0).await;
+    hive.beat("a").await;
+    for number in 0..2 {
+        assert_eq!(numbers(&take_bytes(hive, Vec::new(), 10, 1).await), [number]);
+    }
+    let next = take_bytes(hive, Vec::new(), 10, 2 * bytes(1)).await;
+    assert_eq!(numbers(&next), [2, 3]);
+    assert_eq!(numbers(&hive.take("b", 20).await), (4..13).collect::<Vec<u64>>());
+}
+
+async fn one_by_one_a_take_brings_no_more_bytes_than_are_wanted<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    let mut call = hive.publish_call("a", &[]).await;
+    // So short that they are stored in one place.
+    let mut builder = queenright::message::PackBuilder::new();
+    for pack in 0..90 {
+        builder.push(b"x");
+        builder.push(b"y");
+        call.packs.push(builder.build(2 * pack, call.epoch, 0));
+    }
+    hive.send(&call).await;
+    let mut held = hive.take("b", 2).await;
+    for _ in 1..89 {
+        held = hive.exchange("b", vec![whole(&held[0], &done())], 2).await;
+    }
+    assert_eq!(hive.beat("a").await.grain, 2, "so the shortest way was taken");
+    let one = take_bytes(hive, vec![whole(&held[0], &done())], 2, 1).await;
+    assert_eq!(numbers(&one), [178]);
+}
+
+async fn a_repeat_that_wants_nothing_gives_back_what_did_not_arrive<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[1, 3, 1]).await;
+    let first = hive.take("b", 1).await;
+    let mut call = hive.next_call("b", 0, vec![whole(&first[0], &failure())], 3);
+    let lost = hive.call(&call).await;
+    assert!(
+        matches!(&lost, Exchanged::Ok { packs, .. } if numbers(packs) == [1, 2, 3]),
+        "{lost:?}"
+    );
+    let late = call.clone();
+    call.want = 0;
+    hive.rung(Wake::Bell).await;
+    for _ in 0..2 {
+        let answer = hive.call(&call).await;
+        assert!(
+            matches!(&answer, Exchanged::Ok { packs, .. } if packs.is_empty()),
+            "{answer:?}"
+        );
+        let status = hive.status().await;
+        assert_eq!(
+            (status.failed, status.in_hand, status.queued),
+            (1, 0, 4),
+            "settled once"
+        );
+    }
+    assert!(hive.rung(Wake::Bell).await, "others can do it");
+    // A late copy of the call, as it was at first, brings nothing either.
+    let answer = hive.call(&late).await;
+    assert!(
+        matches!(&answer, Exchanged::Ok { packs, .. } if packs.is_empty()),
+        "{answer:?}"
+    );
+    let again = hive.take("c", 5).await;
+    assert_eq!(numbers(&again), [1, 2, 3, 4]);
+    assert!(
+        again.iter().all(|pack| pack.attempt() == 1),
+        "nobody had begun with them"
+    );
+    hive.exchange("c", again.iter().map(|pack| whole(pack, &done())).collect(), 0)
+        .await;
+    let status = hive.status().await;
+    assert_eq!((status.done, status.failed, status.in_hand), (4, 1, 0));
 }
 
 async fn what_one_lane_took_another_settles<B: Bench>(hive: &Hive<B>) {
@@ -154,8 +271,8 @@ async fn a_take_stops_at_a_megabyte<B: Bench>(hive: &Hive<B>) {
         call.packs.push(builder.build(number, call.epoch, 0));
     }
     hive.send(&call).await;
-    assert_eq!(numbers(&hive.take("b", 4).await), [0, 1, 2]);
-    assert_eq!(numbers(&hive.take("b", 4).await), [3]);
+    assert_eq!(numbers(&hive.take("b", 4).await), [0, 1]);
+    assert_eq!(numbers(&hive.take("b", 4).await), [2, 3]);
 }
 
 async fn a_take_that_is_out_of_step_with_the_packs_does_not_cut_them_for_ever<B: Bench>(hive: &Hive<B>) {

@@ -198,6 +198,7 @@ impl<B: Bench> Hive<B> {
             call: *call,
             settles,
             want,
+            want_bytes: u32::MAX,
             woken: false,
         }
     }

@@ -376,6 +376,7 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
         call: 1,
         settles: Vec::new(),
         want: 60,
+        want_bytes: u32::MAX,
         woken: false,
     };
     let at_most = std::time::Duration::from_millis(1);

@@ -355,6 +355,7 @@ impl Cuts {
             call: 2,
             settles: Vec::new(),
             want: 0,
+            want_bytes: u32::MAX,
             woken: false,
         };
         for _ in 0..TRIES {

@@ -213,6 +213,7 @@ impl Prefix {
             call: self.call,
             settles,
             want,
+            want_bytes: u32::MAX,
             woken: false,
         };
         match self.engine.exchange(&exchange).await.expect("exchange") {

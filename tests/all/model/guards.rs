@@ -85,6 +85,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("join-token", "ids are never drawn twice here"),
     ("layout", JOINING),
     ("layout-older", JOINING),
+    ("shortcut-bytes", SHORTEST),
     ("shortcut-call", SHORTEST),
     ("shortcut-piece", SHORTEST),
     ("made-before", "messages carry nothing here"),
@@ -127,9 +128,14 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "there is no bell here: a node asks whenever there is something to take",
     ),
     (
+        "unarrived",
+        "an answer that is lost comes with the next copy of its call here; the checks give it back",
+    ),
+    (
         "vacant",
         "every node may generate here, so the crown is not vacant for long",
     ),
+    ("want-bytes", PACKS),
     ("alone", PACKS),
     ("alone-empty", PACKS),
     ("clearing", PACKS),

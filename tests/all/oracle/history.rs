@@ -514,6 +514,7 @@ impl<B: Bench> History<B> {
                 call: node.calls[lane] + 1,
                 settles: node.held.values().map(all_done).collect(),
                 want: 10,
+                want_bytes: u32::MAX,
                 woken: false,
             });
             let answer = self.call(Call::Exchange(call.clone())).await;

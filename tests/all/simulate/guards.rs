@@ -123,6 +123,10 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         "without them time passes too fast or too slowly, and the checks count how much",
         &["step-crown", "step-join", "step-leave", "step-vacant"],
     ),
+    (
+        "an answer arrives here sooner or later, however many bytes it has",
+        &["unarrived", "want-bytes"],
+    ),
 ];
 
 /// A seed says something else once the code has changed. Then so many are looked through for another.

@@ -432,6 +432,7 @@ pub fn start_rogue(world: &Arc<World>) {
             call: 1,
             settles: Vec::new(),
             want: 3,
+            want_bytes: u32::MAX,
             woken: true,
         };
         let Ok(Exchanged::Ok { packs, .. }) = wire.exchange(&exchange).await else {

@@ -40,6 +40,8 @@ impl Inner {
         let handles = self.plan.settings.also_handle;
         let sender = &mut self.processes[process];
         if exchange.call == sender.last_call {
+            // A repeat may want nothing any more: its answer says nothing about the queue.
+            sender.last_want = exchange.want;
             return;
         }
         // After long silence it calls all the same.

@@ -79,6 +79,7 @@ pub fn assemble(keys: &Keys) -> usize {
         call: 1234,
         settles: (0..50).map(settle).collect(),
         want: 1000,
+        want_bytes: 1 << 20,
         woken: false,
     };
     exchange_bytes(keys, black_box(&exchange)).len()

@@ -1,7 +1,8 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again; with settles also 7 errors 8 errors:records 9 later, then the
 --       keys of effects
--- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken, then piece and count of those that are done from their start
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken 7 bytes wanted, then piece and count of those that are done
+--       from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}
 -- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld
@@ -11,8 +12,8 @@
 
 -- The shortcut. Where messages are handled one by one, nearly every call settles one pack as done and takes one of the same
 -- size. The rest of this script would do the same, in one and a half times the time.
-if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1], 'shortcut') == ARGV[5] then
-  local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[8])
+if #ARGV == 9 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1], 'shortcut') == ARGV[5] then
+  local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[9])
   local stored = run('HMGET', KEYS[3], lane, place)
   local record, pack = stored[1], stored[2]
   if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' then
@@ -20,9 +21,11 @@ if #ARGV == 8 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1
     local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
     local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
     fits = call == last + 1 -- guard: shortcut-call
-    fits = fits and first == tonumber(ARGV[7]) -- guard: shortcut-piece
+    fits = fits and first == tonumber(ARGV[8]) -- guard: shortcut-piece
     local want, next = tonumber(ARGV[5]), fits and count == n and run('LPOP', KEYS[2])
-    if next and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
+    local small = next
+    small = next and (#next <= tonumber(ARGV[7]) or want == 1) -- guard: shortcut-bytes
+    if small and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
       local id = string.format('%d', (struct.unpack('<I8', next, 9)))
       run('HSET', KEYS[3], place, next, lane, cmsgpack.pack({call, done + n, failed, held - n + want, {id}, {}}))
       return {'ok', {}, {next}}
@@ -37,7 +40,7 @@ local none = {}
 local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
 local place = 'pack:' .. ARGV[2]
 local fields = {lane, 'suspects', place}
-for i = 7, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
+for i = 8, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
 for _, settle in ipairs(settles) do fields[#fields + 1] = num(settle[1]) end
 local stored = redis.call('HMGET', KEYS[3], unpack(fields))
 if not stored[1] then return {'deposed'} end -- guard: lane-record
@@ -52,7 +55,7 @@ local function placed(id)
     if pack and num((select(6, head(pack)))) == id then return field, pack end
   end
 end
-local repeated, stale = false, false
+local repeated, stale, unarrived = false, false, false
 repeated = call == last -- guard: call-repeat
 stale = call < last -- guard: call-stale
 if repeated then
@@ -63,7 +66,15 @@ if repeated then
     local pack = held[i] or select(2, placed(id))
     if pack then packs[#packs + 1] = pack end
   end
-  return {'ok', record[6], packs}
+  unarrived = want == 0 and #packs > 0 and record[6] -- guard: unarrived
+  if not unarrived then return {'ok', record[6], packs} end
+  -- The node never got them, and asks for nothing any more: they go back as if the call had returned them.
+  settles, fields = {}, {lane, 'suspects', place}
+  for i, pack in ipairs(packs) do
+    local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
+    settles[i], fields[3 + i] = {first, {{0, count, 2}}}, num(first)
+  end
+  stored, last = redis.call('HMGET', KEYS[3], unpack(fields)), call - 1
 end
 if stale then return {'stale'} end
 if call > last + 1 then return {'deposed'} end -- guard: call-ahead
@@ -97,8 +108,8 @@ for i = 4, #fields do
   if not stored[i] then return {'unheld'} end
 end
 -- Of a pack that is done as a whole only the head is read.
-for i = 7, #ARGV, 2 do
-  local at, n = (i + 1) / 2, tonumber(ARGV[i + 1])
+for i = 8, unarrived and 0 or #ARGV, 2 do
+  local at, n = i / 2, tonumber(ARGV[i + 1])
   local pack = stored[at]
   local _, flags, attempt, _, _, _, _, _, count = head(pack)
   if n == count and attempt == 1 then
@@ -241,6 +252,8 @@ if rest ~= none then
   end
 end
 
+if unarrived then refused = unarrived end
+
 -- Now the writes. The first is one that full memory does not refuse.
 if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
 if #effects > 0 then
@@ -279,12 +292,13 @@ for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: `again` before the queue.
-local packs, total, bytes, grain = {}, 0, 0, tonumber(m[1])
+local packs, total, bytes, bytes_max, grain = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1])
+bytes_max = math.min(bytes_max, tonumber(ARGV[7])) -- guard: want-bytes
 -- On its last delivery a message comes alone, into an empty hand: so whatever becomes an error for its deliveries killed its
 -- handlers itself. On the one before, a node holds a few of its kind at most, so that few come to their last one for a neighbour.
 local goal = want
 if alone == 2 then goal = 0 end -- guard: alone
-while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
+while again and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   --+ packs
   --+ deliveries
   -- Looked at first, and taken out when nothing more can go wrong.
@@ -323,7 +337,13 @@ while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACK
   redis.call('LPOP', KEYS[6])
   if alone == 1 then alone = 0 end
   local full = pack
-  if count > n or is_part(pack) then full = bring(KEYS[4], pack) end
+  if is_part(pack) then full = bring(KEYS[4], pack) or pack end
+  local length = size(full)
+  if bytes + length > bytes_max then
+    n = math.min(n, math.max(math.floor((bytes_max - bytes) * count / length), #packs == 0 and 1 or 0))
+  end
+  if n == 0 then redis.call('LPUSH', KEYS[6], full); break end
+  if count > n and is_stub(full) then full = bring(KEYS[4], full) end
   if not full then full, n = pack, count end
   if count > n then redis.call('LPUSH', KEYS[6], piece(full, n, count - n)) end
   packs[#packs + 1] = piece(full, 0, n)
@@ -333,7 +353,7 @@ while again and total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACK
   if left < 2 then break end
 end
 local pop = $TAKE_POP_START
-while total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
+while total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   -- A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack as large as those before would
   -- not fit.
   if want >= $TAKE_EXACT and $TAKE_SHARES * (want - total) < want then break end
@@ -350,8 +370,16 @@ while total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
     -- half. If it filled up to the last message, the next take would begin with the rest, cut the next pack, and so on.
     local cut = room
     if want >= $TAKE_EXACT and total > 0 then cut = math.ceil(want / 2) - total end
+    -- Of a stub, the length of its body, as in size().
+    local length = #pack
+    if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
+    -- As many as fit into the bytes, by their mean length; the first pack gives at least one.
+    if bytes + length > bytes_max then
+      local fits = math.max(math.floor((bytes_max - bytes) * count / length), #packs == 0 and 1 or 0)
+      room, cut = math.min(room, fits), math.min(cut, fits)
+    end
     local leaves = count > room and (cut <= 0 or bytes >= $TAKE_CUT_BYTES)
-    if room <= 0 or bytes >= $TAKE_BYTES_MAX or leaves or left ~= none then
+    if room <= 0 or bytes >= bytes_max or leaves or left ~= none then
       if left == none then left = {} end
       left[#left + 1] = pack
     else
@@ -365,12 +393,10 @@ while total < goal and bytes < $TAKE_BYTES_MAX and #packs < $TAKE_PACKS_MAX do
           left = {}
           for from = cut, count - 1, share do left[#left + 1] = piece(full, from, math.min(share, count - from)) end
           pack, count = piece(full, 0, cut), cut
+          length = #pack
         end
       end
       packs[#packs + 1] = pack
-      -- As in size(): of a stub, the length of its body.
-      local length = #pack
-      if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
       total, bytes = total + count, bytes + length
     end
   end

@@ -2,24 +2,28 @@
 
 use crate::engine::limits::{
     CLEARING_MS, GRAIN_START, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START,
-    TAKE_SHARES, take_cut, take_is_enough,
+    TAKE_SHARES, take_cut, take_fits, take_is_enough,
 };
 use crate::engine::store::{About, Delivery, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
 
-/// Takes up to `want` messages: first what waits to be taken again, then the queue.
+/// Takes up to `want` messages of up to `want_bytes` bytes: first what waits to be taken again, then the queue.
 pub(super) fn take(
     store: &mut impl Store,
     meta: &mut Meta,
     (node, about): (&str, &mut About),
     clock: u64,
-    want: u64,
+    (want, want_bytes): (u64, u32),
 ) -> Result<Vec<Pack>> {
     let mut take = Take {
         goal: want,
+        bytes_max: TAKE_BYTES_MAX,
         ..Take::default()
     };
+    if store.guard("want-bytes") {
+        take.bytes_max = TAKE_BYTES_MAX.min(want_bytes as usize);
+    }
     if about.alone == About::ALONE && store.guard("alone") {
         take.goal = 0;
     }
@@ -27,7 +31,7 @@ pub(super) fn take(
         take_again(store, meta, (node, &mut *about), clock, &mut take)?;
     }
     let mut pop = TAKE_POP_START;
-    while take.total < take.goal && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+    while take.total < take.goal && take.bytes < take.bytes_max && take.packs.len() < TAKE_PACKS_MAX {
         // To cut a pack copies it. A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack
         // as large as those before would not fit.
         let much = take.bytes >= TAKE_CUT_BYTES;
@@ -45,10 +49,11 @@ pub(super) fn take(
         }
         let mut left = Vec::new();
         for pack in popped {
-            let (count, room) = (pack.count(), usize::try_from(want - take.total).unwrap_or(0));
-            let cut = usize::try_from(take_cut(take.total, want)).unwrap_or(0);
+            let (count, fits) = (pack.count(), take.fits(&pack));
+            let room = usize::try_from(want - take.total).unwrap_or(0).min(fits);
+            let cut = usize::try_from(take_cut(take.total, want)).unwrap_or(0).min(fits);
             let leaves = count > room && (cut == 0 || take.bytes >= TAKE_CUT_BYTES);
-            if room == 0 || take.bytes >= TAKE_BYTES_MAX || leaves || !left.is_empty() {
+            if room == 0 || take.bytes >= take.bytes_max || leaves || !left.is_empty() {
                 left.push(pack);
             } else if count <= room {
                 take.add(about, pack);
@@ -96,7 +101,7 @@ fn take_again(
     clock: u64,
     take: &mut Take,
 ) -> Result<()> {
-    while take.total < take.goal && take.bytes < TAKE_BYTES_MAX && take.packs.len() < TAKE_PACKS_MAX {
+    while take.total < take.goal && take.bytes < take.bytes_max && take.packs.len() < TAKE_PACKS_MAX {
         let Some(pack) = store.pop(Line::Again)? else {
             meta.again = false;
             return Ok(());
@@ -123,6 +128,10 @@ fn take_again(
         } else {
             count.min(room)
         };
+        let part = part.min(take.fits(&pack));
+        if part == 0 {
+            return store.push_front(Line::Again, &pack);
+        }
         if count > part {
             store.push_front(Line::Again, &pack.piece(part, count - part))?;
         }
@@ -158,9 +167,21 @@ struct Take {
     packs: Vec<Pack>,
     total: u64,
     bytes: usize,
+    /// It takes no more bytes than this.
+    bytes_max: usize,
 }
 
 impl Take {
+    /// How many messages of a pack fit into what is left of the bytes.
+    fn fits(&self, pack: &Pack) -> usize {
+        let (count, length) = (pack.count(), pack.bytes().len());
+        let left = self.bytes_max.saturating_sub(self.bytes);
+        if length <= left {
+            return count;
+        }
+        take_fits(left, count, length, self.packs.is_empty())
+    }
+
     fn add(&mut self, about: &mut About, pack: Pack) {
         about.took(&pack);
         self.total += pack.count() as u64;

@@ -129,6 +129,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
                 call: 1,
                 settles: Vec::new(),
                 want: 1,
+                want_bytes: u32::MAX,
                 woken: false,
             };
             let answer = engine.exchange(&exchange).await?;

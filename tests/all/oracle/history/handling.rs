@@ -14,7 +14,13 @@ impl<B: Bench> History<B> {
     pub(super) async fn exchange(&mut self, index: usize) {
         let lane = self.rng.usize(..LANES as usize);
         let (call, repeat) = match self.nodes[index].unanswered[lane].take() {
-            Some(call) => (call, true),
+            Some(mut call) => {
+                // Once a copy wants nothing, those after it do not either.
+                if self.chance(4) {
+                    call.want = 0;
+                }
+                (call, true)
+            }
             None => (self.new_exchange(index, lane), false),
         };
         let answer = self.call(Call::Exchange(call.clone())).await;
@@ -70,6 +76,7 @@ impl<B: Bench> History<B> {
             call: node.calls[lane] + 1,
             settles,
             want: self.rng.choice([0, 1, 2, 5, 30]).expect("some"),
+            want_bytes: self.rng.choice([1, 100, 300, u32::MAX]).expect("some"),
             woken: self.rng.bool(),
         }
     }

@@ -1,0 +1,212 @@
+//! What is under a connection: TCP, TLS or a unix socket, with a count of the bytes that move.
+//!
+//! The client of the redis crate knows only how long an answer took. Over a slow link that says nothing: a megabyte that
+//! still flows is not lost. So the streams are made here, and [`Flow`] tells whether anything moves.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+/// How much the kernel takes in that it cannot send yet. Without it, it would be megabytes: a whole body would seem to be
+/// sent at once, and then nothing would move while it is.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT_MAX: u32 = 16 * 1024;
+
+/// How many bytes have moved over the connections of a link, without those that open a connection.
+#[derive(Debug, Default)]
+pub(super) struct Flow(AtomicU64);
+
+impl Flow {
+    pub(super) fn moved(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection; the task that drives it ends with its last copy.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) redis: MultiplexedConnection,
+    _driver: Option<Arc<Driver>>,
+}
+
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Connects to where the client would connect.
+pub(super) async fn connect(client: &Client, flow: &Arc<Flow>) -> RedisResult<Connection> {
+    let info = client.get_connection_info();
+    let counted = Counter::new(flow);
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) => {
+            let stream = counted.stream(tcp(host, *port, info).await?);
+            speak(info, stream, &counted).await
+        }
+        #[cfg(feature = "tls")]
+        ConnectionAddr::TcpTls {
+            host,
+            port,
+            insecure: false,
+            tls_params: None,
+        } => {
+            let (name, connector) = tls(host)?;
+            let stream = counted.stream(tcp(host, *port, info).await?);
+            speak(info, connector.connect(name, stream).await?, &counted).await
+        }
+        ConnectionAddr::Unix(path) => {
+            let stream = counted.stream(UnixStream::connect(path).await?);
+            speak(info, stream, &counted).await
+        }
+        // What only the client knows how to do, or to refuse: nothing is counted there.
+        _ => {
+            let redis = client.get_multiplexed_async_connection_with_config(&config()).await?;
+            Ok(Connection { redis, _driver: None })
+        }
+    }
+}
+
+/// Answers are waited for elsewhere, and for as long as bytes move.
+fn config() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(None)
+}
+
+/// Opens the protocol on a stream: user, password, database.
+async fn speak<S>(info: &ConnectionInfo, stream: S, counter: &Counter) -> RedisResult<Connection>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config()).await?;
+    counter.counts.store(true, Ordering::Relaxed);
+    let driver = Some(Arc::new(Driver(tokio::spawn(driver))));
+    Ok(Connection { redis, _driver: driver })
+}
+
+/// The first address of this name that answers.
+async fn tcp(host: &str, port: u16, info: &ConnectionInfo) -> io::Result<TcpStream> {
+    let mut tries = JoinSet::new();
+    for address in tokio::net::lookup_host((host, port)).await? {
+        tries.spawn(TcpStream::connect(address));
+    }
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no address found for host");
+    while let Some(tried) = tries.join_next().await {
+        match tried.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(stream) => {
+                stream.set_nodelay(info.tcp_settings().nodelay())?;
+                #[cfg(any(target_os = "linux", target_os = "android"))]
+                // A kernel that does not know it only tells less.
+                let _ = redis::io::tcp::socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_MAX);
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// As the client of the redis crate does it: the authorities that this system trusts, no certificate of our own.
+#[cfg(feature = "tls")]
+fn tls(host: &str) -> RedisResult<(rustls::pki_types::ServerName<'static>, tokio_rustls::TlsConnector)> {
+    let mut roots = rustls::RootCertStore::empty();
+    let mut found = rustls_native_certs::load_native_certs();
+    if let Some(error) = found.errors.pop() {
+        return Err(error.into());
+    }
+    for certificate in found.certs {
+        roots.add(certificate)?;
+    }
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+    let name = rustls::pki_types::ServerName::try_from(host)?.to_owned();
+    Ok((name, Arc::new(config.with_no_client_auth()).into()))
+}
+
+/// Counts into the flow of a link, once the connection is open.
+struct Counter {
+    flow: Arc<Flow>,
+    counts: Arc<AtomicBool>,
+}
+
+impl Counter {
+    fn new(flow: &Arc<Flow>) -> Self {
+        Self {
+            flow: flow.clone(),
+            counts: Arc::default(),
+        }
+    }
+
+    fn stream<S>(&self, stream: S) -> Counted<S> {
+        Counted {
+            stream,
+            flow: self.flow.clone(),
+            counts: self.counts.clone(),
+            is_full: false,
+        }
+    }
+}
+
+/// A stream whose bytes are counted.
+struct Counted<S> {
+    stream: S,
+    flow: Arc<Flow>,
+    counts: Arc<AtomicBool>,
+    /// The kernel would take in nothing more.
+    is_full: bool,
+}
+
+impl<S> Counted<S> {
+    fn count(&self, bytes: usize) {
+        if self.counts.load(Ordering::Relaxed) {
+            self.flow.0.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        self.count(buffer.filled().len() - before);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    /// What the kernel takes in at once tells nothing: it may lie there for ever. What it takes in after it was full has
+    /// driven other bytes out.
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match Pin::new(&mut self.stream).poll_write(cx, bytes) {
+            Poll::Ready(Ok(written)) => {
+                if std::mem::take(&mut self.is_full) {
+                    self.count(written);
+                }
+                Poll::Ready(Ok(written))
+            }
+            Poll::Pending => {
+                self.is_full = true;
+                Poll::Pending
+            }
+            failed @ Poll::Ready(_) => failed,
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
