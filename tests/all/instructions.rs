@@ -1,8 +1,8 @@
 //! The paths that every message takes do not grow: their instructions are counted, since times say little on a machine that
 //! others use too.
 //!
-//! The counts hold for one compiler and for the profile of Cargo.toml; elsewhere this says that it did not compare. To renew
-//! them, after a change that is worth it: `QUEENRIGHT_COUNTS=renew cargo test --release --all-features instructions`.
+//! The counts hold for one compiler and for the profile `gate` of Cargo.toml; elsewhere this says that it did not compare. To renew
+//! them, after a change that is worth it: `QUEENRIGHT_COUNTS=renew cargo test --profile gate --all-features instructions`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -32,7 +32,12 @@ fn reason() -> Option<String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Some("there is no valgrind; scripts/test installs it".into());
     }
-    let changed = std::env::vars().find(|(name, _)| name.starts_with("CARGO_PROFILE_RELEASE") || name == "RUSTFLAGS");
+    let built = std::path::Path::new(program().get_program()).parent().map(std::path::Path::to_path_buf);
+    if !built.is_some_and(|built| built.ends_with("gate")) {
+        return Some("built in another profile than `gate`".into());
+    }
+    let shapes = |name: &str| name.starts_with("CARGO_PROFILE_") || name == "RUSTFLAGS";
+    let changed = std::env::vars().find(|(name, _)| shapes(name));
     changed.map(|(name, value)| format!("built with {name}={value}, not as Cargo.toml says"))
 }
 
@@ -95,6 +100,6 @@ fn the_paths_that_every_message_takes_need_no_more_instructions_than_before() {
     assert!(
         grown.is_empty(),
         "more than a tenth above benches/instructions.txt: {grown:?}; if that is worth it, renew them with \
-         QUEENRIGHT_COUNTS=renew cargo test --release --all-features instructions"
+         QUEENRIGHT_COUNTS=renew cargo test --profile gate --all-features instructions"
     );
 }

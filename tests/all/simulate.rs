@@ -35,7 +35,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 fn replay(seed: u64) -> String {
-    format!("QUEENRIGHT_SEED={seed} cargo test --release --all-features --test all -- --nocapture seeded_fleets")
+    format!("QUEENRIGHT_SEED={seed} cargo test --profile gate --all-features --test all -- --nocapture seeded_fleets")
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn share(server: &RedisServer, over: Duration) -> f64 {
 }
 
 #[test]
-#[ignore = "takes minutes: cargo test --release --all-features --test all -- --ignored --nocapture figures_of_the_dashboard"]
+#[ignore = "takes minutes: cargo test --profile gate --all-features --test all -- --ignored --nocapture figures_of_the_dashboard"]
 fn figures_of_the_dashboard_on_a_million_messages_and_a_million_errors() {
     let server = RedisServer::start();
     let queue = new_queue();
@@ -134,7 +134,7 @@ fn figures_of_the_dashboard_on_a_million_messages_and_a_million_errors() {
 }
 
 #[test]
-#[ignore = "takes a minute: cargo test --release --all-features --test all -- --ignored --nocapture figures_of_a_failover"]
+#[ignore = "takes a minute: cargo test --profile gate --all-features --test all -- --ignored --nocapture figures_of_a_failover"]
 fn figures_of_a_failover_as_the_page_shows_it() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)

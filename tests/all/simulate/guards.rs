@@ -1,6 +1,6 @@
 //! Every guard of the protocol and of the node is taken out once, and a fleet must come to grief.
 //!
-//! `cargo test --release --all-features --test all -- --ignored --nocapture hunt` looks for a seed that catches each, or
+//! `cargo test --profile gate --all-features --test all -- --ignored --nocapture hunt` looks for a seed that catches each, or
 //! those in `QUEENRIGHT_GUARD`, and prints the table.
 
 use std::collections::BTreeSet;

@@ -142,7 +142,7 @@ fn the_poller_of_the_recipe_reads_every_line_once_and_in_order_while_generators_
 #[test]
 fn the_rust_of_the_readme_works() {
     let program = std::path::Path::new(PROGRAM).with_file_name("examples").join("feeds");
-    assert!(program.exists(), "cargo build --release --examples comes first");
+    assert!(program.exists(), "cargo build --profile gate --examples comes first");
     let stage = Stage::new();
     let start = || {
         Running(
@@ -169,7 +169,7 @@ fn the_rust_of_the_readme_works() {
 #[test]
 fn the_example_of_a_test_passes() {
     let program = std::path::Path::new(PROGRAM).with_file_name("examples").join("testing");
-    assert!(program.exists(), "cargo build --release --examples comes first");
+    assert!(program.exists(), "cargo build --profile gate --examples comes first");
     let output = Command::new(program).output().expect("it starts");
     assert!(output.status.success(), "{}", said(&output));
 }
