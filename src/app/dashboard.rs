@@ -28,19 +28,18 @@ mod sample;
 mod session;
 mod tls;
 
-use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 pub use tls::acceptor;
 
 use crate::app::args::token::Token;
-use crate::app::http::serve;
+use crate::app::http::{self, serve};
+use crate::app::output::log::Log;
 use crate::app::output::time::now_ms;
 use crate::app::output::view::StoreView;
 use crate::engine::{Engine, Status};
@@ -64,6 +63,8 @@ pub struct Options {
     /// Names under which it may be reached, besides addresses and localhost.
     pub hosts: Vec<String>,
     pub tls: Option<TlsAcceptor>,
+    /// A proxy in front of it speaks TLS.
+    pub behind_tls: bool,
 }
 
 /// A dashboard that is bound to its place, and not yet served.
@@ -73,11 +74,11 @@ pub struct Bound {
     pub url: String,
 }
 
-/// Takes the place, so that a mistake shows before anything else begins.
-pub async fn bind(listen: SocketAddr, options: Options) -> io::Result<Bound> {
-    let listener = TcpListener::bind(listen).await?;
+/// Takes the place, so that a mistake shows before anything else begins; why not, in words.
+pub fn bind(listen: SocketAddr, options: Options) -> Result<Bound, String> {
+    let (listener, bound) = http::bind(&listen.to_string())?;
     let scheme = if options.tls.is_some() { "https" } else { "http" };
-    let url = format!("{scheme}://{}/", listener.local_addr()?);
+    let url = format!("{scheme}://{bound}/");
     Ok(Bound { listener, options, url })
 }
 
@@ -87,6 +88,7 @@ pub(crate) struct Dashboard<E> {
     /// The store, for people.
     address: String,
     access: Access,
+    serves_tls: bool,
     live: Live,
     history: HistoryCache,
     sightings: Sightings,
@@ -95,20 +97,22 @@ pub(crate) struct Dashboard<E> {
 
 impl Bound {
     /// Serves until told to stop. A store that goes away does not end it.
-    pub async fn serve<E: Engine>(self, engine: Arc<E>, settings: Settings, address: String, shutdown: Shutdown) {
+    pub async fn serve<E: Engine>(
+        self,
+        engine: Arc<E>,
+        settings: Settings,
+        address: String,
+        log: Arc<Log>,
+        shutdown: Shutdown,
+    ) {
         let options = self.options;
         let port = self.listener.local_addr().map_or(0, |address| address.port());
         let dashboard = Arc::new(Dashboard {
             engine,
             settings,
             address,
-            access: Access::new(
-                options.token,
-                options.read_only,
-                &options.hosts,
-                port,
-                options.tls.is_some(),
-            ),
+            access: Access::new(&options, port, log),
+            serves_tls: options.tls.is_some(),
             live: Live::default(),
             history: HistoryCache::default(),
             sightings: Sightings::default(),

@@ -1,10 +1,20 @@
 //! A small HTTP/1.1 server for metrics and the dashboard. Everything that a client can make grow is bounded: connections,
-//! the size of a head and of a body, and the time for both.
+//! the size of a head and of a body, the time for both, and the time that an answer may lie unread.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `connections` | who is connected, and who loses its place when all are taken |
+//! | `stream` | the bytes of one connection, and the end of one that does not read |
+//! | `host` | under which names this may be reached |
+
+mod connections;
+pub(in crate::app) mod host;
+mod stream;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,18 +29,17 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use crate::node::shutdown::Shutdown;
+use connections::{Connections, Place};
+use stream::Watched;
 
 /// An error in it cuts the connection, so that the client does not take a part for the whole.
 pub(crate) type Body = BoxBody<Bytes, std::io::Error>;
 
-/// Connections at once; further clients wait to be accepted.
-const CONNECTIONS_MAX: usize = 128;
 /// A request's head, with all its headers.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -41,13 +50,17 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 /// After a connection could not be accepted: out of file descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// In the extensions of an answer: whoever asked has shown that it may.
+#[derive(Debug, Clone)]
+pub(crate) struct Admitted;
+
 /// Answers a request. It is dropped when the one who asked hangs up.
 pub(crate) trait Handler: Send + Sync + 'static {
-    fn answer(&self, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
+    fn answer(&self, from: SocketAddr, request: Request<Incoming>) -> impl Future<Output = Response<Body>> + Send;
 }
 
 /// Why one cannot listen at an address, and what to do.
-pub(crate) fn why_not(address: impl std::fmt::Display, error: &std::io::Error) -> String {
+fn why_not(address: &str, error: &std::io::Error) -> String {
     let hint = match error.kind() {
         ErrorKind::AddrInUse => "; something listens there already: stop it, or choose another port",
         ErrorKind::AddrNotAvailable => "; this machine has no such address",
@@ -58,11 +71,14 @@ pub(crate) fn why_not(address: impl std::fmt::Display, error: &std::io::Error) -
 }
 
 /// Listens at `host:port`; why not, in words.
-pub(crate) async fn bind(address: &str) -> Result<(TcpListener, SocketAddr), String> {
-    let cannot = |error: std::io::Error| why_not(address, &error);
-    let listener = TcpListener::bind(address).await.map_err(cannot)?;
-    let bound = listener.local_addr().map_err(cannot)?;
-    Ok((listener, bound))
+pub(crate) fn bind(address: &str) -> Result<(TcpListener, SocketAddr), String> {
+    let listen = || {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    };
+    listen().map_err(|error| why_not(address, &error))
 }
 
 /// Answers until told to stop; then finishes what is on its way.
@@ -72,55 +88,81 @@ pub(crate) async fn serve<H: Handler>(
     handler: Arc<H>,
     mut shutdown: Shutdown,
 ) {
-    let (places, mut connections) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), JoinSet::new());
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
+        return;
+    };
+    let (places, mut tasks) = (Arc::new(Connections::default()), JoinSet::new());
     loop {
-        while connections.try_join_next().is_some() {}
-        let accepted = async {
-            let place = places.clone().acquire_owned().await;
-            (listener.accept().await, place)
-        };
-        let (accepted, place) = tokio::select! {
+        while tasks.try_join_next().is_some() {}
+        let accepted = tokio::select! {
             biased;
             () = shutdown.stopping() => break,
-            accepted = accepted => accepted,
+            accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, from)) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let _ = stream.set_nodelay(true);
-        let (tls, handler, shutdown) = (tls.clone(), handler.clone(), shutdown.clone());
-        connections.spawn(async move {
-            let _place = place;
-            let Some(tls) = tls else {
-                return converse(stream, handler, shutdown).await;
-            };
-            if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
-                converse(stream, handler, shutdown).await;
-            }
-        });
+        let place = places.admit(from.ip());
+        tasks.spawn(keep(
+            stream,
+            from,
+            place,
+            tls.clone(),
+            handler.clone(),
+            shutdown.clone(),
+        ));
     }
     drop(listener);
-    let finish = async { while connections.join_next().await.is_some() {} };
+    let finish = async { while tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(STOP_TIME, finish).await;
 }
 
+/// One connection, for as long as it has its place.
+async fn keep<H: Handler>(
+    stream: TcpStream,
+    from: SocketAddr,
+    place: Place,
+    tls: Option<TlsAcceptor>,
+    handler: Arc<H>,
+    shutdown: Shutdown,
+) {
+    let _ = stream.set_nodelay(true);
+    let stream = Watched::new(stream, place.connection.clone());
+    let (handler, connection) = (&*handler, &*place.connection);
+    let ask = move |request| async move {
+        let answer = handler.answer(from, request).await;
+        if answer.extensions().get::<Admitted>().is_some() {
+            connection.admit();
+        }
+        Ok::<_, Infallible>(answer)
+    };
+    let talk = async {
+        let Some(tls) = tls else {
+            return converse(stream, ask, shutdown).await;
+        };
+        if let Ok(Ok(stream)) = tokio::time::timeout(HEAD_TIME, tls.accept(stream)).await {
+            converse(stream, ask, shutdown).await;
+        }
+    };
+    tokio::select! {
+        () = talk => {}
+        () = connection.lost_place() => {}
+    }
+}
+
 /// One connection, from its first request to its last.
-async fn converse<S, H>(stream: S, handler: Arc<H>, mut shutdown: Shutdown)
+async fn converse<S, F>(stream: S, ask: impl Fn(Request<Incoming>) -> F, mut shutdown: Shutdown)
 where
-    S: AsyncRead + AsyncWrite + Send + Unpin,
-    H: Handler,
+    S: AsyncRead + AsyncWrite + Unpin,
+    F: Future<Output = Result<Response<Body>, Infallible>>,
 {
-    let service = service_fn(move |request| {
-        let handler = handler.clone();
-        async move { Ok::<_, Infallible>(handler.answer(request).await) }
-    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(stream), service_fn(ask));
     let mut connection = pin!(connection);
     tokio::select! {
         biased;

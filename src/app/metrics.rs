@@ -4,6 +4,7 @@
 mod table;
 mod text;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 
+use crate::app::http::host::Hosts;
 use crate::app::http::{self, Body, Handler};
 use crate::engine::{Engine, Status};
 use crate::node::meter::Meter;
@@ -51,16 +53,24 @@ pub(crate) struct Metrics<E> {
     settings: Settings,
     /// The node's, not the server's: that one answers until the node is gone.
     shutdown: Shutdown,
+    hosts: Hosts,
     looked: tokio::sync::Mutex<Option<(Instant, Status)>>,
 }
 
 impl<E: Engine> Metrics<E> {
-    pub(crate) fn new(engine: Arc<E>, meter: Arc<Meter>, settings: Settings, shutdown: Shutdown) -> Self {
+    pub(crate) fn new(
+        engine: Arc<E>,
+        meter: Arc<Meter>,
+        settings: Settings,
+        shutdown: Shutdown,
+        hosts: &[String],
+    ) -> Self {
         Self {
             engine,
             meter,
             settings,
             shutdown,
+            hosts: Hosts::new(hosts),
             looked: tokio::sync::Mutex::new(None),
         }
     }
@@ -108,7 +118,10 @@ impl<E: Engine> Metrics<E> {
 }
 
 impl<E: Engine> Handler for Metrics<E> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, _: SocketAddr, request: Request<Incoming>) -> Response<Body> {
+        if let Err(wrong) = self.hosts.check(request.uri(), request.headers()) {
+            return http::text(StatusCode::FORBIDDEN, format!("{wrong}\n"));
+        }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return http::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");
         }

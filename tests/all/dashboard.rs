@@ -1,6 +1,7 @@
 //! The dashboard: over HTTP, against its own description, and in a real browser.
 
 mod access;
+mod attacks;
 mod board;
 mod browser;
 mod client;

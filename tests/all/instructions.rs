@@ -32,7 +32,9 @@ fn reason() -> Option<String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         return Some("there is no valgrind; scripts/test installs it".into());
     }
-    let built = std::path::Path::new(program().get_program()).parent().map(std::path::Path::to_path_buf);
+    let built = std::path::Path::new(program().get_program())
+        .parent()
+        .map(std::path::Path::to_path_buf);
     if !built.is_some_and(|built| built.ends_with("gate")) {
         return Some("built in another profile than `gate`".into());
     }

@@ -68,6 +68,7 @@ pub struct Serving {
     pub allow_host: Vec<String>,
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    pub behind_tls: bool,
 }
 
 impl Default for Resolved {

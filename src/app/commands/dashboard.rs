@@ -10,7 +10,6 @@ use crate::app::args::sources::Resolved;
 use crate::app::args::token::Token;
 use crate::app::dashboard::{Bound, Options, acceptor, bind};
 use crate::app::exit::Failure;
-use crate::app::http;
 use crate::app::output::log::Log;
 use crate::engine::Engine;
 use crate::node::shutdown;
@@ -23,18 +22,19 @@ pub(super) async fn run<E: Engine>(
     flags: &Flags,
     log: Arc<Log>,
 ) -> Result<(), Failure> {
-    let bound = open("--listen", flags.listen, resolved, &log).await?;
+    let bound = open("--listen", flags.listen, resolved, &log)?;
     engine.check().await?;
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
     log.say(false, "dashboard", &[("url", &bound.url)]);
     let settings = resolved.settings.clone();
-    bound.serve(engine, settings, resolved.address.clone(), shutdown).await;
+    let address = resolved.address.clone();
+    bound.serve(engine, settings, address, log, shutdown).await;
     Ok(())
 }
 
 /// Takes the place. `flag` is the one that named it.
-pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
+pub(super) fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
     let options = options(resolved)?;
     if !listen.ip().to_canonical().is_loopback() {
         if options.token.is_none() {
@@ -43,13 +43,17 @@ pub(super) async fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, lo
                  QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)"
             )));
         }
-        if options.tls.is_none() {
-            log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it");
+        if options.tls.is_none() && !options.behind_tls {
+            log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it and say --behind-tls");
         }
     }
-    bind(listen, options)
-        .await
-        .map_err(|error| Failure::failed(format!("{flag}: {}", http::why_not(listen, &error))))
+    if !options.hosts.is_empty() && options.token.is_none() {
+        return Err(Failure::usage(
+            "--allow-host means that others reach it through a proxy, which needs a token: give --token-file FILE or \
+             QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)",
+        ));
+    }
+    bind(listen, options).map_err(|why| Failure::failed(format!("{flag}: {why}")))
 }
 
 fn options(resolved: &Resolved) -> Result<Options, Failure> {
@@ -74,5 +78,6 @@ fn options(resolved: &Resolved) -> Result<Options, Failure> {
         read_only: serving.read_only,
         hosts: serving.allow_host.clone(),
         tls,
+        behind_tls: serving.behind_tls,
     })
 }

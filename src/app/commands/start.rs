@@ -1,18 +1,14 @@
-//! `start`: one copy. `roles` says who generates and who handles.
+//! `start`: one copy. `roles` says who generates and who handles, `beside` serves metrics and the dashboard.
 
+mod beside;
 pub(super) mod roles;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
-use super::dashboard;
 use crate::app::args::sources::Resolved;
 use crate::app::exit::{FAILED, Failure};
-use crate::app::http;
 use crate::app::lab::ledger::Recorder;
-use crate::app::metrics::Metrics;
 use crate::app::output::log::Log;
 use crate::app::outside;
 use crate::app::run::on_signals;
@@ -21,8 +17,8 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::node::event::{Entry, Event, Observer};
 use crate::node::id::new_id;
-use crate::node::meter::Meter;
-use crate::node::shutdown::{self, Shutdown, Stopper};
+use crate::node::shutdown::{self, Stopper};
+use beside::Beside;
 
 /// How long children may take to end after the node has: longer than each of them is given.
 const CHILDREN_GRACE: Duration = Duration::from_secs(4);
@@ -47,13 +43,8 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         settings.timeout = None;
     }
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
-    let served = serve(resolved, &engine, node.meter(), &shutdown, &log).await?;
-    if let Some(listen) = resolved.dashboard {
-        let bound = dashboard::open("--dashboard", listen, resolved, &log).await?;
-        log.say(false, "dashboard", &[("url", &bound.url)]);
-        let (settings, address) = (resolved.settings.clone(), resolved.address.clone());
-        tokio::spawn(bound.serve(engine.clone(), settings, address, shutdown.clone()));
-    }
+    let beside = Beside::bind(resolved, node.meter(), &shutdown, &log)?;
+    let serving = beside.map(|beside| beside.serve(resolved, &log)).transpose()?;
     tokio::select! {
         found = find_store(&*engine, resolved, &log) => found?,
         () = shutdown.stopping() => return Ok(()),
@@ -64,32 +55,10 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         () = ticking => unreachable!("ticks without end"),
     };
     outside::stop_all(CHILDREN_GRACE).await;
-    if let Some((stopper, serving)) = served {
-        stopper.stop();
-        let _ = serving.await;
+    if let Some(serving) = serving {
+        serving.stop().await;
     }
     ended
-}
-
-/// Serves metrics, if asked to, until told to stop: also while there is no store yet.
-async fn serve<E: Engine>(
-    resolved: &Resolved,
-    engine: &Arc<E>,
-    meter: Arc<Meter>,
-    shutdown: &Shutdown,
-    log: &Log,
-) -> Result<Option<(Stopper, JoinHandle<()>)>, Failure> {
-    let Some(place) = &resolved.metrics else {
-        return Ok(None);
-    };
-    let (listener, bound) = http::bind(place)
-        .await
-        .map_err(|why| Failure::failed(format!("--metrics: {why}")))?;
-    log.say(false, "metrics", &[("at", &format!("http://{bound}/metrics"))]);
-    let handler = Metrics::new(engine.clone(), meter, resolved.settings.clone(), shutdown.clone());
-    let (stopper, stopping) = shutdown::channel();
-    let serving = tokio::spawn(http::serve(listener, None, Arc::new(handler), stopping));
-    Ok(Some((stopper, serving)))
 }
 
 /// The log, and the book if one is to be kept.

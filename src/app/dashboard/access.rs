@@ -1,42 +1,78 @@
 //! Who may: the Host and the Origin of a request, the token, and the sessions of those who gave it.
 
-use std::collections::VecDeque;
-use std::fmt::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, COOKIE, HOST, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{AUTHORIZATION, COOKIE, HeaderMap, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
-use hyper::{StatusCode, Uri};
-use subtle::ConstantTimeEq;
+use hyper::{Method, Request, StatusCode};
+use tokio::sync::Mutex;
 
+use super::Options;
 use super::reply::Refusal;
+use super::session::{SESSION_TIME, Sessions};
 use crate::app::args::token::Token;
+use crate::app::http::host::{Hosts, WrongHost};
+use crate::app::output::log::Log;
 
-/// How many browsers stay logged in; beyond that, the oldest session is forgotten.
-const SESSIONS_MAX: usize = 100;
+/// Wrong tokens are answered one after the other, each so late: whoever guesses has two guesses a second, however many
+/// connections it opens.
+const WRONG_TOKEN_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) struct Access {
     token: Option<Token>,
     pub read_only: bool,
-    /// Names under which this may be reached, besides addresses and localhost.
-    hosts: Vec<String>,
+    hosts: Hosts,
     /// One for each port, since browsers do not keep the cookies of ports apart.
     cookie: String,
-    /// Sent over TLS only.
+    /// The browser sees TLS: ours, or that of a proxy.
     secure: bool,
-    sessions: Mutex<VecDeque<String>>,
+    sessions: Arc<Sessions>,
+    /// Held while a wrong token is answered.
+    guess: Mutex<()>,
+    log: Arc<Log>,
+}
+
+/// Who asks.
+#[derive(Clone)]
+pub(super) enum Person {
+    /// No token is needed.
+    Anyone,
+    Token,
+    Session(String, Arc<Sessions>),
+}
+
+impl Person {
+    /// False once this session has ended: streams end with it.
+    pub fn is_still_admitted(&self) -> bool {
+        match self {
+            Self::Anyone | Self::Token => true,
+            Self::Session(id, sessions) => sessions.knows(id),
+        }
+    }
+
+    /// How it was admitted, for the log.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Anyone => "anyone",
+            Self::Token => "token",
+            Self::Session(..) => "session",
+        }
+    }
 }
 
 impl Access {
-    pub fn new(token: Option<Token>, read_only: bool, hosts: &[String], port: u16, secure: bool) -> Self {
+    pub fn new(options: &Options, port: u16, log: Arc<Log>) -> Self {
         Self {
-            token,
-            read_only,
-            hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
+            token: options.token.clone(),
+            read_only: options.read_only,
+            hosts: Hosts::new(&options.hosts),
             cookie: format!("queenright_{port}"),
-            secure,
-            sessions: Mutex::default(),
+            secure: options.tls.is_some() || options.behind_tls,
+            sessions: Arc::default(),
+            guess: Mutex::default(),
+            log,
         }
     }
 
@@ -45,41 +81,23 @@ impl Access {
     }
 
     /// A page of another site must neither read (under a name that it let point here) nor change anything.
-    pub fn check_place(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        let mut hosts = headers.get_all(HOST).iter();
-        let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
-        let host: Authority = match (host.parse(), hosts.next()) {
-            (Ok(host), None) => host,
-            _ => return Err(Refusal::bad("one Host is needed")),
-        };
-        let named = [Some(&host), uri.authority()];
-        if let Some(foreign) = named.into_iter().flatten().find(|name| !self.is_ours(name)) {
-            let name = foreign.host();
-            let line = format!("not served under the name {name:?}; start with --allow-host NAME to allow it");
-            return Err(Refusal::new(StatusCode::FORBIDDEN, "host", line));
-        }
-        for origin in headers.get_all(ORIGIN) {
-            if !self.is_same(origin, &host) {
-                let line = "the request comes from a page of another origin";
-                return Err(Refusal::new(StatusCode::FORBIDDEN, "origin", line));
-            }
+    pub fn check_place<B>(&self, request: &Request<B>) -> Result<(), Refusal> {
+        let headers = request.headers();
+        let host = self.hosts.check(request.uri(), headers).map_err(|wrong| match wrong {
+            WrongHost::NotOne => Refusal::bad(wrong.to_string()),
+            WrongHost::Foreign(_) => Refusal::new(StatusCode::FORBIDDEN, "host", wrong.to_string()),
+        })?;
+        let foreign = headers
+            .get_all(ORIGIN)
+            .iter()
+            .any(|origin| !self.is_same(origin, &host));
+        // A link from elsewhere may lead to the page, but to nothing behind it.
+        let follows_link = request.method() == Method::GET && !request.uri().path().starts_with("/api/");
+        if foreign || (!follows_link && is_cross_site(headers)) {
+            let line = "the request comes from a page of another origin";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "origin", line));
         }
         Ok(())
-    }
-
-    /// A name can be made to point anywhere by who owns it, an address cannot.
-    fn is_ours(&self, authority: &Authority) -> bool {
-        let host = authority.host();
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        host.eq_ignore_ascii_case("localhost")
-            || host.parse::<Ipv4Addr>().is_ok()
-            || (host.starts_with('[') && bare.parse::<Ipv6Addr>().is_ok())
-            || self.is_allowed(host)
-            || self.is_allowed(authority.as_str())
-    }
-
-    fn is_allowed(&self, name: &str) -> bool {
-        self.hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
     }
 
     /// The origin is the place that was asked, or one that was allowed, which a proxy may serve under another name.
@@ -88,57 +106,67 @@ impl Access {
             return false;
         };
         let same = place.eq_ignore_ascii_case(host.as_str());
-        matches!(scheme, "http" | "https") && (same || self.is_allowed(place))
+        matches!(scheme, "http" | "https") && (same || self.hosts.allows(place))
     }
 
     /// Admits a request that carries the token, or the cookie of a session.
-    pub fn check_person(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        if self.knows(headers) {
-            return Ok(());
+    pub async fn check_person(&self, from: SocketAddr, headers: &HeaderMap) -> Result<Person, Refusal> {
+        if let Some(person) = self.person(headers) {
+            return Ok(person);
+        }
+        if bearer(headers).is_some() {
+            return Err(self.wrong_token(from).await);
         }
         let line = "a token is needed: log in, or send it as Authorization: Bearer";
         Err(Refusal::new(StatusCode::UNAUTHORIZED, "token", line))
     }
 
-    pub fn knows(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
-        let bearer = headers
-            .get(AUTHORIZATION)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.split_once(' '))
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        if let Some((_, given)) = bearer {
-            return token.is(given.trim());
+    /// Late, one after the other, and logged.
+    pub async fn wrong_token(&self, from: SocketAddr) -> Refusal {
+        let _turn = self.guess.lock().await;
+        self.log.say(true, "wrong_token", &[("from", &from.ip().to_string())]);
+        tokio::time::sleep(WRONG_TOKEN_WAIT).await;
+        Refusal::new(StatusCode::UNAUTHORIZED, "token", "this is not the token")
+    }
+
+    pub fn person(&self, headers: &HeaderMap) -> Option<Person> {
+        let Some(token) = &self.token else {
+            return Some(Person::Anyone);
+        };
+        if let Some(given) = bearer(headers) {
+            return token.is(given).then_some(Person::Token);
         }
-        self.session(headers).is_some_and(|given| {
-            let sessions = self.sessions();
-            // All are compared, so that the time tells nothing.
-            sessions.iter().fold(false, |found, known| {
-                found | bool::from(known.as_bytes().ct_eq(given.as_bytes()))
-            })
-        })
+        let given = self.session(headers)?;
+        let known = self.sessions.knows(given);
+        known.then(|| Person::Session(given.into(), self.sessions.clone()))
+    }
+
+    /// Writes down a change: who made it, and from where.
+    pub fn note(&self, person: &Person, from: SocketAddr, change: &str) {
+        let fields = [
+            ("by", person.kind()),
+            ("from", &from.ip().to_string()),
+            ("change", change),
+        ];
+        self.log.say(false, "dashboard_change", &fields);
     }
 
     /// A cookie, if the token is right.
-    pub fn log_in(&self, given: &str) -> Option<HeaderValue> {
+    pub fn log_in(&self, from: SocketAddr, given: &str) -> Option<HeaderValue> {
         if !self.token.as_ref().is_some_and(|token| token.is(given)) {
             return None;
         }
-        let session = random()?;
-        let cookie = self.set_cookie(&session, "");
-        let mut sessions = self.sessions();
-        if sessions.len() == SESSIONS_MAX {
-            sessions.pop_front();
-        }
-        sessions.push_back(session);
+        let cookie = self.set_cookie(&self.sessions.begin()?, SESSION_TIME);
+        self.log
+            .say(false, "dashboard_login", &[("from", &from.ip().to_string())]);
         cookie
     }
 
     pub fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         if let Some(given) = self.session(headers) {
-            self.sessions().retain(|known| known != given);
+            self.sessions.end(given);
         }
-        self.set_cookie("", "; Max-Age=0")
+        self.set_cookie("", Duration::ZERO)
     }
 
     fn session<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
@@ -149,85 +177,58 @@ impl Access {
             .find_map(|(name, value)| (name == self.cookie).then_some(value))
     }
 
-    fn set_cookie(&self, value: &str, more: &str) -> Option<HeaderValue> {
+    fn set_cookie(&self, value: &str, lives: Duration) -> Option<HeaderValue> {
         let secure = if self.secure { "; Secure" } else { "" };
-        let name = &self.cookie;
-        let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/{secure}{more}");
+        let (name, seconds) = (&self.cookie, lives.as_secs());
+        let cookie = format!("{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}");
         HeaderValue::try_from(cookie).ok()
-    }
-
-    fn sessions(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// 256 random bits.
-fn random() -> Option<String> {
-    let mut bytes = [0; 32];
-    let provider = rustls::crypto::ring::default_provider();
-    provider.secure_random.fill(&mut bytes).ok()?;
-    Some(bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    }))
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, given) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(given.trim())
+}
+
+/// What the browser itself says of where a request comes from; other clients say nothing.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let mut sites = headers.get_all("sec-fetch-site").iter();
+    sites.any(|site| site != "same-origin" && site != "none")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::args::sources::LogFormat;
 
-    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for (name, value) in pairs {
-            headers.append(*name, HeaderValue::from_static(value));
-        }
-        headers
+    fn access(options: &Options) -> Access {
+        let log = Log::to_stderr(LogFormat::Json, true, None);
+        Access::new(options, 8077, Arc::new(log))
     }
 
-    #[test]
-    fn only_addresses_and_allowed_names_are_served() {
-        let access = Access::new(None, false, &["dash.example.org".into()], 8077, false);
-        let admits = |host: &'static str| {
-            let uri = Uri::from_static("/");
-            access.check_place(&uri, &headers(&[("host", host)])).is_ok()
-        };
-        for ours in [
-            "localhost",
-            "LOCALHOST:1",
-            "127.0.0.1:8077",
-            "[::1]:8077",
-            "192.168.1.7",
-            "Dash.Example.org:80",
-        ] {
-            assert!(admits(ours), "{ours}");
+    fn request(method: Method, path: &str, pairs: &[(&'static str, &'static str)]) -> Request<()> {
+        let mut request = Request::new(());
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().expect("a path");
+        for (name, value) in pairs {
+            request.headers_mut().append(*name, HeaderValue::from_static(value));
         }
-        for foreign in [
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "",
-            "a b",
-            "0x7f000001",
-            "::1",
-        ] {
-            assert!(!admits(foreign), "{foreign}");
-        }
-        let twice = headers(&[("host", "localhost"), ("host", "evil.example")]);
-        assert!(access.check_place(&Uri::from_static("/"), &twice).is_err());
-        let absolute = Uri::from_static("http://evil.example/");
-        assert!(
-            access
-                .check_place(&absolute, &headers(&[("host", "localhost")]))
-                .is_err()
-        );
+        request
+    }
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        request(Method::GET, "/", pairs).headers().clone()
     }
 
     #[test]
     fn only_the_same_origin_or_an_allowed_one_may_ask() {
-        let access = Access::new(None, false, &["dash.example.org".into()], 8077, false);
+        let access = access(&Options {
+            hosts: vec!["dash.example.org".into()],
+            ..Options::default()
+        });
         let admits = |host: &'static str, origin: &'static str| {
-            let headers = headers(&[("host", host), ("origin", origin)]);
-            access.check_place(&Uri::from_static("/"), &headers).is_ok()
+            let request = request(Method::GET, "/", &[("host", host), ("origin", origin)]);
+            access.check_place(&request).is_ok()
         };
         assert!(admits("localhost:8077", "http://localhost:8077"));
         assert!(admits("127.0.0.1:8077", "https://dash.example.org"), "through a proxy");
@@ -245,23 +246,52 @@ mod tests {
     }
 
     #[test]
+    fn what_a_browser_sends_for_another_site_reaches_the_page_and_nothing_behind_it() {
+        let access = access(&Options::default());
+        let admits = |method: Method, path: &str, site: &'static str| {
+            let request = request(method, path, &[("host", "localhost"), ("sec-fetch-site", site)]);
+            access.check_place(&request).is_ok()
+        };
+        for site in ["cross-site", "same-site", "nonsense"] {
+            assert!(admits(Method::GET, "/", site), "a link to the page");
+            assert!(!admits(Method::GET, "/api/v1/status", site), "{site}");
+            assert!(!admits(Method::POST, "/api/v1/pause", site), "{site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert!(admits(Method::POST, "/api/v1/pause", site), "{site}");
+        }
+    }
+
+    #[test]
     fn a_session_is_for_who_gave_the_token_and_until_it_is_ended() {
-        let token = Token::new("0123456789abcdef").unwrap();
-        let access = Access::new(Some(token), false, &[], 8077, true);
-        assert!(!access.knows(&HeaderMap::new()));
-        assert!(access.log_in("0123456789abcdeX").is_none() && access.log_in("").is_none());
-        let cookie = access.log_in("0123456789abcdef").unwrap();
+        let access = access(&Options {
+            token: Some(Token::new("0123456789abcdef").unwrap()),
+            behind_tls: true,
+            ..Options::default()
+        });
+        let from = SocketAddr::from(([127, 0, 0, 1], 1));
+        let knows = |headers: &HeaderMap| access.person(headers).is_some();
+        assert!(!knows(&HeaderMap::new()));
+        assert!(access.log_in(from, "0123456789abcdeX").is_none() && access.log_in(from, "").is_none());
+        let cookie = access.log_in(from, "0123456789abcdef").unwrap();
         let text = cookie.to_str().unwrap();
-        for part in ["HttpOnly", "SameSite=Strict", "Secure", "queenright_8077="] {
+        for part in [
+            "HttpOnly",
+            "SameSite=Strict",
+            "Secure",
+            "Max-Age=86400",
+            "queenright_8077=",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains("0123456789abcdef;"), "the token itself is in no cookie");
         let mut with = HeaderMap::new();
         with.insert(COOKIE, text.split(';').next().unwrap().parse().unwrap());
-        assert!(access.knows(&with));
+        let person = access.person(&with).unwrap();
+        assert!(person.is_still_admitted());
         access.log_out(&with);
-        assert!(!access.knows(&with));
-        let bearer = |value: &'static str| access.knows(&headers(&[("authorization", value)]));
+        assert!(!knows(&with) && !person.is_still_admitted());
+        let bearer = |value: &'static str| knows(&headers(&[("authorization", value)]));
         assert!(bearer("Bearer 0123456789abcdef") && bearer("bearer 0123456789abcdef"));
         assert!(!bearer("Bearer 0123456789abcde") && !bearer("Basic 0123456789abcdef") && !bearer("Bearer "));
     }

@@ -1,18 +1,21 @@
 //! What is served where: the page, the API, and what machines ask for.
 
+use std::net::SocketAddr;
+
 use hyper::body::Incoming;
 use hyper::{Method, Request, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::Dashboard;
+use super::access::Person;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
-use super::request::{Query, body};
+use super::request::{Query, body, counted};
 use super::route::Route;
 use super::{errors, page};
 use crate::api::push::{KEEP, push};
 use crate::app::base64;
-use crate::app::http::{Handler, text};
+use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
 use crate::app::output::view::{PausedView, StoreView};
 use crate::engine::{Engine, Handover, Item};
@@ -26,6 +29,7 @@ struct Message {
     payload: Option<String>,
     payload_base64: Option<String>,
     key: Option<String>,
+    #[serde(default, deserialize_with = "counted")]
     delay_ms: Option<u64>,
 }
 
@@ -42,17 +46,23 @@ struct To {
     node: Option<String>,
 }
 
+/// Who asks, and from where.
+struct Asker {
+    person: Person,
+    from: SocketAddr,
+}
+
 impl<E: Engine> Handler for Dashboard<E> {
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
-        let mut reply = self.route(request).await.unwrap_or_else(Reply::from);
-        protect(&mut reply);
+    async fn answer(&self, from: SocketAddr, request: Request<Incoming>) -> Reply {
+        let mut reply = self.route(from, request).await.unwrap_or_else(Reply::from);
+        protect(&mut reply, self.serves_tls);
         reply
     }
 }
 
 impl<E: Engine> Dashboard<E> {
-    async fn route(&self, request: Request<Incoming>) -> Answer {
-        self.access.check_place(request.uri(), request.headers())?;
+    async fn route(&self, from: SocketAddr, request: Request<Incoming>) -> Answer {
+        self.access.check_place(&request)?;
         let path = request.uri().path().to_string();
         let looks = matches!(*request.method(), Method::GET | Method::HEAD);
         let health = || (path == "/healthz").then(|| text(StatusCode::OK, "ok\n"));
@@ -60,13 +70,14 @@ impl<E: Engine> Dashboard<E> {
             return looks.then_some(fixed).ok_or_else(|| Refusal::method("GET, HEAD"));
         }
         if looks && matches!(&*path, "/metrics" | "/readyz") {
-            self.access.check_person(request.headers())?;
+            self.access.check_person(from, request.headers()).await?;
             return Ok(self.for_machines(&path).await);
         }
         let route = path.strip_prefix("/api/v1/").map(Route::of);
-        if !matches!(route, Some(Some(route)) if route.is_open()) {
-            self.access.check_person(request.headers())?;
-        }
+        let person = match route {
+            Some(Some(route)) if route.is_open() => Person::Anyone,
+            _ => self.access.check_person(from, request.headers()).await?,
+        };
         let Some(route) = route.flatten() else {
             return Err(Refusal::missing("there is nothing here; see /api/v1/openapi.json"));
         };
@@ -78,7 +89,12 @@ impl<E: Engine> Dashboard<E> {
             let line = "this dashboard is read-only (--read-only)";
             return Err(Refusal::new(StatusCode::FORBIDDEN, "read_only", line));
         }
-        self.serve(route, request).await
+        let known = !route.is_open();
+        let mut reply = self.serve(route, &Asker { person, from }, request).await?;
+        if known {
+            reply.extensions_mut().insert(Admitted);
+        }
+        Ok(reply)
     }
 
     /// The queue for Prometheus, and whether the store answers. What a node counts of itself, it serves with `--metrics`.
@@ -94,7 +110,7 @@ impl<E: Engine> Dashboard<E> {
         whole(StatusCode::OK, metrics::CONTENT_TYPE, figures)
     }
 
-    async fn serve(&self, route: Route, request: Request<Incoming>) -> Answer {
+    async fn serve(&self, route: Route, asker: &Asker, request: Request<Incoming>) -> Answer {
         let (engine, query) = (&*self.engine, request.uri().query().map(str::to_string));
         let query = query.as_deref();
         if route.takes_no_parameters() {
@@ -102,21 +118,28 @@ impl<E: Engine> Dashboard<E> {
         }
         match route {
             Route::Document => Ok(whole(StatusCode::OK, "application/json", OPENAPI)),
-            Route::Session => self.access.log_in_or_out(request).await,
+            Route::Session => self.access.log_in_or_out(asker.from, request).await,
             Route::Status => Ok(ok(&self.view(&engine.status().await?, None))),
             Route::History => self.history.tell(&self.engine, query).await,
             Route::Store => Ok(ok(&StoreView::from(&engine.store_info().await?))),
             Route::Held => self.sightings.tell(engine).await,
-            Route::Events => self.live.events(self.shutdown.clone()),
+            Route::Events => self.live.events(asker.person.clone(), self.shutdown.clone()),
             Route::Errors => errors::list(engine, query).await,
             Route::Error(number) => errors::show(engine, number).await,
-            Route::Export => errors::export(self.engine.clone(), query),
-            Route::Requeue => errors::change(engine, body(request).await?, true).await,
-            Route::Delete => errors::change(engine, body(request).await?, false).await,
-            Route::Messages => self.push(body(request).await?).await,
+            Route::Export => errors::export(self.engine.clone(), asker.person.clone(), query),
+            Route::Requeue | Route::Delete => {
+                let requeue = route == Route::Requeue;
+                let (reply, count) = errors::change(engine, body(request).await?, requeue).await?;
+                let what = if requeue { "requeued" } else { "deleted" };
+                self.note(asker, &format!("errors {what}: {count}"));
+                Ok(reply)
+            }
+            Route::Messages => self.push(asker, body(request).await?).await,
             Route::Pause => {
                 let pause: Pause = body(request).await?;
                 let paused = engine.pause(pause.generator, pause.handlers).await?;
+                let (generator, handlers) = (paused.generator, paused.handlers);
+                self.note(asker, &format!("paused: generator {generator}, handlers {handlers}"));
                 Ok(ok(&PausedView::from(paused)))
             }
             Route::Handover => {
@@ -124,7 +147,10 @@ impl<E: Engine> Dashboard<E> {
                 if to.node.as_deref() == Some("") {
                     return Err(Refusal::bad("node must be the id of a node, or left out"));
                 }
-                match engine.handover(to.node.as_deref()).await? {
+                let answer = engine.handover(to.node.as_deref()).await?;
+                let heir = to.node.as_deref().unwrap_or("any other");
+                self.note(asker, &format!("handover to {heir}: {answer:?}"));
+                match answer {
                     Handover::Asked => Ok(json(StatusCode::ACCEPTED, &json!({ "reigns": false }))),
                     // This node generates already.
                     Handover::Reigns => Ok(ok(&json!({ "reigns": true }))),
@@ -134,7 +160,11 @@ impl<E: Engine> Dashboard<E> {
         }
     }
 
-    async fn push(&self, message: Message) -> Answer {
+    fn note(&self, asker: &Asker, change: &str) {
+        self.access.note(&asker.person, asker.from, change);
+    }
+
+    async fn push(&self, asker: &Asker, message: Message) -> Answer {
         let payload = match (message.payload, message.payload_base64) {
             (Some(text), None) => text.into_bytes(),
             (None, Some(text)) => base64::decode(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
@@ -145,6 +175,7 @@ impl<E: Engine> Dashboard<E> {
         item.delay_ms = message.delay_ms.unwrap_or(0);
         let pushed = push(&*self.engine, &self.settings, KEEP, &[item]).await?;
         let receipt = pushed.first().ok_or_else(|| Refusal::bad("nothing was pushed"))?;
+        self.note(asker, &format!("pushed: message {}", receipt.number));
         let pushed = json!({ "number": receipt.number, "repeated": receipt.repeated });
         Ok(json(StatusCode::CREATED, &pushed))
     }

@@ -9,10 +9,10 @@ mod walk;
 use bytes::Bytes;
 use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::reply::{Answer, Refusal, ok, stream};
-use super::request::{NUMBER_MAX, Query, counted};
+use super::access::Person;
+use super::reply::{Answer, Refusal, Reply, ok, stream};
+use super::request::{Object, Query, Whole, counted};
 use crate::app::output::failed::{FailedInFull, FailedRow, lines};
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
 use select::{PARAMETERS, Select};
@@ -82,8 +82,8 @@ pub(super) async fn show<E: Engine>(engine: &E, number: u64) -> Answer {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
-    numbers: Option<Vec<u64>>,
-    select: Option<Map<String, Value>>,
+    numbers: Option<Vec<Whole>>,
+    select: Option<Object<Select>>,
     #[serde(default, deserialize_with = "counted")]
     cursor: Option<u64>,
 }
@@ -97,22 +97,19 @@ struct Changed {
     next: Option<u64>,
 }
 
-pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool) -> Answer {
+/// The answer, and how many were changed.
+pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool) -> Result<(Reply, usize), Refusal> {
     let mut changed = Changed::default();
     match (change.numbers, change.select) {
         (Some(numbers), None) if change.cursor.is_none() => {
             if numbers.is_empty() || numbers.len() > ERRORS_PER_CALL_MAX {
                 return Err(Refusal::bad(format!("numbers must be 1 to {ERRORS_PER_CALL_MAX}")));
             }
-            if numbers.iter().any(|number| *number > NUMBER_MAX) {
-                return Err(Refusal::bad("numbers must be up to 2^53"));
-            }
+            let numbers: Vec<u64> = numbers.into_iter().map(|Whole(number)| number).collect();
             changed.looked = numbers.len() as u64;
             changed.numbers = apply(engine, &numbers, requeue).await?;
         }
-        (None, Some(select)) => {
-            let select: Select =
-                serde_json::from_value(select.into()).map_err(|error| Refusal::bad(format!("select: {error}")))?;
+        (None, Some(Object(select))) => {
             let filter = select.filter();
             // Upwards: what is requeued and fails anew lies behind, and is not changed again.
             let mut walk = Walk::new(&filter, false, change.cursor);
@@ -126,7 +123,7 @@ pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool)
         }
         _ => return Err(Refusal::bad("give either numbers, or select with perhaps a cursor")),
     }
-    Ok(ok(&changed))
+    Ok((ok(&changed), changed.numbers.len()))
 }
 
 async fn apply<E: Engine>(engine: &E, numbers: &[u64], requeue: bool) -> Result<Vec<u64>, Refusal> {
@@ -147,14 +144,14 @@ async fn apply<E: Engine>(engine: &E, numbers: &[u64], requeue: bool) -> Result<
 }
 
 /// All that match as one file of JSON lines, made while it is read.
-pub(super) fn export<E: Engine>(engine: std::sync::Arc<E>, query: Option<&str>) -> Answer {
+pub(super) fn export<E: Engine>(engine: std::sync::Arc<E>, person: Person, query: Option<&str>) -> Answer {
     let filter = Select::of(&Query::of(query, &PARAMETERS)?)?.filter();
     let (pieces, mut reply) = stream("application/x-ndjson");
     let name = HeaderValue::from_static("attachment; filename=\"errors.jsonl\"");
     reply.headers_mut().insert(CONTENT_DISPOSITION, name);
     tokio::spawn(async move {
         let mut walk = Walk::new(&filter, false, None);
-        while walk.next.is_some() {
+        while walk.next.is_some() && person.is_still_admitted() {
             let batch = match walk.step(&*engine, STEP).await {
                 Ok(batch) => batch,
                 Err(refusal) => {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use tokio::sync::{Notify, watch};
 
+use super::access::Person;
 use super::reply::{Answer, Refusal, stream};
 use super::sample::Sample;
 use crate::node::shutdown::Shutdown;
@@ -43,8 +44,9 @@ impl Live {
         });
     }
 
-    /// A stream of events for one who looks: the last sample at once, and each that follows. Who reads slowly skips some.
-    pub fn events(&self, mut shutdown: Shutdown) -> Answer {
+    /// A stream of events for one who looks: the last sample at once, and each that follows. Who reads slowly skips some. It
+    /// ends with the session.
+    pub fn events(&self, person: Person, mut shutdown: Shutdown) -> Answer {
         if self.sender.receiver_count() >= VIEWERS_MAX {
             let line = format!("{VIEWERS_MAX} pages are open already: close one");
             return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "viewers", line));
@@ -56,7 +58,7 @@ impl Live {
         let send = async move {
             let mut text = String::from("retry: 1000\n\n");
             loop {
-                if pieces.send(Ok(Bytes::from(text))).await.is_err() {
+                if !person.is_still_admitted() || pieces.send(Ok(Bytes::from(text))).await.is_err() {
                     return;
                 }
                 let changed = tokio::time::timeout(SILENCE_MAX, receiver.changed()).await;

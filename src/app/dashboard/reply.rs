@@ -124,8 +124,12 @@ impl HttpBody for Flow {
 }
 
 /// What every answer says to the browser.
-pub(super) fn protect(reply: &mut Reply) {
+pub(super) fn protect(reply: &mut Reply, serves_tls: bool) {
     let headers = reply.headers_mut();
+    if serves_tls {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(HeaderName::from_static("strict-transport-security"), year);
+    }
     for (name, value) in [
         ("content-security-policy", POLICY),
         ("x-content-type-options", "nosniff"),

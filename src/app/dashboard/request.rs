@@ -1,15 +1,18 @@
 //! Requests: what stands behind the question mark, and what is in the body.
 
 use std::borrow::Cow;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde_json::Number;
+use tokio::sync::Semaphore;
 
 use super::reply::Refusal;
 use crate::app::args::value;
@@ -17,8 +20,10 @@ use crate::message::PAYLOAD_BYTES_MAX;
 
 /// The largest payload, escaped or in base64, with something around it.
 const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
-/// How long a body may take.
+/// How long a body may take, with the wait for its room.
 const BODY_TIME: Duration = Duration::from_secs(20);
+/// The bytes of all bodies that are being read or looked at; further ones wait for their room.
+static ROOM: Semaphore = Semaphore::const_new(8 * BODY_BYTES_MAX);
 
 /// The parameters of a query, each once.
 pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
@@ -86,6 +91,11 @@ fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
 
 /// Reads a body of JSON, up to its limit in bytes and time. No form of another site can send this type.
 pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, Refusal> {
+    body_up_to(BODY_BYTES_MAX, request).await
+}
+
+/// The same, of fewer bytes.
+pub(super) async fn body_up_to<T: DeserializeOwned>(most: usize, request: Request<Incoming>) -> Result<T, Refusal> {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
     if !kind.trim().eq_ignore_ascii_case("application/json") {
@@ -93,64 +103,106 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Res
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", line));
     }
     let large = || {
-        let line = format!("the body has more than {BODY_BYTES_MAX} bytes");
+        let line = format!("the body has more than {most} bytes");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", line)
     };
-    if request.body().size_hint().lower() > BODY_BYTES_MAX as u64 {
+    let hint = request.body().size_hint();
+    if hint.lower() > most as u64 {
         return Err(large());
     }
-    let read = tokio::time::timeout(BODY_TIME, Limited::new(request.into_body(), BODY_BYTES_MAX).collect());
-    let bytes = match read.await {
-        Ok(Ok(collected)) => collected.to_bytes(),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => return Err(large()),
-        Ok(Err(_)) => return Err(Refusal::bad("the body was cut off")),
-        Err(_) => {
-            let line = "the body took too long";
-            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", line));
-        }
+    let slow = || Refusal::new(StatusCode::REQUEST_TIMEOUT, "too_slow", "the body took too long");
+    let read = async {
+        // Without a stated length it may become as large as it may.
+        let expected = hint.upper().unwrap_or(most as u64).min(most as u64);
+        let room = u32::try_from(expected.max(1)).expect("bounded");
+        let held = ROOM.acquire_many(room).await.expect("never closed");
+        let collected = Limited::new(request.into_body(), most).collect().await;
+        (held, collected)
     };
-    // A list of values would do for an object, too, if it were not asked.
-    let object: Map<String, Value> = fits(serde_json::from_slice(&bytes))?;
-    fits(serde_json::from_value(whole(object.into())))
+    let (_held, collected) = tokio::time::timeout(BODY_TIME, read).await.map_err(|_| slow())?;
+    let bytes = match collected {
+        Ok(collected) => collected.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(large()),
+        Err(_) => return Err(Refusal::bad("the body was cut off")),
+    };
+    let read: serde_json::Result<Object<T>> = serde_json::from_slice(&bytes);
+    let Object(read) = read.map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+    Ok(read)
 }
 
-/// To JSON 17.0 is as whole as 17.
-fn whole(value: Value) -> Value {
-    match value {
-        Value::Number(number) => match number.as_f64() {
+/// An object of JSON. A list of its values would do for serde, too. Read as it comes: a tree of values would need many times
+/// the memory of the body.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(fields))
+            }
+        }
+        reader.deserialize_map(Fields(PhantomData)).map(Self)
+    }
+}
+
+/// A whole number that every JSON reader counts exactly. To JSON 17.0 is as whole as 17.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Whole(pub u64);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        let number = Number::deserialize(reader)?;
+        let whole = number.as_u64().or_else(|| {
+            let float = number.as_f64()?;
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "it is whole and small"
             )]
-            Some(float)
-                if number.is_f64() && float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float) =>
-            {
-                (float as u64).into()
-            }
-            _ => Value::Number(number),
-        },
-        Value::Array(items) => items.into_iter().map(whole).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, whole(value))).collect(),
-        other => other,
+            (float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float)).then_some(float as u64)
+        });
+        let whole = whole.filter(|number| *number <= NUMBER_MAX);
+        whole
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("a number must be whole and at most 2^53"))
     }
 }
 
-fn fits<T>(read: serde_json::Result<T>) -> Result<T, Refusal> {
-    read.map_err(|error| Refusal::bad(format!("the body: {error}")))
-}
-
-/// Numbers that every JSON reader counts exactly.
+/// Such a number, if one is given.
 pub(super) fn counted<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<u64>, D::Error> {
-    match Option::<u64>::deserialize(reader)? {
-        Some(number) if number > NUMBER_MAX => Err(D::Error::custom("a number must be at most 2^53")),
-        number => Ok(number),
-    }
+    Ok(Option::<Whole>::deserialize(reader)?.map(|Whole(number)| number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct One {
+        number: Whole,
+    }
+
+    #[test]
+    fn numbers_are_whole_and_objects_are_objects() {
+        let read = |text: &str| serde_json::from_str::<Whole>(text).map(|Whole(number)| number);
+        assert_eq!(read("17").unwrap(), 17);
+        assert_eq!(read("17.0").unwrap(), 17);
+        assert_eq!(read("9007199254740992").unwrap(), NUMBER_MAX);
+        for wrong in ["-1", "1.5", "9007199254740993", "1e300", "\"1\"", "null", "true"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let read = |text: &str| serde_json::from_str::<Object<One>>(text);
+        assert_eq!(read(r#"{"number": 2}"#).unwrap().0.number, Whole(2));
+        assert!(read("[2]").is_err() && read("2").is_err() && read("{").is_err());
+    }
 
     #[test]
     fn parameters_are_decoded_known_and_given_once() {

@@ -7,7 +7,21 @@ use super::client::{Ask, get, post};
 use crate::fleet::{program, said};
 use crate::server::RedisServer;
 
-const TOKEN: &str = "correct-horse-battery";
+pub const TOKEN: &str = "correct-horse-battery";
+
+/// A file with the token that only its owner can read.
+pub fn token_file(directory: &std::path::Path) -> String {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = directory.join("token");
+    let opened = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    writeln!(opened.expect("a file"), "{TOKEN}").expect("written");
+    path.to_str().expect("a path").into()
+}
 
 fn failed(server: &RedisServer, count: u64) -> String {
     let queue = new_queue();
@@ -19,7 +33,16 @@ fn failed(server: &RedisServer, count: u64) -> String {
 fn a_foreign_host_or_origin_is_refused_and_changes_nothing() {
     let server = RedisServer::start();
     let queue = failed(&server, 3);
-    let board = Board::start(&server, &queue, &["--allow-host", "dash.example.org"]);
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = token_file(directory.path());
+    let board = Board::start(
+        &server,
+        &queue,
+        &["--allow-host", "dash.example.org", "--token-file", &file],
+    );
+    let admitted = |ask: Ask| ask.header("authorization", &format!("Bearer {TOKEN}"));
+    let get = |path: &str| admitted(get(path));
+    let post = |path: &str, body: &serde_json::Value| admitted(post(path, body));
     let foreign = board.ask(&get("/api/v1/status").header("host", "evil.example")).is(403);
     assert_eq!(foreign.code(), "host");
     assert_eq!(
@@ -72,9 +95,8 @@ fn without_the_token_there_is_only_the_page_that_asks_for_it() {
     let server = RedisServer::start();
     let queue = failed(&server, 1);
     let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("token");
-    std::fs::write(&file, format!("{TOKEN}\n")).expect("written");
-    let board = Board::start(&server, &queue, &["--token-file", file.to_str().expect("a path")]);
+    let file = token_file(directory.path());
+    let board = Board::start(&server, &queue, &["--token-file", &file]);
     board.ask(&get("/")).is(200);
     let session = board.ask(&get("/api/v1/session")).is(200).json();
     assert_eq!((&session["token"], &session["admitted"]), (&json!(true), &json!(false)));
@@ -117,7 +139,7 @@ fn without_the_token_there_is_only_the_page_that_asks_for_it() {
     let told = board.ask(&post("/api/v1/session", &json!({"token": TOKEN}))).is(200);
     let cookie = told.header("set-cookie").expect("a cookie").to_string();
     assert!(
-        cookie.contains("; HttpOnly; SameSite=Strict; Path=/") && !cookie.contains(TOKEN),
+        cookie.contains("; HttpOnly; SameSite=Strict; Path=/; Max-Age=86400") && !cookie.contains(TOKEN),
         "{cookie}"
     );
     let cookie = cookie.split(';').next().expect("a cookie").to_string();

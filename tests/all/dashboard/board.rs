@@ -2,8 +2,9 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use queenright::engine::Item;
@@ -12,7 +13,7 @@ use queenright::{Message, Node, Settings, push, shutdown};
 use serde_json::Value;
 
 use super::client::{Ask, Reply};
-use crate::fleet::program;
+use crate::fleet::{PATIENCE, program};
 use crate::server::RedisServer;
 
 static QUEUES: AtomicU32 = AtomicU32::new(0);
@@ -24,8 +25,8 @@ pub fn new_queue() -> String {
 /// A running dashboard. Ended when dropped.
 pub struct Board {
     pub child: Child,
-    /// Kept open: one that cannot write its log may not go on.
-    _log: BufReader<ChildStderr>,
+    /// What it logs from then on, read as it comes: one that cannot write its log may not go on.
+    log: Mutex<Receiver<Value>>,
     pub url: String,
     /// Host and port.
     pub address: String,
@@ -62,7 +63,7 @@ impl Board {
                 let address = rest.trim_end_matches('/').to_string();
                 return Self {
                     child,
-                    _log: log,
+                    log: Mutex::new(read_on(log)),
                     url,
                     address,
                 };
@@ -70,9 +71,31 @@ impl Board {
         }
     }
 
+    /// The next line of its log that tells of this event.
+    pub fn said(&self, event: &str) -> Value {
+        loop {
+            let line = self.log.lock().expect("no panic").recv_timeout(PATIENCE);
+            let line = line.unwrap_or_else(|_| panic!("it did not say {event}"));
+            if line["event"] == event {
+                return line;
+            }
+        }
+    }
+
     pub fn ask(&self, ask: &Ask) -> Reply {
         ask.send(&self.address)
     }
+}
+
+/// The lines of a log, until it ends.
+fn read_on(log: BufReader<ChildStderr>) -> Receiver<Value> {
+    let (lines, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in log.lines().map_while(Result::ok) {
+            let _ = lines.send(serde_json::from_str(&line).unwrap_or_default());
+        }
+    });
+    receiver
 }
 
 impl Drop for Board {

@@ -58,6 +58,12 @@ impl Ask {
 
     /// None: the other side hung up without an answer.
     pub fn try_send(&self, address: &str) -> Option<Reply> {
+        let bytes = receive(&mut self.open(address));
+        (!bytes.is_empty()).then(|| Reply::read(&bytes))
+    }
+
+    /// Sends it, and leaves the answer to be read.
+    pub fn open(&self, address: &str) -> TcpStream {
         let mut text = format!("{} {} HTTP/1.1\r\nconnection: close\r\n", self.method, self.path);
         let has = |wanted: &str| self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
         if !has("host") {
@@ -74,8 +80,7 @@ impl Ask {
         // Who is refused early may find the other end closed.
         let bytes = [text.as_bytes(), b"\r\n", &self.body].concat();
         let _ = stream.write_all(&bytes);
-        let bytes = receive(&mut stream);
-        (!bytes.is_empty()).then(|| Reply::read(&bytes))
+        stream
     }
 }
 

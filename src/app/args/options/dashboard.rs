@@ -32,11 +32,13 @@ options! {
     READ_ONLY = serving("read-only", Takes::Nothing, Effect::Text(set!(serving.read_only, value::yes)))
         .help("Refuse all changes");
     ALLOW_HOST = serving("allow-host", Takes::Several("NAME"), Effect::Verbatim(|to, text| to.serving.allow_host.push(text.into())))
-        .help("Answer also under this host name, which a proxy or a name server gives it; may be repeated");
+        .help("Answer also under this host name, which a proxy or a name server gives it, also for --metrics; may be repeated");
     TLS_CERT = file("tls-cert", |to, path| to.serving.tls_cert = Some(path))
         .requires("tls-key")
         .help("Serve over TLS: the certificate, and those that signed it, as PEM");
     TLS_KEY = file("tls-key", |to, path| to.serving.tls_key = Some(path))
         .requires("tls-cert")
         .help("Private key of the certificate, as PEM");
+    BEHIND_TLS = serving("behind-tls", Takes::Nothing, Effect::Text(set!(serving.behind_tls, value::yes)))
+        .help("A proxy in front of it speaks TLS: cookies are sent over TLS only");
 }
