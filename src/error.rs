@@ -116,6 +116,16 @@ impl Error {
         matches!(self, Self::Away { absence, .. } if *absence != Absence::Elsewhere)
     }
 
+    /// Whether a node that is at work waits, and makes the same call again: the store is away; or someone has taken a right away or
+    /// written into the queue, and can set that right. To end would not help, and the whole fleet would end.
+    pub(crate) fn may_be_mended(&self) -> bool {
+        match self {
+            Self::Away { .. } | Self::ForeignKey { .. } | Self::Protocol { .. } => true,
+            Self::Refused { refusal, .. } => !matches!(refusal, Refusal::Credentials | Refusal::Slot),
+            _ => false,
+        }
+    }
+
     /// The name of the setting that the message speaks of, if there is one: a field of [`Settings`](crate::Settings), or
     /// what [`Error::Setting`] names. A command line can add its flag for it.
     #[must_use]

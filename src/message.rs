@@ -43,7 +43,18 @@ pub enum Outcome {
     Return,
 }
 
+/// An effect costs a store about as much time as this many bytes do.
+const EFFECT_COST_BYTES: usize = 100;
+
 impl Outcome {
+    /// How much a store has to write for it besides the message.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Done(effects) => effects.iter().map(|effect| effect.bytes() + EFFECT_COST_BYTES).sum(),
+            _ => 0,
+        }
+    }
+
     /// Done, and nothing else to be done with it.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {

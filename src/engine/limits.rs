@@ -63,6 +63,9 @@ pub const SETTLES_PER_CALL_MAX: usize = 1000;
 /// Counters that effects add to stay between −2^53 and 2^53, where a Lua number counts exactly.
 pub const COUNTER_MAX: i64 = (1 << 53) - 1;
 
+/// How many pieces that could not be read are kept, and how many of them one call sets aside.
+pub const DAMAGED_MAX: usize = 1000;
+
 /// No message is put off for longer than this: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 

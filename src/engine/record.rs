@@ -60,7 +60,7 @@ records! {
 }
 
 /// The process that a node is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Process {
     pub(super) host: String,
     pub(super) pid: u32,

@@ -71,6 +71,7 @@ pub struct RedisEngine {
     crown: Link,
     /// The bodies of packs of this size are stored separately.
     body_bytes_min: usize,
+    unreadable: exchange::Unreadable,
     /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
     aside: Link,
 }
@@ -105,6 +106,7 @@ impl RedisEngine {
             bell: Link::new(server)?,
             crown: Link::new(server)?,
             body_bytes_min: bodies::BODY_BYTES_MIN,
+            unreadable: exchange::Unreadable::default(),
             aside: Link::new(server)?.asking_for_the_run(),
         })
     }

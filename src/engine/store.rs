@@ -269,6 +269,9 @@ pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
 
     fn ring(&mut self, wake: Wake) -> Result<()>;
 
+    /// How many pieces could not be read and were set aside.
+    fn damaged_count(&mut self) -> Result<u64>;
+
     /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue.
     fn unsettled(&mut self) -> Result<Vec<(u64, u64)>>;
 

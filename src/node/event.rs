@@ -73,6 +73,8 @@ pub enum Event {
     Rewound { next_number: u64 },
     /// The queue was removed on purpose, and another begins: what this node has seen is forgotten.
     Purged,
+    /// Someone else wrote into the queue: what cannot be read of it.
+    Damaged { what: String },
     /// The store cannot be used at the moment.
     Away { reason: String },
     /// The store answers again.
@@ -101,6 +103,7 @@ impl Event {
             Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
             Self::Purged => "purged",
+            Self::Damaged { .. } => "damaged",
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",
             Self::Left => "left",

@@ -61,6 +61,8 @@ pub(crate) struct Membership<E> {
     outlet: Outlet,
     /// When the store answered again after it had been away, or did not know this node any more.
     returned: Option<Instant>,
+    /// What was last told of damage to the queue: how many pieces, and what else.
+    damage: (u64, String),
 }
 
 impl<E: Engine> Membership<E> {
@@ -72,6 +74,7 @@ impl<E: Engine> Membership<E> {
             turned: (0, Instant::now()),
             outlet: Outlet::new(Instant::now()),
             returned: None,
+            damage: (0, String::new()),
             context,
         }
     }
@@ -113,6 +116,7 @@ impl<E: Engine> Membership<E> {
         } else {
             self.standing.borrow().node.clone()
         };
+        let worked = !self.standing.borrow().node.is_empty();
         let settings = &self.context.settings;
         let mut join = Join {
             node: node.clone(),
@@ -157,7 +161,10 @@ impl<E: Engine> Membership<E> {
                     self.standing.send_modify(|standing| standing.node.clone_from(&node));
                     return Ok(Some(node));
                 }
-                Err(error) if error.is_away() => self.wait(&node, &error.to_string()).await,
+                // What a node cannot begin with ends it; one that was at work waits.
+                Err(error) if error.is_away() || (worked && error.may_be_mended()) => {
+                    self.wait(&node, &error.to_string()).await;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -175,6 +182,7 @@ impl<E: Engine> Membership<E> {
                 Ok(Renewed::Alive(member)) => {
                     self.back(node);
                     self.look_at_publishes();
+                    self.tell_damage(node, &member);
                     let more = self.reap(node, &member).await | self.trim(node, &member).await || member.more_due;
                     let pause = if more {
                         Duration::ZERO
@@ -189,7 +197,7 @@ impl<E: Engine> Membership<E> {
                     }
                 }
                 Ok(Renewed::Deposed) => return Ok(()),
-                Err(error) if error.is_away() => self.wait(node, &error.to_string()).await,
+                Err(error) if error.may_be_mended() => self.wait(node, &error.to_string()).await,
                 Err(error) => return Err(error),
             }
         }
@@ -284,13 +292,19 @@ impl<E: Engine> Membership<E> {
     }
 
     /// Gives up one silent node, if the store names one. True: there is more to hand on.
-    async fn reap(&self, node: &NodeId, member: &Member) -> bool {
+    async fn reap(&mut self, node: &NodeId, member: &Member) -> bool {
         let Some(victim) = member.victim.as_ref().filter(|_| guard("reap")) else {
             return false;
         };
         let reap = Reap { victim: victim.clone() };
-        let Ok(reaped) = self.context.engine.reap(&reap).await else {
-            return false;
+        let reaped = match self.context.engine.reap(&reap).await {
+            Ok(reaped) => reaped,
+            Err(error) => {
+                if !error.is_away() {
+                    self.tell_once(node, format!("what {victim} held cannot be handed on: {error}"));
+                }
+                return false;
+            }
         };
         let moved = reaped.redelivered + reaped.failed > 0;
         if moved || reaped.deposed {
@@ -304,6 +318,29 @@ impl<E: Engine> Membership<E> {
             );
         }
         moved || reaped.more || reaped.deposed
+    }
+
+    /// Says once what the store has found to be damaged.
+    fn tell_damage(&mut self, node: &NodeId, member: &Member) {
+        let pieces = member.damaged.unwrap_or(0);
+        if pieces > self.damage.0 {
+            let what =
+                format!("{pieces} pieces of the queue could not be read and were set aside: someone else wrote there");
+            self.context.tell(node, Event::Damaged { what });
+        }
+        if member.damaged.is_some() {
+            self.damage.0 = pieces;
+        }
+        if let Some(wrong) = &member.wrong {
+            self.tell_once(node, format!("the key {wrong}: rename or remove it"));
+        }
+    }
+
+    fn tell_once(&mut self, node: &NodeId, what: String) {
+        if self.damage.1 != what {
+            self.damage.1.clone_from(&what);
+            self.context.tell(node, Event::Damaged { what });
+        }
     }
 
     /// Removes the oldest errors beyond `errors_max`. True: there are more of them.

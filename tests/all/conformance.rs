@@ -19,6 +19,7 @@ mod push;
 mod redis_only;
 mod reports;
 mod retries;
+mod rights;
 mod sizes;
 
 use std::cell::RefCell;
@@ -72,6 +73,7 @@ pub fn all_of_redis() -> Vec<Check<RedisBench>> {
     let mut checks = all();
     checks.extend(redis_only::checks());
     checks.extend(looks::checks());
+    checks.extend(rights::checks());
     checks
 }
 

@@ -1,5 +1,7 @@
 //! Hostile input: what the network, a disk and strangers may do to the bytes.
 
 mod cuts;
+mod damage;
 mod fuzz;
 mod prefixes;
+mod rights;

@@ -16,7 +16,7 @@ use crate::app::output::time::age;
 use crate::app::run::{print, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
-use crate::engine::{LAYOUT, NodeStatus};
+use crate::engine::{LAYOUT, NodeStatus, Status};
 use crate::error::Error;
 use crate::node::event::escape;
 
@@ -152,6 +152,30 @@ impl Findings {
             );
         } else {
             self.ok("nodes", format!("{} alive", nodes.len()));
+        }
+    }
+
+    /// What someone else has written into the queue, and what is counted but not there.
+    fn contents(&mut self, status: &Status, place: &str) {
+        if status.damaged > 0 {
+            self.warn(
+                "damaged",
+                format!(
+                    "{} pieces could not be read and were set aside in {place}",
+                    status.damaged
+                ),
+                "find out who else writes there, and give every program a user of its own",
+            );
+        }
+        if status.missing > 0 {
+            self.warn(
+                "missing",
+                format!("{} messages are counted and are nowhere any more", status.missing),
+                "they were in what could not be read, or someone removed them; push them again",
+            );
+        }
+        if status.damaged == 0 && status.missing == 0 {
+            self.ok("contents", "everything can be read");
         }
     }
 

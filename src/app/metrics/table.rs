@@ -87,6 +87,10 @@ metrics! {
             "Failed messages that were removed because there were more than --max-errors.";
         Counter "queenright_queue_rewinds_total" = |status| Value::Count(status.rewinds),
             "How often the store was found to have lost acknowledged writes.";
+        Counter "queenright_queue_damaged_total" = |status| Value::Count(status.damaged),
+            "Pieces of the queue that could not be read and were set aside.";
+        Gauge "queenright_queue_missing" = |status| Value::Count(status.missing),
+            "Messages that are counted and are nowhere any more.";
         Gauge "queenright_queue_paused" = |status| Value::By("part", vec![
                 ("generator", status.paused.generator.into()),
                 ("handlers", status.paused.handlers.into()),

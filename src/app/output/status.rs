@@ -64,6 +64,16 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
             "failed messages beyond --max-errors, removed",
         ),
         ("rewinds", status.rewinds, "the store lost acknowledged writes"),
+        (
+            "damaged",
+            status.damaged,
+            "pieces that could not be read, set aside: someone else wrote into the queue",
+        ),
+        (
+            "missing",
+            status.missing,
+            "messages that are counted and are nowhere any more",
+        ),
     ] {
         if count > 0 {
             let _ = writeln!(out, "{name:<10} {count}  ({meaning})");

@@ -39,6 +39,8 @@ view! {
         requeued: u64,
         trimmed: u64,
         rewinds: u64,
+        damaged: u64,
+        missing: u64,
         paused: PausedView,
     }
 }

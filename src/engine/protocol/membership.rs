@@ -112,6 +112,10 @@ pub struct Member {
     pub more_due: bool,
     /// The store had gone back in time behind what this node has seen, and was raised to that.
     pub rewound: bool,
+    /// How many pieces of the queue could not be read so far. Told to those who may be told of a victim.
+    pub damaged: Option<u64>,
+    /// A key of the queue in whose place someone else has put something of another type.
+    pub wrong: Option<String>,
 }
 
 /// Names a node that is to be given up if its lease has run out.

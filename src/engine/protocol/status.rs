@@ -26,28 +26,35 @@ pub struct Status {
     pub failed: u64,
     /// Failed messages that are kept: read by nobody yet, or being read.
     pub errors: u64,
-    /// Errors that were withdrawn and put in again: done + failed + queued + in hand + later = published + requeued.
+    /// Errors that were withdrawn and put in again: done + failed + queued + in hand + later + missing = published +
+    /// requeued.
     pub requeued: u64,
     pub paused: Paused,
     /// Errors that were removed because there were too many.
     pub trimmed: u64,
     /// How often the store was found to have gone back in time.
     pub rewinds: u64,
+    /// Pieces of the queue that could not be read, since someone else wrote there, and were set aside.
+    pub damaged: u64,
+    /// Messages that are counted and are nowhere: they were in what could not be read, or someone has removed them. Known once
+    /// nothing waits any more; until then they are among those queued.
+    pub missing: u64,
     pub grain: u64,
     pub nodes: Vec<NodeStatus>,
 }
 
 impl Status {
     /// A store keeps sums over the nodes that are gone, and numbers that belong to no message (`skipped`). This adds what the
-    /// members have to these sums. A message that is neither settled nor in hand nor put off is queued.
-    pub(in crate::engine) fn with_members(mut self, skipped: u64) -> Self {
+    /// members have to these sums. A message that is neither settled nor in hand nor put off is queued, if any waits.
+    pub(in crate::engine) fn with_members(mut self, skipped: u64, waits: bool) -> Self {
         for node in &self.nodes {
             self.in_hand += node.in_hand;
             self.done += node.done;
             self.failed += node.failed;
         }
         let elsewhere = skipped + self.done + self.failed + self.in_hand + self.later;
-        self.queued = (self.published + self.requeued).saturating_sub(elsewhere);
+        let rest = (self.published + self.requeued).saturating_sub(elsewhere);
+        (self.queued, self.missing) = if waits { (rest, 0) } else { (0, rest) };
         self
     }
 }

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use super::link::Link;
 use super::reply::Decode;
 use super::{RedisEngine, broken};
+use crate::engine::{Run, Settle};
 use crate::error::Result;
-use crate::message::Pack;
+use crate::message::{Outcome, Pack};
 
 /// The body of a pack of this size is stored separately. Below it, one more round trip to fetch the bytes costs more than Lua
 /// does.
@@ -102,11 +103,52 @@ impl Found {
     }
 }
 
+/// What came of packs as scripts return them.
+#[derive(Default)]
+pub(super) struct Joined {
+    pub(super) packs: Vec<Pack>,
+    /// What someone has changed or removed: to be settled as errors.
+    pub(super) unreadable: Vec<Settle>,
+}
+
+impl Joined {
+    fn unreadable(&mut self, piece: u64, count: u32, why: &str) {
+        let outcome = Outcome::Error(format!("cannot be read: {why}"));
+        self.unreadable.push(Settle {
+            piece,
+            runs: vec![Run {
+                from: 0,
+                count,
+                outcome,
+            }],
+        });
+    }
+
+    /// All of them, where nobody else writes.
+    #[cfg(feature = "mutants")]
+    pub(super) fn all(self) -> Result<Vec<Pack>> {
+        match self.unreadable.first() {
+            None => Ok(self.packs),
+            Some(settle) => Err(broken(format!("{settle:?}"))),
+        }
+    }
+}
+
 impl RedisEngine {
     /// Packs as scripts return them, with the bytes of those that are stored separately. A node that was given up in this moment
-    /// may find them gone: then the call is to be repeated, and its answer says so.
-    pub(super) async fn joined(&self, link: &Link, packs: Vec<Vec<u8>>) -> Result<Vec<Pack>> {
-        let found = packs.into_iter().map(Found::of).collect::<Result<Vec<_>>>()?;
+    /// may find them gone: that it cannot settle them as errors either tells it so.
+    pub(super) async fn joined(&self, link: &Link, packs: Vec<Vec<u8>>) -> Result<Joined> {
+        let mut joined = Joined::default();
+        let mut found = Vec::with_capacity(packs.len());
+        for bytes in packs {
+            // Scripts return only what has a head.
+            let head = (bytes.len() >= HEADER_BYTES).then(|| (u64_at(&bytes, FIRST), u32_at(&bytes, COUNT)));
+            match (Found::of(bytes), head) {
+                (Ok(pack), _) => found.push(pack),
+                (Err(error), Some((first, count))) => joined.unreadable(first, count, &error.to_string()),
+                (Err(error), None) => return Err(error),
+            }
+        }
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(&self.keys.bodies);
         let mut stubs = 0;
@@ -121,18 +163,17 @@ impl RedisEngine {
             _ => Vec::decode(link.query(&cmd).await?)?,
         };
         let mut bodies = bodies.into_iter();
-        let joined = found.into_iter().map(|pack| match pack {
-            Found::Whole(pack) => Ok(pack),
-            Found::Stub(stub) => match bodies.next().flatten() {
-                Some(body) => stub.join(body),
-                None => Err(self.away(format!(
-                    "the bytes of the pack {} are gone from {}",
-                    stub.field(),
-                    self.keys.bodies
-                ))),
-            },
-        });
-        joined.collect()
+        for pack in found {
+            match pack {
+                Found::Whole(pack) => joined.packs.push(pack),
+                Found::Stub(stub) => match bodies.next().flatten().map(|body| stub.join(body)) {
+                    Some(Ok(pack)) => joined.packs.push(pack),
+                    Some(Err(error)) => joined.unreadable(stub.first(), stub.count(), &error.to_string()),
+                    None => joined.unreadable(stub.first(), stub.count(), "its bytes are gone from `bodies`"),
+                },
+            }
+        }
+        Ok(joined)
     }
 }
 

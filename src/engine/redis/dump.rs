@@ -74,7 +74,7 @@ impl RedisEngine {
         for bytes in &packs {
             unsettled.add(bytes.clone())?;
         }
-        self.joined(&self.aside, packs).await
+        self.joined(&self.aside, packs).await?.all()
     }
 
     async fn with_scores<T: Decode + Ord>(&self, key: &str) -> Result<BTreeMap<T, u64>> {
@@ -142,7 +142,7 @@ impl RedisEngine {
                 lanes.insert(lane, record::decode(&value)?);
             } else if is_piece(&field) {
                 unsettled.add(value.clone())?;
-                for pack in self.joined(&self.aside, vec![value]).await? {
+                for pack in self.joined(&self.aside, vec![value]).await?.all()? {
                     let named = field.starts_with("pack:") || number(field.as_bytes())? == pack.first();
                     if !named {
                         return Err(broken(format!("{} is in hand as {field}", pack.first())));
@@ -211,6 +211,8 @@ fn meta(mut fields: Named) -> Result<Option<Meta>> {
     let Some(birth) = fields.take("birth")? else {
         return Ok(None);
     };
+    // Only where someone has written into the queue.
+    let _: Option<u64> = fields.take("damaged")?;
     let heirs: String = fields.take("heirs")?;
     let heirs = heirs.split_whitespace().map(str::to_string).collect();
     let (grain, again, paused): (u64, bool, Paused) =

@@ -1,7 +1,7 @@
 //! The errors (dead letters): reading them, and withdrawing, discarding and trimming them.
 
 use super::link::Keyed;
-use super::reply::{Decode, Reply, named};
+use super::reply::{Decode, Readable, Reply, named};
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::{Collect, Collected, Failed, Requeued};
 use crate::error::Result;
@@ -10,13 +10,20 @@ pub(super) async fn collect(engine: &RedisEngine, collect: &Collect) -> Result<C
     let keys = &engine.keys;
     let reading = keys.reading(&collect.reader);
     let run = engine.aside.run(&engine.scripts.collect, |cmd| {
-        cmd.keys([&keys.meta, &keys.errors, &keys.records, &keys.readers, &reading])
-            .arg(&collect.reader)
-            .arg(collect.call)
-            .arg(collect.below)
-            .arg(collect.want)
-            .arg(collect.lease_ms)
-            .arg(collect.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
+        cmd.keys([
+            &keys.meta,
+            &keys.errors,
+            &keys.records,
+            &keys.readers,
+            &reading,
+            &keys.damaged,
+        ])
+        .arg(&collect.reader)
+        .arg(collect.call)
+        .arg(collect.below)
+        .arg(collect.want)
+        .arg(collect.lease_ms)
+        .arg(collect.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
@@ -38,9 +45,16 @@ pub(super) async fn release(engine: &RedisEngine, reader: &str, expired: bool) -
     let keys = &engine.keys;
     let reading = keys.reading(reader);
     let run = engine.aside.run(&engine.scripts.release, |cmd| {
-        cmd.keys([&keys.meta, &keys.errors, &keys.records, &keys.readers, &reading])
-            .arg(reader)
-            .arg(u8::from(expired));
+        cmd.keys([
+            &keys.meta,
+            &keys.errors,
+            &keys.records,
+            &keys.readers,
+            &reading,
+            &keys.damaged,
+        ])
+        .arg(reader)
+        .arg(u8::from(expired));
     });
     run.await.map(drop)
 }
@@ -66,12 +80,12 @@ async fn list(engine: &RedisEngine, mut from: u64, order: &str, limit: u32) -> R
         };
         let mut cmd = redis::cmd("HMGET");
         cmd.arg(&keys.records).arg(&numbers);
-        let records: Vec<Option<Failed>> = Vec::decode(engine.aside.query(&cmd).await?)?;
-        let failed: Vec<Failed> = records.into_iter().flatten().collect();
+        // What cannot be read is not shown: whoever collects sets it aside.
+        let Readable(failed) = Readable::decode(engine.aside.query(&cmd).await?)?;
         if !failed.is_empty() {
             return Ok(failed);
         }
-        // Someone has taken all of them meanwhile; an empty answer would say that there are no more.
+        // Someone has taken all of them meanwhile, or none can be read; an empty answer would say that there are no more.
         from = if order == "up" { last + 1 } else { *last };
     }
     Err(engine.restless())

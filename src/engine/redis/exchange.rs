@@ -1,45 +1,105 @@
 //! The call of a lane: what is finished goes in, what comes next comes out.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Cmd;
 
 use super::RedisEngine;
+use super::bodies::Joined;
 use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
-use crate::engine::{Exchange, Exchanged};
+use crate::engine::{Exchange, Exchanged, NodeId, Settle};
 use crate::error::{Error, Refusal, Result};
 use crate::message::{Effect, Outcome};
 
 pub(super) async fn exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
-    match try_exchange(engine, exchange).await {
+    let exchange = engine.unreadable.with(exchange);
+    match try_exchange(engine, &exchange).await {
         // A cluster says so before anything is written, and of the whole call: so what caused it is taken out.
         Err(Error::Refused {
             refusal: Refusal::Slot, ..
         }) => {
-            let (within, refused_here) = within_slot(&engine.keys, exchange);
-            match try_exchange(engine, &within).await? {
-                Exchanged::Ok { packs, refused } => Ok(Exchanged::Ok {
-                    packs,
-                    refused: [refused, refused_here].concat(),
-                }),
-                answer => Ok(answer),
+            let outside = |key: &str| {
+                let hint = "is outside the queue's slot of the cluster; a name that ends in";
+                (!engine.keys.shares_slot(key)).then(|| format!("{hint} {} is inside", engine.keys.tag()))
+            };
+            settle_without(engine, &exchange, outside).await
+        }
+        // The same for keys that the user has no right to.
+        Err(
+            error @ Error::Refused {
+                refusal: Refusal::Key, ..
+            },
+        ) => {
+            let forbidden = forbidden(engine, &exchange).await?;
+            if forbidden.is_empty() {
+                return Err(error);
             }
+            let why = |key: &str| {
+                forbidden
+                    .contains(key)
+                    .then(|| "is outside the rights of this user".into())
+            };
+            settle_without(engine, &exchange, why).await
         }
         answer => answer,
+    }
+}
+
+/// Which keys of effects the user has no right to. A script that does nothing is refused as one that does something is.
+async fn forbidden(engine: &RedisEngine, exchange: &Exchange) -> Result<BTreeSet<String>> {
+    let runs = exchange.settles.iter().flat_map(|settle| &settle.runs);
+    let effects = runs.filter_map(|run| match &run.outcome {
+        Outcome::Done(effects) => Some(effects),
+        _ => None,
+    });
+    let keys: BTreeSet<&str> = effects.flatten().map(Effect::key).collect();
+    let mut forbidden = BTreeSet::new();
+    for key in keys {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg("return 1").arg(1).arg(key);
+        match engine.exchange.query(&cmd).await {
+            Ok(_) => {}
+            Err(Error::Refused {
+                refusal: Refusal::Key, ..
+            }) => _ = forbidden.insert(key.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(forbidden)
+}
+
+/// The call with what has a forbidden key settled as an error.
+async fn settle_without(
+    engine: &RedisEngine,
+    exchange: &Exchange,
+    why: impl Fn(&str) -> Option<String>,
+) -> Result<Exchanged> {
+    let (without, refused_here) = without(exchange, why);
+    match try_exchange(engine, &without).await? {
+        Exchanged::Ok { packs, refused } => Ok(Exchanged::Ok {
+            packs,
+            refused: [refused, refused_here].concat(),
+        }),
+        answer => Ok(answer),
     }
 }
 
 /// The call is sent together with the wait: the server makes it in the moment in which the bell rings, where a call after
 /// the ring would cost another round trip.
 pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: Duration) -> Result<Exchanged> {
-    let arguments = arguments(&engine.keys, call);
+    let with = engine.unreadable.with(call);
+    let arguments = arguments(&engine.keys, &with);
     let waiting = engine
         .bell
         .pop_then_run(&engine.keys.bell, at_most, &engine.scripts.exchange, arguments);
     match waiting.await? {
-        Some(answer) => exchanged(engine, answer).await,
+        Some(answer) => exchanged(engine, &with, answer).await,
         None => exchange(engine, call).await,
     }
 }
@@ -47,22 +107,82 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
 async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
     let arguments = arguments(&engine.keys, exchange);
     let answer = engine.exchange.run(&engine.scripts.exchange, arguments).await?;
-    exchanged(engine, answer).await
+    exchanged(engine, exchange, answer).await
 }
 
-async fn exchanged(engine: &RedisEngine, answer: redis::Value) -> Result<Exchanged> {
+async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {
     let mut reply = Reply::decode(answer)?;
-    Ok(match reply.next::<String>()?.as_str() {
+    let answer = match reply.next::<String>()?.as_str() {
         "ok" => {
             let refused = reply.next::<Reply>()?.pairs()?;
-            let packs = engine.joined(&engine.exchange, reply.next()?).await?;
-            Exchanged::Ok { packs, refused }
+            engine.unreadable.settled(exchange);
+            let Joined { packs, unreadable } = engine.joined(&engine.exchange, reply.next()?).await?;
+            engine.unreadable.add(&exchange.node, unreadable);
+            return Ok(Exchanged::Ok { packs, refused });
         }
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
         "unheld" => Exchanged::Unheld,
         other => return Err(super::unknown(other)),
-    })
+    };
+    engine.unreadable.forget(&exchange.node);
+    Ok(answer)
+}
+
+/// What a node took and nobody can read, since someone has changed it in the store. The lane never hears of it: its next call
+/// settles it as an error.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    any: AtomicBool,
+    settles: Mutex<Vec<(NodeId, Settle)>>,
+}
+
+impl Unreadable {
+    fn with<'a>(&self, exchange: &'a Exchange) -> Cow<'a, Exchange> {
+        if !self.any.load(Ordering::Relaxed) {
+            return Cow::Borrowed(exchange);
+        }
+        let mut exchange = exchange.clone();
+        let all = self.settles();
+        let own = all.iter().filter(|(node, _)| *node == exchange.node);
+        let own: Vec<Settle> = own.map(|(_, settle)| settle.clone()).collect();
+        exchange.settles.extend(own);
+        Cow::Owned(exchange)
+    }
+
+    fn add(&self, node: &NodeId, unreadable: Vec<Settle>) {
+        if !unreadable.is_empty() {
+            let mut all = self.settles();
+            for settle in unreadable {
+                all.retain(|(of, kept)| of != node || kept.piece != settle.piece);
+                all.push((node.clone(), settle));
+            }
+            self.any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A call was answered.
+    fn settled(&self, exchange: &Exchange) {
+        let named = |piece| exchange.settles.iter().any(|settle| settle.piece == piece);
+        self.retain(|node, settle| *node != exchange.node || !named(settle.piece));
+    }
+
+    /// What the node held goes to others.
+    fn forget(&self, node: &NodeId) {
+        self.retain(|of, _| of != node);
+    }
+
+    fn retain(&self, keeps: impl Fn(&NodeId, &Settle) -> bool) {
+        if self.any.load(Ordering::Relaxed) {
+            let mut all = self.settles();
+            all.retain(|(node, settle)| keeps(node, settle));
+            self.any.store(!all.is_empty(), Ordering::Relaxed);
+        }
+    }
+
+    fn settles(&self) -> MutexGuard<'_, Vec<(NodeId, Settle)>> {
+        self.settles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What an exchange is called with.
@@ -77,12 +197,13 @@ fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 
             &keys.bodies,
             &keys.bell,
             &keys.again,
+            &keys.damaged,
             &keys.errors,
             &keys.records,
             &keys.later,
         ];
         // The last three are for what is settled otherwise than as done.
-        let keys = if settles.is_empty() { &keys[..6] } else { &keys[..] };
+        let keys = if settles.is_empty() { &keys[..7] } else { &keys[..] };
         cmd.arg(keys.len() + effect_keys.len())
             .arg(keys)
             .arg(&effect_keys)
@@ -107,19 +228,17 @@ pub(crate) fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
     cmd.get_packed_command()
 }
 
-/// The same call with outcomes that a cluster can write in one step, and what became an error for that.
-fn within_slot(keys: &Keys, exchange: &Exchange) -> (Exchange, Vec<(u64, String)>) {
+/// The same call with outcomes that the server lets one step write, and what became an error for that.
+fn without(exchange: &Exchange, why: impl Fn(&str) -> Option<String>) -> (Exchange, Vec<(u64, String)>) {
     let (mut within, mut refused) = (exchange.clone(), Vec::new());
     for settle in &mut within.settles {
         for run in &mut settle.runs {
             let Outcome::Done(effects) = &run.outcome else { continue };
-            let Some(outside) = effects.iter().map(Effect::key).find(|key| !keys.shares_slot(key)) else {
+            let outside =
+                |effect: &Effect| why(effect.key()).map(|why| format!("effect refused: key {} {why}", effect.key()));
+            let Some(why) = effects.iter().find_map(outside) else {
                 continue;
             };
-            let why = format!(
-                "effect refused: key {outside} is outside the queue's slot of the cluster; a name that ends in {} is inside",
-                keys.tag()
-            );
             let numbers = (0..run.count).map(|index| settle.piece + u64::from(run.from + index));
             refused.extend(numbers.map(|number| (number, why.clone())));
             run.outcome = Outcome::Error(why);

@@ -24,6 +24,8 @@ pub struct Keys {
     pub reigns: String,
     pub unheard: String,
     pub purged: String,
+    /// What could not be read.
+    pub damaged: String,
     pub bell: String,
     pub crown: String,
 }
@@ -52,6 +54,7 @@ impl Keys {
             reigns: key("reigns"),
             unheard: key("unheard"),
             purged: key("purged"),
+            damaged: key("damaged"),
             bell: key(&names.bell),
             crown: key(&names.crown),
             prefix,
@@ -59,7 +62,7 @@ impl Keys {
     }
 
     /// The keys that every queue has, with the types of what they hold. The last one outlives it.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 18] {
+    pub(super) fn typed(&self) -> [(&String, &'static str); 19] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -75,6 +78,7 @@ impl Keys {
             (&self.once_values, "hash"),
             (&self.history, "hash"),
             (&self.reigns, "list"),
+            (&self.damaged, "list"),
             (&self.bell, "list"),
             (&self.crown, "list"),
             (&self.unheard, "list"),

@@ -71,8 +71,9 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
 
 pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     let keys = &engine.keys;
+    let (typed, kinds): (Vec<&String>, Vec<&str>) = keys.typed().into_iter().unzip();
     let run = engine.control.run(&engine.scripts.beat, |cmd| {
-        cmd.keys([
+        let own = [
             &keys.meta,
             &keys.nodes,
             &keys.queue,
@@ -83,16 +84,21 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             &keys.later,
             &keys.reigns,
             &keys.unheard,
-        ])
-        .arg(&beat.node)
-        .arg(beat.lease_ms)
-        .arg(beat.crown_ms)
-        .arg(if beat.eligible { beat.rank } else { 0 })
-        .arg(beat.seen.seq)
-        .arg(beat.seen.epoch)
-        .arg(beat.seen.made)
-        .arg(engine.control.server_or(&beat.server))
-        .arg(beat.reigned);
+            &keys.damaged,
+        ];
+        cmd.arg(own.len() + typed.len())
+            .arg(&own)
+            .arg(&typed)
+            .arg(&beat.node)
+            .arg(beat.lease_ms)
+            .arg(beat.crown_ms)
+            .arg(if beat.eligible { beat.rank } else { 0 })
+            .arg(beat.seen.seq)
+            .arg(beat.seen.epoch)
+            .arg(beat.seen.made)
+            .arg(engine.control.server_or(&beat.server))
+            .arg(beat.reigned)
+            .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
@@ -112,6 +118,8 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             paused,
             cursor,
             made_before,
+            damaged,
+            wrong,
         }))),
         "deposed" => Ok(Renewed::Deposed),
         other => Err(super::unknown(other)),
@@ -132,6 +140,7 @@ pub(super) async fn reap(engine: &RedisEngine, reap: &Reap) -> Result<Reaped> {
             &keys.records,
             &keys.bell,
             &keys.bodies,
+            &keys.damaged,
         ])
         .arg(&reap.victim);
     });
@@ -143,7 +152,7 @@ pub(super) async fn leave(engine: &RedisEngine, node: &NodeId) -> Result<()> {
     let keys = &engine.keys;
     let taken = keys.taken(node);
     let run = engine.control.run(&engine.scripts.leave, |cmd| {
-        cmd.keys([&keys.meta, &keys.nodes, &keys.dead, &taken, &keys.crown])
+        cmd.keys([&keys.meta, &keys.nodes, &keys.dead, &taken, &keys.crown, &keys.damaged])
             .arg(node);
     });
     run.await.map(drop)

@@ -115,6 +115,16 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
+/// Those of a list that can be read: for looks, which must work whatever someone has written into the queue.
+pub(super) struct Readable<T>(pub(super) Vec<T>);
+
+impl<T: Decode> Decode for Readable<T> {
+    fn decode(value: Value) -> Result<Self> {
+        let values = Reply::decode(value)?.0;
+        Ok(Self(values.filter_map(|value| T::decode(value).ok()).collect()))
+    }
+}
+
 /// From a flat list, as `HGETALL` gives it.
 impl<K: Decode + Ord, V: Decode> Decode for BTreeMap<K, V> {
     fn decode(value: Value) -> Result<Self> {
@@ -198,14 +208,14 @@ impl Named {
 
     /// The last report of a node.
     pub(super) fn last_report(&mut self) -> Result<Option<LastReport>> {
-        let Some(live) = self.take("report")? else {
+        let Some(live) = self.take::<Option<Vec<u8>>>("report")? else {
             return Ok(None);
         };
-        Ok(Some(LastReport {
-            number: self.take("report_number")?,
-            time_ms: self.take("report_ms")?,
-            live,
-        }))
+        let (number, time_ms) = (self.take("report_number")?, self.take("report_ms")?);
+        // One that cannot be read is none.
+        Ok(record::decode(&live)
+            .ok()
+            .map(|live| LastReport { number, time_ms, live }))
     }
 
     /// Refuses what nobody asked for.

@@ -2,7 +2,7 @@
 
 use super::RedisEngine;
 use super::link::Keyed;
-use super::reply::{Decode, Reply, named};
+use super::reply::{Decode, Readable, Reply, named};
 use crate::engine::history::{Bucket, Crowned, History, Range, Report, Reported};
 use crate::engine::record;
 use crate::error::Result;
@@ -36,8 +36,8 @@ struct Past {
     now_ms: u64,
     /// When a generator last beat.
     ruled_ms: u64,
-    reigns: Vec<Crowned>,
-    slots: Vec<Bucket>,
+    reigns: Readable<Crowned>,
+    slots: Readable<Bucket>,
 }
 
 pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<History> {
@@ -52,5 +52,11 @@ pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<Histor
         return Err(engine.no_queue());
     }
     let past = named!(reply => Past { now_ms, ruled_ms, reigns, slots });
-    Ok(History::of(past.now_ms, range, past.slots, &past.reigns, past.ruled_ms))
+    Ok(History::of(
+        past.now_ms,
+        range,
+        past.slots.0,
+        &past.reigns.0,
+        past.ruled_ms,
+    ))
 }

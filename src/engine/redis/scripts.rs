@@ -7,9 +7,10 @@ use std::borrow::Cow;
 
 use crate::engine::history::{LOOK_NODES_MAX, REIGNS_MAX};
 use crate::engine::{
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX,
-    HELD_START_BYTES, LAYOUT, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, SUSPECTS_MAX,
-    TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS,
+    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START,
+    HEIRS_MAX, HELD_START_BYTES, LAYOUT, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX,
+    SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX,
+    UNHEARD_STEP_MS,
 };
 use crate::message::{PACK_BYTES_MAX, PACK_MESSAGES_MAX};
 
@@ -24,6 +25,9 @@ const COMMON: &str = include_str!("lua/common.lua");
 const PACKS: &str = include_str!("lua/packs.lua");
 const MEMBERS: &str = include_str!("lua/members.lua");
 const DELIVERIES: &str = include_str!("lua/deliveries.lua");
+const ASIDE: &str = include_str!("lua/aside.lua");
+const RECORDS: &str = include_str!("lua/records.lua");
+const RIGHTS: &str = include_str!("lua/rights.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
 const UNPACK_MAX: usize = 2000;
@@ -37,7 +41,7 @@ macro_rules! limits {
 }
 
 limits! {
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
+    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
     LOOK_NODES_MAX, PACK_BYTES_MAX, PACK_MESSAGES_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, REIGNS_MAX, SUSPECTS_MAX,
     TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS, UNPACK_MAX,
 }
@@ -49,6 +53,9 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("packs") => PACKS.lines(),
         Some("members") => MEMBERS.lines(),
         Some("deliveries") => DELIVERIES.lines(),
+        Some("aside") => ASIDE.lines(),
+        Some("records") => RECORDS.lines(),
+        Some("rights") => RIGHTS.lines(),
         _ => line.lines(),
     }
 }
@@ -97,7 +104,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }

@@ -7,7 +7,7 @@ use super::link::Keyed;
 use super::reply::{Decode, Named, Reply, named};
 use super::unsettled::is_piece;
 use super::{LOOKS_MAX, RedisEngine};
-use crate::engine::record::Process;
+use crate::engine::record::{self, Process};
 use crate::engine::{Held, NodeStatus, Status, StoreInfo, check_layout};
 use crate::error::Result;
 
@@ -93,6 +93,8 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
             &keys.errors,
             &keys.later,
             &keys.readers,
+            &keys.queue,
+            &keys.again,
         ];
         cmd.arg(fixed.len() + of_each.len()).arg(&fixed).arg(&of_each);
         there.name(cmd);
@@ -110,24 +112,28 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
         look.take("layout")?,
         &look.take::<String>("names")?,
     )?;
-    let (skipped, in_hand, queued) = (look.take("skipped")?, look.take("orphaned")?, 0);
+    let (skipped, waits) = (look.take("skipped")?, look.take::<u64>("waits")? > 0);
+    let (in_hand, queued, missing) = (look.take("orphaned")?, 0, 0);
     let gone = named!(mut look => Status {
-        birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed, rewinds, grain, nodes,
-    } with { in_hand, queued });
-    Ok(Some(gone.with_members(skipped)))
+        birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
+        rewinds, grain, damaged, nodes,
+    } with { in_hand, queued, missing });
+    Ok(Some(gone.with_members(skipped, waits)))
 }
 
 impl Decode for NodeStatus {
     fn decode(value: Value) -> Result<Self> {
         let mut look = Named::decode(value)?;
         let report = look.last_report()?;
+        // A look works also where someone has changed what a node said of itself.
+        let process: Vec<u8> = look.take("process")?;
         let Process {
             host,
             pid,
             version,
             concurrency,
             ..
-        } = look.take("process")?;
+        } = record::decode(&process).unwrap_or_default();
         Ok(named!(mut look => Self {
             node, age_ms, in_hand, done, failed, lease_in_ms, silent_ms,
         } with { host, pid, version, concurrency, report }))

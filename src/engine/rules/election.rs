@@ -34,10 +34,11 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
     let heir = watches_crown(&mut meta, beat, generator);
     // While there is no generator, any member that beats keeps house.
     let vacant = store.guard("vacant") && meta.crown <= meta.clock;
-    let (victim, more_due) = if generator || vacant {
-        keep_house(store, &mut meta, wall_ms)?
+    let (victim, more_due, damaged) = if generator || vacant {
+        let (victim, more_due) = keep_house(store, &mut meta, wall_ms)?;
+        (victim, more_due, Some(store.damaged_count()?))
     } else {
-        (None, false)
+        (None, false, None)
     };
     store.set_meta(&meta)?;
     let is_new = generator && beat.seen.epoch < meta.epoch;
@@ -59,6 +60,8 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         made_before,
         more_due,
         rewound,
+        damaged,
+        wrong: None,
     }))
 }
 

@@ -4,7 +4,7 @@ use super::clock::{hive, shown};
 use super::no_queue;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::COLLECT_BYTES_MAX;
-use crate::engine::store::{Lane, Lessee, Store};
+use crate::engine::store::{Lane, Lessee, Line, Store};
 use crate::engine::{Held, NodeStatus, Status};
 use crate::error::Result;
 
@@ -68,10 +68,13 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         paused: meta.paused,
         trimmed: meta.trimmed,
         rewinds: meta.rewinds,
+        damaged: store.damaged_count()?,
+        missing: 0,
         grain: meta.grain,
         nodes,
     };
-    Ok(gone.with_members(meta.skipped))
+    let waits = !store.is_empty(Line::Queue)? || !store.is_empty(Line::Again)?;
+    Ok(gone.with_members(meta.skipped, waits))
 }
 
 /// What a node has in hand, the smallest numbers first.

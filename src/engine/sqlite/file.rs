@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::tables::{SCHEMA, SINCE};
+use super::tables::{DAMAGED, SCHEMA, SINCE};
 use crate::engine::LAYOUT;
 use crate::error::{Absence, Error, Refusal, Result};
 
@@ -85,6 +85,7 @@ impl Database {
             None => batch(&format!("{SCHEMA} PRAGMA application_id = {APPLICATION};"))?,
         }
         batch(&format!("PRAGMA user_version = {LAYOUT};"))?;
+        batch(DAMAGED)?;
         batch("COMMIT")
     }
 

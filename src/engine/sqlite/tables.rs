@@ -10,17 +10,19 @@ mod pushes;
 mod reports;
 mod schema;
 
-use rusqlite::types::FromSql;
-use rusqlite::{OptionalExtension, Params, Row, Transaction};
+use rusqlite::types::{FromSql, ValueRef};
+use rusqlite::{OptionalExtension, Params, Row, Transaction, params};
 
 use super::file::{Database, refuse};
+use bytes::Bytes;
+
 use crate::engine::record::{self, Record};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::settings::Names;
 
 pub(super) use meta::rings;
-pub(super) use schema::{SCHEMA, SINCE};
+pub(super) use schema::{DAMAGED, SCHEMA, SINCE};
 
 /// A queue inside one transaction.
 pub struct Tables<'a> {
@@ -41,6 +43,14 @@ fn int(value: u64) -> i64 {
 
 pub(super) fn uint(row: &Row, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(|value| u64::try_from(value).unwrap_or(0))
+}
+
+/// A column of bytes. What someone else put there may have any type.
+fn bytes(row: &Row, column: usize) -> rusqlite::Result<Vec<u8>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Blob(bytes) | ValueRef::Text(bytes) => bytes.to_vec(),
+        _ => Vec::new(),
+    })
 }
 
 /// The columns of a row, one after the other.
@@ -106,41 +116,80 @@ impl Tables<'_> {
         Ok(self.one(sql, params, |row| uint(row, 0))?.unwrap_or(0))
     }
 
-    /// The first pack of a query.
-    fn pack(&self, sql: &str, params: impl Params) -> Result<Option<Pack>> {
-        let bytes = self.one(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        bytes.map(|bytes| Pack::decode(bytes.into())).transpose()
+    /// What `SELECT rowid, bytes` finds in a table, each with its row. What cannot be read is set aside, and what comes behind it
+    /// is found instead.
+    fn sound<T>(
+        &self,
+        table: &str,
+        sql: &str,
+        params: impl Params + Copy,
+        bytes_max: usize,
+        decode: impl Fn(Bytes) -> Result<T>,
+    ) -> Result<Vec<(i64, T)>> {
+        loop {
+            let rows = self.within(sql, params, bytes_max)?;
+            let (mut found, all) = (Vec::with_capacity(rows.len()), rows.len());
+            for (row, bytes) in rows {
+                match decode(bytes.clone()) {
+                    Ok(one) => found.push((row, one)),
+                    Err(_) => self.set_aside(table, row, &bytes)?,
+                }
+            }
+            if found.len() == all {
+                return Ok(found);
+            }
+        }
     }
 
-    /// The first record of a query.
-    fn record<T: Record>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
-        let bytes = self.one(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        bytes.map(|bytes| record::decode(&bytes)).transpose()
+    /// The same for packs.
+    fn sound_packs(
+        &self,
+        table: &str,
+        sql: &str,
+        params: impl Params + Copy,
+        bytes_max: usize,
+    ) -> Result<Vec<(i64, Pack)>> {
+        self.sound(table, sql, params, bytes_max, Pack::decode)
     }
 
-    /// All records of a query.
-    fn records<T: Record>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
-        let records = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        records.iter().map(|bytes| record::decode(bytes)).collect()
-    }
-
-    /// What a query finds in its first column, row by row: as much as has `bytes_max` together, one row at least.
-    fn within(&self, sql: &str, params: impl Params, bytes_max: usize) -> Result<Vec<Vec<u8>>> {
+    /// Rows of `SELECT rowid, bytes` until they have so many bytes, and one at least.
+    fn within(&self, sql: &str, params: impl Params, bytes_max: usize) -> Result<Vec<(i64, Bytes)>> {
         let run = || {
             let mut statement = self.transaction.prepare_cached(sql)?;
             let mut rows = statement.query(params)?;
-            let (mut kept, mut bytes) = (Vec::new(), 0);
+            let (mut kept, mut length) = (Vec::new(), 0);
             while let Some(row) = rows.next()? {
-                let found: Vec<u8> = row.get(0)?;
-                bytes += found.len();
-                if !kept.is_empty() && bytes > bytes_max {
+                let found = bytes(row, 1)?;
+                length += found.len();
+                if !kept.is_empty() && length > bytes_max {
                     break;
                 }
-                kept.push(found);
+                kept.push((row.get(0)?, Bytes::from(found)));
             }
             Ok(kept)
         };
         run().map_err(|error| self.error(&error))
+    }
+
+    /// Moves a row that cannot be read to where it can be looked at.
+    fn set_aside(&self, table: &str, row: i64, bytes: &[u8]) -> Result<()> {
+        self.write(&format!("DELETE FROM {table} WHERE rowid = ?"), [row])?;
+        self.write(
+            "INSERT INTO damaged (queue, place, bytes) VALUES (?, ?, ?)",
+            params![self.queue, table, bytes],
+        )
+    }
+
+    /// The first record of a query; what cannot be read is none.
+    fn record<T: Record>(&self, sql: &str, params: impl Params) -> Result<Option<T>> {
+        let bytes = self.one(sql, params, |row| bytes(row, 0))?;
+        Ok(bytes.and_then(|bytes| record::decode(&bytes).ok()))
+    }
+
+    /// All records of a query that can be read.
+    fn records<T: Record>(&self, sql: &str, params: impl Params) -> Result<Vec<T>> {
+        let records = self.all(sql, params, |row| bytes(row, 0))?;
+        Ok(records.iter().filter_map(|bytes| record::decode(bytes).ok()).collect())
     }
 
     /// All names of a query that asks for those of this queue.
@@ -148,9 +197,12 @@ impl Tables<'_> {
         self.all(sql, [self.queue], |row| row.get(0))
     }
 
-    /// All packs of a query.
+    /// All packs of a query that can be read.
     pub(super) fn packs(&self, sql: &str, params: impl Params) -> Result<Vec<Pack>> {
-        let packs = self.all(sql, params, |row| row.get::<_, Vec<u8>>(0))?;
-        packs.into_iter().map(|bytes| Pack::decode(bytes.into())).collect()
+        let packs = self.all(sql, params, |row| bytes(row, 0))?;
+        Ok(packs
+            .into_iter()
+            .filter_map(|bytes| Pack::decode(bytes.into()).ok())
+            .collect())
     }
 }

@@ -120,7 +120,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                 }
                 Ok(Published::Full) => room.wait().await,
                 Ok(Published::Paused) => tokio::time::sleep(PAUSED).await,
-                Err(error) if error.is_away() => {
+                Err(error) if error.may_be_mended() => {
                     requests.beat_now();
                     backoff.wait().await;
                     if !guard("same-publish") {

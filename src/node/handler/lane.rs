@@ -16,7 +16,7 @@ use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
 use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, take_cut};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
@@ -228,12 +228,16 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                     }
                     return Ok(Some((exchanged, tries)));
                 }
-                Err(error) if error.is_away() => {
+                Err(error) if error.may_be_mended() => {
                     // The beat tells of a store that is away; this is for what only the lane meets.
                     if self.backoff.is_long() && !told {
                         told = true;
                         let reason = error.to_string();
                         self.context.tell(&self.node, Event::Away { reason });
+                        // What the store cannot make sense of may be in this node's hand: under another id it holds nothing.
+                        if matches!(error, Error::Protocol { .. }) {
+                            return Ok(None);
+                        }
                     }
                     self.budget.lost();
                     self.backoff.wait().await;

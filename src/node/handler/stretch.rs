@@ -180,7 +180,8 @@ impl Stretch {
         let run = Finished {
             first: number,
             count: 1,
-            bytes,
+            // Effects count, too: many messages with large ones must not make one call that holds everybody up.
+            bytes: bytes + outcome.bytes(),
             outcome,
         };
         self.finished.push(run);

@@ -152,6 +152,8 @@ mod tests {
             paused: Paused::default(),
             more_due: false,
             rewound: false,
+            damaged: None,
+            wrong: None,
         }
     }
 

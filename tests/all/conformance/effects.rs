@@ -13,7 +13,7 @@ checks![
     effects_are_applied_with_the_settle_and_once,
     effects_of_a_late_settle_are_not_applied,
     a_refused_effect_applies_none_and_makes_an_error,
-    effects_on_the_queue_itself_are_refused,
+    effects_on_a_queue_are_refused,
     only_whole_numbers_are_counted_on,
     counters_stay_where_they_are_exact,
     effects_of_one_call_see_each_other,
@@ -146,13 +146,18 @@ async fn a_refused_effect_applies_none_and_makes_an_error<B: Bench>(hive: &Hive<
     assert_eq!((status.done, status.failed), (2, 7));
 }
 
-async fn effects_on_the_queue_itself_are_refused<B: Bench>(hive: &Hive<B>) {
-    let packs = taken(hive, 2).await;
-    for (pack, key) in packs.iter().zip(["queue", "anything"]) {
-        let key = format!("{{qr:{QUEUE}}}:{key}");
+async fn effects_on_a_queue_are_refused<B: Bench>(hive: &Hive<B>) {
+    let packs = taken(hive, 4).await;
+    let own = format!("{{qr:{QUEUE}}}:");
+    for (pack, key) in packs
+        .iter()
+        .zip([own.clone() + "queue", own + "anything", "{qr:other}:queue".into()])
+    {
         let why = refusal(hive, pack, &[push(&key, "v")]).await;
-        assert_eq!(why, Some(format!("effect refused: key {key} belongs to the queue")));
+        assert_eq!(why, Some(format!("effect refused: key {key} belongs to a queue")));
     }
+    // What only shares the slot of a queue is nobody's.
+    assert_eq!(refusal(hive, &packs[3], &[push("{qr:other}", "v")]).await, None);
     assert!(hive.state().await.queue.is_empty());
 }
 

@@ -1,7 +1,7 @@
 //! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
 
+use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
-use queenright::engine::redis::{ACL_LINE, RedisEngine};
 use queenright::engine::{
     Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Join, Live, Publish, Published, Purged, Range,
     Reap, Renewed, Report, Wake,
@@ -13,6 +13,7 @@ use queenright::settings::Names;
 use super::bench::QUEUE;
 use super::hive::{LEASE_MS, done, failure, numbers, part, run, whole, with};
 use super::push::push_call;
+use super::rights::grant;
 use super::{Bench, Check, Hive, RedisBench};
 use crate::server::RedisServer;
 
@@ -23,6 +24,7 @@ macro_rules! redis_checks {
         }
     };
 }
+pub(super) use redis_checks;
 
 redis_checks![
     with_memory_full_nodes_join_beat_and_leave,
@@ -37,9 +39,8 @@ redis_checks![
     forgotten_scripts_are_sent_again,
     a_foreign_key_is_refused,
     an_effect_on_a_foreign_type_is_refused,
-    an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued,
+    an_error_that_cannot_be_read_costs_no_other,
     what_waits_is_not_lost_where_a_node_cannot_be_read,
-    a_right_that_effects_lack_shows_before_anything_is_written,
     every_verb_works_with_the_rights_that_a_node_needs,
     a_replica_is_away,
     wrong_credentials_are_refused_without_telling_them,
@@ -49,7 +50,7 @@ redis_checks![
     bytes_that_someone_removed_are_told_and_cost_no_other_message,
 ];
 
-type Redis = Hive<RedisBench>;
+pub(super) type Redis = Hive<RedisBench>;
 
 async fn fill_memory(hive: &Redis) {
     hive.bench.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
@@ -269,19 +270,28 @@ async fn an_effect_on_a_foreign_type_is_refused(hive: &Redis) {
     );
 }
 
-async fn an_error_that_cannot_be_read_costs_no_other_when_it_is_requeued(hive: &Redis) {
+async fn an_error_that_cannot_be_read_costs_no_other(hive: &Redis) {
     hive.found("a", &["b"]).await;
-    hive.fail("a", "b", 3).await;
+    hive.fail("a", "b", 4).await;
     let keys = Keys::new(QUEUE, &Names::default());
     hive.bench.command(&["HSET", &keys.records, "1", "rubbish"]).await;
-    assert!(hive.engine().requeue(&[0, 1, 2]).await.is_err());
+    hive.bench.command(&["HDEL", &keys.records, "3"]).await;
+    let shown = |failed: Vec<queenright::engine::Failed>| -> Vec<u64> { failed.iter().map(|one| one.number).collect() };
+    assert_eq!(shown(hive.engine().failed(0, 9).await.expect("a look")), [0, 2]);
+    assert_eq!(shown(hive.engine().latest(9, 9).await.expect("a look")), [2, 0]);
+    assert_eq!(hive.engine().requeue(&[0, 1, 0]).await.expect("requeue").numbers, [0]);
+    let collect = Collect {
+        reader: "reader".into(),
+        call: 1,
+        shown: Vec::new(),
+        below: 9,
+        want: 9,
+        lease_ms: LEASE_MS,
+    };
+    let batch = hive.engine().collect(&collect).await.expect("a batch");
+    assert!(matches!(batch, Collected::Batch { failed, .. } if shown(failed.clone()) == [2]));
     let status = hive.engine().status().await.expect("a look");
-    assert_eq!((status.errors, status.requeued), (3, 0), "nothing was written");
-    assert_eq!(
-        hive.engine().requeue(&[0, 2, 0]).await.expect("requeue").numbers,
-        [0, 2]
-    );
-    hive.engine().discard(&[1]).await.expect("discard");
+    assert_eq!((status.damaged, status.errors), (2, 1));
 }
 
 async fn what_waits_is_not_lost_where_a_node_cannot_be_read(hive: &Redis) {
@@ -303,39 +313,6 @@ async fn what_waits_is_not_lost_where_a_node_cannot_be_read(hive: &Redis) {
 
 /// What a node is, as another one is.
 const COPY: &str = "redis.call('HSET', KEYS[1], 'process', redis.call('HGET', KEYS[2], 'process'))";
-
-async fn a_right_that_effects_lack_shows_before_anything_is_written(hive: &Redis) {
-    hive.found("a", &["b"]).await;
-    hive.publish("a", &[1]).await;
-    let packs = hive.take("b", 1).await;
-    // All that a node needs, and nothing for effects. The test's clock is a key of its own.
-    let url = grant(hive, "~*").await;
-    let limited = engine(&hive.bench.server, &url).with_scripts(hive.bench.scripts.clone());
-    let before = hive.state().await;
-    let (key, value) = ("k".to_string(), b"v".to_vec());
-    let mut call = hive.next_call("b", 0, Vec::new(), 0);
-    for effect in [
-        Effect::Add {
-            key: key.clone(),
-            by: 1,
-        },
-        Effect::Set { key, value },
-    ] {
-        call.settles = vec![whole(&packs[0], &with(&[effect]))];
-        let answer = limited.exchange(&call).await;
-        assert!(matches!(answer, Err(Error::Refused { .. })), "{answer:?}");
-        assert_eq!(hive.state().await, before);
-    }
-}
-
-/// A user with the rights that a node needs, on these keys.
-async fn grant(hive: &Redis, keys: &str) -> String {
-    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
-    let line = line.replace("~{qr:QUEUE}:*", keys);
-    hive.bench.command(&["ACL", "DELUSER", "bee"]).await;
-    hive.bench.command(&line.split(' ').collect::<Vec<_>>()).await;
-    format!("redis://bee:honey@127.0.0.1:{}", hive.bench.server.port())
-}
 
 async fn every_verb_works_with_the_rights_that_a_node_needs(hive: &Redis) {
     let url = grant(hive, &format!("~{{qr:{QUEUE}}}:*")).await;
@@ -488,7 +465,7 @@ async fn wrong_credentials_are_refused_without_telling_them(hive: &Redis) {
     right.check().await.expect("the right password");
 }
 
-fn engine(server: &RedisServer, url: &str) -> RedisEngine {
+pub(super) fn engine(server: &RedisServer, url: &str) -> RedisEngine {
     let keys = Keys::new(QUEUE, &Names::default());
     RedisEngine::new(&server.server_as(url), keys).expect("a URL")
 }
@@ -625,18 +602,32 @@ async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {
 
 async fn bytes_that_someone_removed_are_told_and_cost_no_other_message(hive: &Redis) {
     hive.found("a", &["b"]).await;
-    hive.publish("a", &[5, 1]).await;
-    let body = format!("{}:0", hive.beat("a").await.epoch);
-    hive.bench.command(&["HDEL", &hive.engine().keys().bodies, &body]).await;
-    let call = hive.next_call("b", 0, Vec::new(), 3);
-    for _ in 0..2 {
-        let error = hive.engine().exchange(&call).await.expect_err("gone");
-        assert!(error.is_away() && error.to_string().contains("are gone"), "{error}");
+    hive.join_for("c", 1).await;
+    hive.publish("a", &[5, 1, 5]).await;
+    let epoch = hive.beat("a").await.epoch;
+    for first in [0, 6] {
+        let body = format!("{epoch}:{first}");
+        hive.bench.command(&["HDEL", &hive.engine().keys().bodies, &body]).await;
     }
-    let call = hive.next_call("b", 0, Vec::new(), 3);
-    match hive.call(&call).await {
-        Exchanged::Ok { packs, .. } => assert_eq!(numbers(&packs), [5]),
-        other => panic!("{other:?}"),
-    }
-    hive.bench.command(&["FLUSHALL"]).await;
+    // One that was delivered too often.
+    let taken = hive.next_call("c", 0, Vec::new(), 3);
+    assert!(matches!(hive.engine().exchange(&taken).await, Ok(Exchanged::Ok { packs, .. }) if packs.is_empty()));
+    hive.pass(LEASE_MS, &["a", "b"]).await;
+    assert_eq!(hive.reap("c").await.failed, 5);
+    // The next call of whoever took one settles it.
+    let packs = hive.take("b", 20).await;
+    assert_eq!(numbers(&packs), [5]);
+    hive.exchange("b", vec![whole(&packs[0], &done())], 0).await;
+    let status = hive.status().await;
+    assert_eq!(
+        (status.done, status.failed, status.in_hand, status.queued),
+        (1, 10, 0, 0)
+    );
+    let failed = hive.engine().failed(0, 20).await.expect("a look");
+    assert!(
+        failed
+            .iter()
+            .all(|one| String::from_utf8_lossy(&one.error).contains("gone")),
+        "{failed:?}"
+    );
 }

@@ -89,6 +89,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("shortcut-call", SHORTEST),
     ("shortcut-piece", SHORTEST),
     ("made-before", "messages carry nothing here"),
+    ("shortcut-rights", SHORTEST),
+    ("rights", "nobody takes rights away in the model"),
     ("named-once", PACKS),
     ("names", JOINING),
     ("once", PUSHING),

@@ -210,5 +210,6 @@ async fn queue(engine: &RedisEngine, findings: &mut Findings) {
         && let Ok(status) = engine.status().await
     {
         findings.nodes(&status.nodes, status.generator.is_some());
+        findings.contents(&status, &keys.damaged);
     }
 }

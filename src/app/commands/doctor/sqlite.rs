@@ -52,6 +52,7 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
         Ok(status) => {
             findings.ok("layout", "as this program writes it");
             findings.nodes(&status.nodes, status.generator.is_some());
+            findings.contents(&status, "the table `damaged`");
         }
         Err(Error::NoQueue { queue }) => {
             findings.ok(

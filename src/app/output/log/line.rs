@@ -83,6 +83,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Rewound { .. }
         | Event::Purged
         | Event::Trimmed { .. }
+        | Event::Damaged { .. }
         | Event::Away { .. } => Level::Warn,
         _ => Level::Info,
     }
@@ -157,6 +158,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             add!(to: what Text);
         }
         Event::Rewound { next_number } => add!(to: next_number count),
+        Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
     }
 }

@@ -1,19 +1,45 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
---       7 seen made 8 server 9 the last epoch in which its process reigned (0: none)
+--       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10.. the types that the keys from 12 on must have
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
---          cursor and made_before | deposed
+--          cursor, made_before, damaged and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
 --+ members
+--+ rights
+lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
+if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
-  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled', 'steps', 'server')
+  'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled', 'steps', 'server', 'head', 'done', 'failed', 'requeued',
+  'trimmed', 'damaged')
 if not m[1] then return {'deposed'} end
+-- Fields that someone has changed into no numbers. What the queue cannot do without must be set right by hand. Hints and counts
+-- begin anew: what is missing from the counts shows in `status`.
+local NEEDED = {[1] = 'clock', [5] = 'epoch', [8] = 'seq', [9] = 'made'}
+local OTHERS = {[2] = 'wall', [3] = 'step', [6] = 'crown', [10] = 'due', [11] = 'grain', [12] = 'rewinds', [13] = 'skipped',
+  [14] = 'paused', [16] = 'rank', [17] = 'ruled', [20] = 'head', [21] = 'done', [22] = 'failed', [23] = 'requeued', [24] = 'trimmed'}
+local function is_whole(text)
+  local n = tonumber(text or '')
+  return n and n >= 0 and n <= $COUNTER_MAX + 1 and n == math.floor(n)
+end
+for i, field in pairs(NEEDED) do
+  if not is_whole(m[i]) then
+    return redis.error_reply('ERR queenright: the field ' .. field .. ' of ' .. KEYS[1] .. ' is no number: set it right')
+  end
+end
+for i, field in pairs(OTHERS) do
+  if not is_whole(m[i]) or (field == 'grain' and tonumber(m[i]) < 1) then
+    --+ aside
+    set_aside(KEYS[1], KEYS[11], field, m[i] or '')
+    m[i] = field == 'grain' and '$GRAIN_START' or field == 'step' and ARGV[3] or '0'
+    redis.call('HSET', KEYS[1], field, m[i])
+  end
+end
 local clock, wall = hive(m[1], m[2], m[3])
 local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
 
@@ -28,8 +54,8 @@ if rewound then
 end
 
 redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
-notice_server(KEYS[1], KEYS[2], KEYS[10], m[19], ARGV[8], wall)
-redis.call('LREM', KEYS[10], 0, node)
+notice_server(KEYS[1], KEYS[2], KEYS[10], m[19] or '', ARGV[8], wall)
+redis.pcall('LREM', KEYS[10], 0, node)
 local mine, chosen, reigning, rank = generator == node, m[15], tonumber(m[16]), tonumber(ARGV[4])
 local may = crown <= clock
 local called = false
@@ -40,8 +66,8 @@ if not mine and rank > 0 and may then
   -- A node that was chosen takes the crown also from a generator of a higher rank.
   if not called then reigning = rank end
   mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
-  redis.call('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17]), made}))
-  redis.call('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
+  redis.pcall('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17]), made}))
+  redis.pcall('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
@@ -51,10 +77,11 @@ if mine then crown = clock + ARGV[3] end
 
 -- A pause of Redis must end no lease that is in use: the crown's of this generator, and those of all members. One that is not in
 -- use slows nothing down.
-local pace, least = m[3], tonumber(string.match(m[18], '^%d+') or m[3])
+local pace, least = m[3], tonumber(string.match(m[18] or '', '^%d+') or m[3])
 if crown <= clock then pace = num(least) end -- guard: step-vacant
 if mine then pace = num(math.min(least, math.floor(ARGV[3] / 2))) end -- guard: step-crown
 
+heirs, chosen = heirs or '', chosen or ''
 local heir = string.find(' ' .. heirs .. ' ', ' ' .. node .. ' ', 1, true) ~= nil
 if heir and (mine or rank == 0) then
   heirs, heir = without(heirs, node), false
@@ -67,23 +94,34 @@ redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', pace
 
 -- The generator keeps house: it moves what is due, rings for work that waits and names a node to reap. While there is no
 -- generator, every member that beats does so.
-local keeps, victim, more = mine, nil, 0
+local keeps, victim, more, wrong = mine, nil, 0, nil
 keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
+  for i = 12, #KEYS do
+    local found = redis.call('TYPE', KEYS[i]).ok
+    if found ~= 'none' and found ~= ARGV[i - 2] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i - 2] end
+  end
+end
+if keeps and not wrong then
   -- Messages that are due go back to be taken, a bounded number a beat. They are read one by one: how long an element of a
   -- sorted set is, no command tells.
-  local now, due, bytes = '+inf', {}, 0
+  local now, due, spoilt, looked, bytes = '+inf', {}, {}, 0, 0
   now = num(wall) -- guard: due
   local count = redis.call('ZCOUNT', KEYS[8], '-inf', now)
   more = 1
-  while #due < $DUE_MAX and bytes < $DUE_BYTES_MAX do
-    if #due == count then more = 0; break end
-    local entry = redis.call('ZRANGE', KEYS[8], #due, #due)[1]
-    due[#due + 1] = string.sub(entry, 9)
-    bytes = bytes + #due[#due]
+  while looked < $DUE_MAX and bytes < $DUE_BYTES_MAX do
+    if looked == count then more = 0; break end
+    local entry = redis.call('ZRANGE', KEYS[8], looked, looked)[1]
+    local pack = string.sub(entry, 9)
+    looked, bytes = looked + 1, bytes + #entry - 8
+    if sound(pack) then due[#due + 1] = pack else spoilt[#spoilt + 1] = entry end
+  end
+  if looked > 0 then redis.call('ZREMRANGEBYRANK', KEYS[8], 0, looked - 1) end
+  for _, entry in ipairs(spoilt) do
+    --+ aside
+    set_aside(KEYS[1], KEYS[11], 'later', entry)
   end
   if #due > 0 then
-    redis.call('ZREMRANGEBYRANK', KEYS[8], 0, #due - 1)
     redis.call('RPUSH', KEYS[4], unpack(due))
     redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
   end
@@ -92,7 +130,7 @@ if keeps then
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then
     local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-    victim = tonumber(first[2]) <= clock and first[1]
+    victim = first[1] and tonumber(first[2]) <= clock and first[1]
   end
 end
 local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', m[11],
@@ -103,14 +141,19 @@ local function tell(name, value)
   answer[#answer + 1] = value
 end
 if victim then tell('victim', victim) end
+if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
+if wrong then tell('wrong', wrong) end
 -- A generator is given the cursor until its beats show that it has seen this reign.
 if mine and tonumber(ARGV[6]) < epoch then
   tell('cursor', redis.call('HGET', KEYS[1], 'cursor') or '')
   -- And how many messages had been made when another reign followed the last one of its process: so it knows what arrived. If
   -- that reign itself is forgotten, so may be the one that followed it.
   local reigned, followed, is_known = tonumber(ARGV[9]), nil, false
-  for _, record in ipairs(redis.call('LRANGE', KEYS[9], 0, -1)) do
-    local reign = cmsgpack.unpack(record)
+  local reigns = redis.pcall('LRANGE', KEYS[9], 0, -1)
+  for _, record in ipairs(reigns.err and {} or reigns) do
+    local fine, reign = pcall(cmsgpack.unpack, record)
+    -- What cannot be read says nothing of what came before it.
+    if not fine or type(reign) ~= 'table' or type(reign[1]) ~= 'number' then break end
     if reign[1] <= reigned then is_known = true; break end
     followed = reign[5] or 0
   end

@@ -1,5 +1,5 @@
 -- collect: confirms the batch that a reader of errors has printed, and takes its next one.
--- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
+-- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER 6 damaged
 -- ARGV  1 reader 2 call 3 only numbers below 4 want (0: confirm and leave) 5 lease 6 numbers shown, with commas
 -- Returns  ok and by name: others, failed (the records), maybe victim (a reader whose lease has run out) | deposed
 -- The list of a reader begins with the number of the call that filled it: a repeated call gets the same batch, and a late copy
@@ -7,6 +7,11 @@
 -- name all that it confirms, no late copy of a second call confirms that batch. Readers move the hive clock themselves: there
 -- may be no node to do it.
 --+ common
+--+ aside
+--+ records
+--+ rights
+lack = lacks('DEL', 'ZREM', 'ZRANGEBYSCORE', 'HSTRLEN', 'RPUSH', 'HSET', 'ZADD') -- guard: rights
+if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-collect
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
@@ -19,7 +24,10 @@ if filled_by and tonumber(filled_by) == call then
 else
   local held = redis.call('LRANGE', KEYS[5], 1, -1)
   -- A record is an array that begins with its number: the rest of it, which may be large, need not be read.
-  for i, record in ipairs(held) do held[i] = num((select(2, cmsgpack.unpack_one(record, 1)))) end
+  for i, record in ipairs(held) do
+    local fine, _, number = pcall(cmsgpack.unpack_one, record, 1)
+    held[i] = fine and type(number) == 'number' and num(number) or ''
+  end
   local late = (filled_by and tonumber(filled_by) or 0) ~= call - 1 or table.concat(held, ',') ~= ARGV[6]
   if late then return {'deposed'} end -- guard: collect-call
   redis.call('DEL', KEYS[5])
@@ -37,7 +45,10 @@ else
       local kept = redis.call('HMGET', KEYS[3], unpack(numbers))
       redis.call('ZREM', KEYS[2], unpack(numbers))
       redis.call('HDEL', KEYS[3], unpack(numbers))
-      for _, record in ipairs(kept) do batch[#batch + 1] = record or nil end
+      for i, record in ipairs(kept) do
+        if record and fields_of(record) then batch[#batch + 1] = record
+        else set_aside(KEYS[1], KEYS[6], 'errors', record or numbers[i]) end
+      end
     end
     redis.call('RPUSH', KEYS[5], num(call))
     for i = 1, #batch, $UNPACK_MAX do redis.call('RPUSH', KEYS[5], unpack(batch, i, math.min(i + ($UNPACK_MAX - 1), #batch))) end

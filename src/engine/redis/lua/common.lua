@@ -1,4 +1,4 @@
--- What most scripts need: numbers, the hive clock, heads of packs, bells.
+-- What most scripts need: numbers, the hive clock, heads of packs, whether they are packs, bells.
 -- A line that ends in a `guard` mark holds a promise: tests remove each in turn, and one must fail.
 
 -- Digits only: tostring(1e14) would be '1e+14'.
@@ -26,6 +26,27 @@ local function head(pack)
   return struct.unpack(HEADER, pack)
 end
 
+-- How many messages a pack or a stub has, and its first number; nothing, if a script could not read all that it needs of it.
+local function sound(pack)
+  if #pack < 44 then return end
+  local version, flags, _, _, _, first, _, _, count, base = struct.unpack('<BBHHHI8I8I8I4I4', pack)
+  if version ~= 1 or count < 1 or count > $PACK_MESSAGES_MAX or first + count > $COUNTER_MAX then return end
+  if flags == 0 then
+    local data = 40 + 4 * count
+    if #pack < data or #pack - data ~= struct.unpack('<I4', pack, data - 3) - base then return end
+  elseif flags == 1 and #pack == 52 then
+    local all, of, bytes = struct.unpack('<I8I4I4', pack, 37)
+    if of > $PACK_MESSAGES_MAX or first < all or first + count > all + of or bytes < 44 then return end
+  else
+    return
+  end
+  return count, first
+end
+
+-- Nothing is lost with a bell. So one that cannot be rung stops no script in its midst, and what someone else put in its place is
+-- removed.
 local function ring(bell)
-  if redis.call('LLEN', bell) == 0 then redis.call('RPUSH', bell, '1') end
+  local rings = redis.pcall('LLEN', bell)
+  if type(rings) == 'table' then redis.pcall('DEL', bell) end
+  if rings == 0 or type(rings) == 'table' then redis.pcall('RPUSH', bell, '1') end
 end

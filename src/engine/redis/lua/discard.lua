@@ -3,6 +3,9 @@
 -- ARGV  the numbers
 -- Returns  those that were there
 --+ common
+--+ rights
+lack = lacks('HDEL') -- guard: rights
+if lack then return lack end
 local found = {}
 for i = 1, #ARGV do
   if redis.call('ZREM', KEYS[1], ARGV[i]) == 1 then

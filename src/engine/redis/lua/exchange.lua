@@ -1,6 +1,6 @@
 -- exchange: settles what is finished, then takes what comes next.
--- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again; with settles also 7 errors 8 errors:records 9 later, then the
---       keys of effects
+-- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later, then
+--       the keys of effects
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken 7 bytes wanted, then piece and count of those that are done
 --       from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
@@ -16,21 +16,29 @@ if #ARGV == 9 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1
   local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[9])
   local stored = run('HMGET', KEYS[3], lane, place)
   local record, pack = stored[1], stored[2]
-  if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' then
-    local call, fits = tonumber(ARGV[3]), true
+  if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' and #pack >= 44 then
+    local call, want, fits = tonumber(ARGV[3]), tonumber(ARGV[5]), true
     local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
     local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
     fits = call == last + 1 -- guard: shortcut-call
     fits = fits and first == tonumber(ARGV[8]) -- guard: shortcut-piece
-    local want, next = tonumber(ARGV[5]), fits and count == n and run('LPOP', KEYS[2])
+    done, held = done + n, held - n + want
+    local next, answer = fits and count == n and run('LPOP', KEYS[2]), nil
     local small = next
     small = next and (#next <= tonumber(ARGV[7]) or want == 1) -- guard: shortcut-bytes
-    if small and string.byte(next, 2) == 0 and struct.unpack('<I4', next, 33) == want then
-      local id = string.format('%d', (struct.unpack('<I8', next, 9)))
-      run('HSET', KEYS[3], place, next, lane, cmsgpack.pack({call, done + n, failed, held - n + want, {id}, {}}))
-      return {'ok', {}, {next}}
+    -- As in sound().
+    if small and #next >= 40 + 4 * want then
+      local version, flags, _, _, _, id, _, _, size, base = struct.unpack('<BBHHHI8I8I8I4I4', next)
+      fits = version == 1 and flags == 0 and size == want and id <= $COUNTER_MAX - want
+      if fits and #next - 40 - 4 * want == struct.unpack('<I4', next, 37 + 4 * want) - base then
+        record = cmsgpack.pack({call, done, failed, held, {string.format('%d', id)}, {}})
+        answer = redis.pcall('HSET', KEYS[3], place, next, lane, record)
+        if type(answer) ~= 'table' then return {'ok', {}, {next}} end
+      end
     end
-    if next then run('LPUSH', KEYS[2], next) end
+    -- It goes back, whatever rights someone has taken away: to the head or, if need be, to the end.
+    if next and type(redis.pcall('LPUSH', KEYS[2], next)) == 'table' then run('RPUSH', KEYS[2], next) end -- guard: shortcut-rights
+    if answer then return answer end
   end
 end
 
@@ -46,20 +54,24 @@ local stored = redis.call('HMGET', KEYS[3], unpack(fields))
 if not stored[1] then return {'deposed'} end -- guard: lane-record
 -- The record is {call, done, failed, held, ids of the packs taken, refused}; mostly the counts suffice.
 local last, was_done, was_failed, was_held = call - 1, 0, 0, 0
-local _
-if stored[1] then _, last, was_done, was_failed, was_held = cmsgpack.unpack_limit(stored[1], 4, 1) end
+local fine, _ = true, nil
+if stored[1] then fine, _, last, was_done, was_failed, was_held = pcall(cmsgpack.unpack_limit, stored[1], 4, 1) end
+-- A record that someone else wrote proves nothing.
+fine = fine and type(last) == 'number' and type(was_done) == 'number' and type(was_failed) == 'number'
+if not fine or type(was_held) ~= 'number' then return {'deposed'} end
 -- A pack in the place of a lane, this one or another: its field, and the pack.
 local function placed(id)
   for _, field in ipairs(redis.call('HKEYS', KEYS[3])) do
     local pack = string.sub(field, 1, 5) == 'pack:' and redis.call('HGET', KEYS[3], field)
-    if pack and num((select(6, head(pack)))) == id then return field, pack end
+    if pack and #pack >= 44 and num((select(6, head(pack)))) == id then return field, pack end
   end
 end
 local repeated, stale, unarrived = false, false, false
 repeated = call == last -- guard: call-repeat
 stale = call < last -- guard: call-stale
 if repeated then
-  local record = cmsgpack.unpack(stored[1])
+  local fine, record = pcall(cmsgpack.unpack, stored[1])
+  if not fine or type(record[5]) ~= 'table' or type(record[6]) ~= 'table' then return {'deposed'} end
   -- Another lane of the node may have settled some of them since.
   local packs, held = {}, #record[5] > 0 and redis.call('HMGET', KEYS[3], unpack(record[5])) or none
   for i, id in ipairs(record[5]) do
@@ -90,7 +102,7 @@ local errors, records, back, back_again, later, effects, refused = none, none, n
 local done, failed, returned, suspects, alone, most = 0, 0, 0, 0, 0, nil
 if stored[2] ~= '0 0' then
   suspects, alone = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
-  suspects, alone = tonumber(suspects), tonumber(alone)
+  suspects, alone = tonumber(suspects or 0), tonumber(alone or 0)
 end
 local suspects_before, alone_before = suspects, alone
 local free = not stored[3]
@@ -98,14 +110,14 @@ for i = 4, #fields do
   local id = fields[i]
   if named[id] then return {'unheld'} end -- guard: named-once
   named[id] = true
-  if not stored[i] and stored[3] and num((select(6, head(stored[3])))) == id then
+  if not stored[i] and stored[3] and #stored[3] >= 44 and num((select(6, head(stored[3])))) == id then
     fields[i], stored[i], free = place, stored[3], true
   end
   if not stored[i] then
     local field, pack = placed(id)
     fields[i], stored[i] = field or id, pack
   end
-  if not stored[i] then return {'unheld'} end
+  if not stored[i] or #stored[i] < 44 then return {'unheld'} end
 end
 -- Of a pack that is done as a whole only the head is read.
 for i = 8, unarrived and 0 or #ARGV, 2 do
@@ -134,7 +146,7 @@ if rest ~= none then
   errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
   if ended == none then ended = {} end
   -- Effects are checked against what the keys hold, and against those already admitted in this call.
-  local own, known = string.sub(KEYS[1], 1, -5), {}
+  local known = {}
   local function lookup(trial, key)
     local entry = trial[key] or known[key]
     if not entry then
@@ -143,6 +155,20 @@ if rest ~= none then
     end
     return entry
   end
+  -- A right that is missing costs the messages that need it, and must show before anything is written.
+  -- HSET and RPUSH are rights that every node needs.
+  local COMMANDS = {add = {'GET', 'INCRBY'}, set = {'SET'}}
+  -- With Redis 6.2, which cannot be asked, what scripts do not need themselves is tried where it changes nothing.
+  local TRIALS = {add = {'INCRBY', KEYS[1], 0}, set = {'SET', KEYS[1], '', 'NX'}}
+  local function lacking(kind, key)
+    local may = redis.acl_check_cmd
+    for _, command in ipairs(may and COMMANDS[kind] or none) do
+      if not may(command, key) then return command end
+    end
+    if may or not TRIALS[kind] then return end
+    local tried = redis.pcall(unpack(TRIALS[kind]))
+    if type(tried) == 'table' and tried.err and not string.find(tried.err, 'WRONGTYPE') then return TRIALS[kind][1] end
+  end
   -- Above 2^53 - 1 a sum may be rounded down to what is allowed.
   local LIMIT = $COUNTER_MAX
   local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
@@ -150,8 +176,11 @@ if rest ~= none then
   local function refusal(effects)
     local trial = {}
     for _, effect in ipairs(effects) do
-      local key = KEYS[9 + effect[2]]
-      if string.sub(key, 1, #own) == own then return 'key ' .. key .. ' belongs to the queue' end -- guard: effect-own
+      local key = KEYS[10 + effect[2]]
+      if string.find(key, '^{qr:[^}]*}:') then return 'key ' .. key .. ' belongs to a queue' end -- guard: effect-own
+      local missing = nil
+      missing = lacking(effect[1], key) -- guard: effect-rights
+      if missing then return 'this user has no right to run ' .. missing .. ' on the key ' .. key end
       local entry, kind = lookup(trial, key), KINDS[effect[1]]
       if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
         return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
@@ -196,15 +225,18 @@ if rest ~= none then
   end
   for _, settle in ipairs(rest) do
     local field, pack, runs = unpack(settle)
+    -- What cannot be read is not held.
+    if not sound(pack) then return {'unheld'} end
     local at, released, kept = 0, 0, 0
     local _, _, attempt, _, unordered, first, _, _, count = head(pack)
     -- The body is fetched only if an outcome needs it: not for messages that are done or kept, nor for a pack that goes back whole.
-    local full, entire = nil, not is_part(pack)
+    -- If someone has removed it, the messages that need it are errors.
+    local full, lost, entire = nil, false, not is_part(pack)
     for _, run in ipairs(runs) do
       local stands = entire and run[3] == 2 and run[2] == count
       if not full and not stands and (run[3] ~= 0 or run[4]) then
         full = whole(KEYS[4], pack)
-        if not full then return bytes_gone(pack) end
+        lost = not full
       end
     end
     local function keep(from, n)
@@ -219,7 +251,7 @@ if rest ~= none then
         local why = refusal(run[4])
         if why then
           for index = from, from + n - 1 do
-            refused[#refused + 1] = fail(full, index, 'effect refused: ' .. why)
+            refused[#refused + 1] = fail(full or pack, index, 'effect refused: ' .. why)
             refused[#refused + 1] = 'effect refused: ' .. why
           end
         else
@@ -229,14 +261,16 @@ if rest ~= none then
       elseif outcome == 0 then
         done = done + n
       elseif outcome == 1 then
-        for index = from, from + n - 1 do fail(full, index, run[4]) end
+        for index = from, from + n - 1 do fail(full or pack, index, run[4]) end
+      elseif outcome == 3 and lost then
+        for index = from, from + n - 1 do fail(pack, index, 'to be tried again') end
       elseif outcome == 3 then
         for index = from, from + n - 1 do put_off(full, index, run[4]) end
       else
         local to = (attempt > 1 or unordered ~= 0) and back_again or back
         to[#to + 1] = piece(full or pack, from, n)
         returned = returned + n
-        if not full then kept = n end
+        if not full then kept = kept + n end
       end
       at, released = from + n, released + n
     end
@@ -254,46 +288,55 @@ end
 
 if unarrived then refused = unarrived end
 
--- Now the writes. The first is one that full memory does not refuse.
-if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
-if #effects > 0 then
-  -- A missing right would show only after some writes: so each is tried first where it changes nothing.
-  local used = {}
-  for _, effect in ipairs(effects) do used[effect[1]] = true end
-  local tried = {}
-  if used.add then tried[1] = redis.pcall('INCRBY', KEYS[1], 0) end -- guard: effect-rights
-  if used.set then tried[#tried + 1] = redis.pcall('SET', KEYS[1], '', 'NX') end -- guard: effect-rights
-  for _, answer in ipairs(tried) do
-    if type(answer) == 'table' and answer.err and not string.find(answer.err, 'WRONGTYPE') then
-      return redis.error_reply('NOPERM an effect needs it: ' .. answer.err)
+-- A right that someone has taken away must show before the first write; see rights.lua.
+local lack, may = nil, redis.acl_check_cmd
+if may then
+  if not may('HSET') or not may('LPUSH') then lack = 'HSET or LPUSH' end -- guard: rights
+  if ended ~= none and not may('HINCRBY') then lack = 'HINCRBY' end -- guard: rights
+  if m[2] == '1' and not (may('HGET') and may('TIME') and may('LPOP')) then lack = 'HGET, TIME or LPOP' end -- guard: rights
+  if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
+  if #effects > 0 and not may('RPUSH') then lack = 'RPUSH' end -- guard: rights
+end
+if lack then return redis.error_reply('NOPERM queenright: this user has no permissions to run ' .. lack) end
+
+-- Types are checked when a node joins. If someone has put something else there since, nothing is written.
+if #errors + #later + #back + #back_again > 0 then
+  for i, kind in pairs({[2] = 'list', [4] = 'hash', [6] = 'list', [8] = 'zset', [9] = 'hash', [10] = 'zset'}) do
+    local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
+    if found ~= 'none' and found ~= kind then
+      return redis.error_reply('WRONGTYPE queenright: key ' .. KEYS[i] .. ' holds a ' .. found .. ', not a ' .. kind)
     end
   end
 end
+
+-- Now the writes. The first is one that full memory does not refuse.
+if #gone == 0 or #effects > 0 then redis.call('HDEL', KEYS[3], '') end -- guard: opener-exchange
 for i = 1, #gone, $UNPACK_MAX do redis.call('HDEL', KEYS[3], unpack(gone, i, math.min(i + ($UNPACK_MAX - 1), #gone))) end
 if ended ~= none then
   --+ packs
   for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
 end
 for _, effect in ipairs(effects) do
-  local kind, key = effect[1], KEYS[9 + effect[2]]
+  local kind, key = effect[1], KEYS[10 + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
   elseif kind == 'set' then redis.call('SET', key, effect[3])
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
   else redis.call('RPUSH', key, effect[3]) end
 end
 for i = 1, #errors, $UNPACK_MAX do
-  redis.call('ZADD', KEYS[7], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
-  redis.call('HSET', KEYS[8], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
+  redis.call('ZADD', KEYS[8], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
+  redis.call('HSET', KEYS[9], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
-for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[9], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
+for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[10], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
 -- Returned packs go back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
 local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: `again` before the queue.
-local packs, total, bytes, bytes_max, grain = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1])
+local packs, total, bytes, bytes_max, grain, spoilt, trouble = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1]), 0, nil
 bytes_max = math.min(bytes_max, tonumber(ARGV[7])) -- guard: want-bytes
+if not grain or not (grain >= 1 and grain <= $GRAIN_START) then grain = $GRAIN_START end
 -- On its last delivery a message comes alone, into an empty hand: so whatever becomes an error for its deliveries killed its
 -- handlers itself. On the one before, a node holds a few of its kind at most, so that few come to their last one for a neighbour.
 local goal = want
@@ -302,8 +345,16 @@ while again and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX 
   --+ packs
   --+ deliveries
   -- Looked at first, and taken out when nothing more can go wrong.
-  local pack = redis.call('LINDEX', KEYS[6], 0)
-  if not pack then again = false; break end
+  local pack = redis.pcall('LINDEX', KEYS[6], 0)
+  if type(pack) == 'table' then trouble = pack; break end
+  while pack and not sound(pack) do
+    --+ aside
+    redis.call('LPOP', KEYS[6])
+    set_aside(KEYS[1], KEYS[7], 'again', pack)
+    spoilt = spoilt + 1
+    pack = spoilt < $DAMAGED_MAX and redis.call('LINDEX', KEYS[6], 0)
+  end
+  if not pack then again = spoilt >= $DAMAGED_MAX; break end
   local _, _, attempt, _, _, _, _, _, count = head(pack)
   local left, n, fits = 2, math.min(count, goal - total), true
   if attempt > 1 then
@@ -319,7 +370,8 @@ while again and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX 
     local in_hand, other = was_held - done - failed - returned - #later / 2 + total, 0
     local record = redis.call('HGET', KEYS[3], 'lane:0')
     while record do
-      if 'lane:' .. other ~= lane then in_hand = in_hand + cmsgpack.unpack(record)[4] end
+      local fine, _, _, _, _, held = pcall(cmsgpack.unpack_limit, record, 4, 1)
+      if 'lane:' .. other ~= lane and fine then in_hand = in_hand + (tonumber(held) or 0) end
       other = other + 1
       record = redis.call('HGET', KEYS[3], 'lane:' .. other)
     end
@@ -327,9 +379,9 @@ while again and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX 
     -- Where nobody is ever idle, one node empties its hand for it; each second one more, should that take long.
     if not fits then
       local c = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'clearing')
-      local clock = hive(c[1], c[2], c[3])
-      local clears = alone == 1 or clock >= (tonumber(c[4] or 0) or 0)
-      if clears and alone == 0 then redis.call('HSET', KEYS[1], 'clearing', num(clock + $CLEARING_MS)) end
+      local fine, clock = pcall(hive, c[1], c[2], c[3])
+      local clears = alone == 1 or fine and clock >= (tonumber(c[4] or 0) or 0)
+      if clears and alone == 0 and fine then redis.call('HSET', KEYS[1], 'clearing', num(clock + $CLEARING_MS)) end
       if clears then alone, goal = 1, total end -- guard: clearing
     end
   end
@@ -360,26 +412,31 @@ while total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   if bytes >= $TAKE_CUT_BYTES and (want - total) * #packs < total then break end
   local expected = 1
   if want - total > grain then expected = math.min(pop, math.ceil((want - total) / grain)) end
-  local popped = redis.call('LPOP', KEYS[2], expected)
+  local popped = redis.pcall('LPOP', KEYS[2], expected)
   if not popped then break end
+  if popped.err then trouble = popped; break end
   local left = none
   for i = 1, #popped do
     local pack = popped[i]
-    local count, room = struct.unpack('<I4', pack, 33), want - total
+    local count, room = sound(pack), want - total
     -- To cut a pack copies it. A take that has half of what it wants leaves a pack that does not fit, one that has less fills up to
     -- half. If it filled up to the last message, the next take would begin with the rest, cut the next pack, and so on.
     local cut = room
     if want >= $TAKE_EXACT and total > 0 then cut = math.ceil(want / 2) - total end
     -- Of a stub, the length of its body, as in size().
     local length = #pack
-    if string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
+    if count and string.byte(pack, 2) == 1 then length = struct.unpack('<I4', pack, 49) end
     -- As many as fit into the bytes, by their mean length; the first pack gives at least one.
-    if bytes + length > bytes_max then
+    if count and bytes + length > bytes_max then
       local fits = math.max(math.floor((bytes_max - bytes) * count / length), #packs == 0 and 1 or 0)
       room, cut = math.min(room, fits), math.min(cut, fits)
     end
-    local leaves = count > room and (cut <= 0 or bytes >= $TAKE_CUT_BYTES)
-    if room <= 0 or bytes >= bytes_max or leaves or left ~= none then
+    local leaves = count and count > room and (cut <= 0 or bytes >= $TAKE_CUT_BYTES)
+    if not count then
+      --+ aside
+      set_aside(KEYS[1], KEYS[7], 'queue', pack)
+      spoilt = spoilt + 1
+    elseif room <= 0 or bytes >= bytes_max or leaves or left ~= none then
       if left == none then left = {} end
       left[#left + 1] = pack
     else
@@ -401,7 +458,7 @@ while total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
     end
   end
   for i = #left, 1, -1 do redis.call('LPUSH', KEYS[2], left[i]) end
-  if left ~= none then break end
+  if left ~= none or spoilt >= $DAMAGED_MAX then break end
   pop = pop * 2
 end
 local ids = {}
@@ -431,5 +488,7 @@ set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
 for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
 local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
-if returned > 0 or (woken and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
+if returned > 0 or (woken and not trouble and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
+-- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
+if trouble then return trouble end
 return {'ok', refused, packs}

@@ -14,8 +14,9 @@ while #batch < want do
   for _, number in ipairs(numbers) do
     bytes = bytes + redis.call('HSTRLEN', KEYS[2], number)
     if #batch > 0 and bytes > $COLLECT_BYTES_MAX then return batch end
-    batch[#batch + 1] = number
+    -- Whoever collects sets aside what is no number.
+    if string.match(number, '^%d+$') then batch[#batch + 1] = number end
   end
-  from = '(' .. numbers[#numbers]
+  from = '(' .. redis.call('ZSCORE', KEYS[1], numbers[#numbers])
 end
 return batch

@@ -10,7 +10,7 @@ for i = 2, #ARGV do
   local first, pack = tonumber(ARGV[i]), nil
   if not first then
     pack = redis.call('HGET', KEYS[1], ARGV[i])
-    first = pack and select(6, head(pack))
+    first = pack and select(2, sound(pack))
   end
   if first then firsts[#firsts + 1], fields[first] = first, ARGV[i] end
 end
@@ -19,7 +19,7 @@ for i = 1, math.min(#firsts, tonumber(ARGV[1])) do
   local length, field = redis.call('HSTRLEN', KEYS[1], fields[firsts[i]]), fields[firsts[i]]
   if #held > 0 and bytes + length > $COLLECT_BYTES_MAX then break end
   local pack = redis.call('HGET', KEYS[1], field)
-  if pack then
+  if pack and sound(pack) then
     bytes = bytes + size(pack)
     if #held > 0 and bytes > $COLLECT_BYTES_MAX then break end
     pack = whole(KEYS[2], pack) or pack

@@ -8,7 +8,9 @@ if not m[1] then return {'none'} end
 local _, wall = hive(0, 0, 0)
 local fields, slots = {}, {}
 for slot = 0, ARGV[2] - 1 do fields[slot + 1] = ARGV[1] .. ':' .. num(slot) end
-for _, slot in ipairs(redis.call('HMGET', KEYS[2], unpack(fields))) do
+-- What someone else put there is no history.
+for _, slot in ipairs(redis.pcall('HMGET', KEYS[2], unpack(fields))) do
   if slot then slots[#slots + 1] = slot end
 end
-return {'ok', 'now_ms', wall, 'ruled_ms', m[2], 'reigns', redis.call('LRANGE', KEYS[3], 0, -1), 'slots', slots}
+local reigns = redis.pcall('LRANGE', KEYS[3], 0, -1)
+return {'ok', 'now_ms', wall, 'ruled_ms', tonumber(m[2]) or 0, 'reigns', reigns.err and {} or reigns, 'slots', slots}

@@ -9,10 +9,13 @@
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
 --+ members
+--+ rights
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
   if found ~= 'none' and found ~= ARGV[11 + i] then return {'type', key, found} end -- guard: key-types
 end
+lack = lacks('HSET', 'ZADD') -- guard: rights
+if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
 local node, seen_seq, seen_epoch, seen_made = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped', 'step',

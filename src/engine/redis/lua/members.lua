@@ -20,37 +20,54 @@ local function counted(steps, step, by)
   return table.concat(kept, ' ')
 end
 
+-- A lane's {call, done, failed, held}; nothing, if its record cannot be read.
+local function lane_counts(record)
+  local fine, _, call, done, failed, held = pcall(cmsgpack.unpack_limit, record, 4, 1)
+  for _, count in ipairs({call, done, failed, held}) do fine = fine and type(count) == 'number' end
+  if fine and held then return {call, done, failed, held} end
+end
+
 -- Ends a membership: the node moves from `nodes` to `dead`, its lanes are closed, their counts added to those of the queue. Returns
--- how many messages it still holds, and whether it was the generator.
-local function depose(meta, nodes, dead, taken, node)
+-- how many messages it still holds, and whether it was the generator. Needs `aside`.
+local function depose(meta, nodes, dead, taken, node, damaged)
   local m = redis.call('HMGET', meta, 'generator', 'heirs', 'done', 'failed', 'crown', 'steps')
-  local done, failed, held, lanes, places = m[3], m[4], 0, {'suspects', 'report', 'report_number', 'report_ms'}, {}
+  local done, failed, held, lanes, places = m[3] + 0, m[4] + 0, 0, {'suspects', 'report', 'report_number', 'report_ms'}, {}
   -- Lanes are numbered from 0, and one may have a pack in its place.
-  local number, record = '0', redis.call('HGET', taken, 'lane:0')
+  local number, record, known = '0', redis.call('HGET', taken, 'lane:0'), true
   while record do
-    local lane = cmsgpack.unpack(record)
-    done, failed, held = done + lane[2], failed + lane[3], held + lane[4]
+    local lane = lane_counts(record)
+    if lane then done, failed, held = done + lane[2], failed + lane[3], held + lane[4] end
+    known = known and lane
     lanes[#lanes + 1] = 'lane:' .. number
     if redis.call('HEXISTS', taken, 'pack:' .. number) == 1 then places[#places + 1] = 'pack:' .. number end
     number = num(number + 1)
     record = redis.call('HGET', taken, 'lane:' .. number)
   end
+  -- The counts of a lane that cannot be read are gone; what is in the hand is counted anew.
+  if not known or #lanes == 4 then
+    held = 0
+    for _, field in ipairs(redis.call('HKEYS', taken)) do
+      local is_piece = string.match(field, '^%d+$') or string.sub(field, 1, 5) == 'pack:'
+      if is_piece then held = held + (sound(redis.call('HGET', taken, field)) or 1) end
+    end
+  end
   local steps = m[6] or ''
-  steps = counted(steps, tonumber(redis.call('HGET', taken, 'step') or 0), -1) -- guard: step-leave
+  steps = counted(steps, tonumber(redis.call('HGET', taken, 'step') or 0) or 0, -1) -- guard: step-leave
   -- The first write is one that Redis does not refuse when memory is full; after it, it refuses none.
   redis.call('ZREM', nodes, node)
   redis.call('HDEL', taken, unpack(lanes)) -- guard: depose-lanes
   -- A pack in the place of a lane gets the name that all others have: its first number.
   for _, place in ipairs(places) do
     local pack = redis.call('HGET', taken, place)
+    local _, first = sound(pack)
     redis.call('HDEL', taken, place)
-    redis.call('HSET', taken, num((select(6, head(pack)))), pack)
+    if first then redis.call('HSET', taken, num(first), pack) else set_aside(meta, damaged, 'hand', pack) end
   end
   redis.call('HSET', taken, 'held', num(held))
   redis.call('RPUSH', dead, node)
   local ruled = m[1] == node
-  redis.call('HSET', meta, 'done', num(done), 'failed', num(failed), 'heirs', without(m[2], node),
-    'generator', ruled and '' or m[1], 'crown', ruled and '0' or m[5], 'steps', steps)
+  redis.call('HSET', meta, 'done', num(done), 'failed', num(failed), 'heirs', without(m[2] or '', node),
+    'generator', ruled and '' or m[1] or '', 'crown', ruled and '0' or m[5] or '0', 'steps', steps)
   return held, ruled
 end
 

@@ -40,33 +40,34 @@ local function piece(pack, from, n)
     .. string.sub(pack, offset(pack, count, from), offset(pack, count, from + n) - 1)
 end
 
--- A pack with its bytes in it; nothing, if someone has removed them.
+-- A pack with its bytes in it; nothing, if someone has removed or changed them.
 local function whole(bodies, pack)
   if not is_stub(pack) then return pack end
   local version, _, attempt, failures, unordered, first, epoch, published, n = head(pack)
-  local all, count = struct.unpack(STUB, pack, 37)
+  local all, count, length = struct.unpack(STUB, pack, 37)
   local bytes = redis.call('HGET', bodies, (body(pack)))
-  if not bytes then return nil end
+  if not bytes or #bytes ~= length then return nil end
   local full = struct.pack(HEADER, version, 0, attempt, failures, unordered, all, epoch, published, count) .. string.sub(bytes, 37)
+  if not sound(full) then return nil end
   return piece(full, first - all, n)
 end
 
-local function bytes_gone(pack)
-  return redis.error_reply('ERR queenright: the bytes of message ' .. num((select(6, head(pack)))) .. ' are gone from `bodies`')
-end
-
--- `n` messages of a stub no longer refer to its body; with the last one the body goes.
+-- `n` messages of a stub no longer refer to its body; with the last one the body goes. If someone has changed the number, the body
+-- stays until the queue is removed.
 local function let_go(bodies, pack, n)
   local id, count = body(pack)
-  if n == count or redis.call('HINCRBY', bodies, id .. '+', num(-n)) == 0 then
+  local left = n == count and 0 or redis.pcall('HINCRBY', bodies, id .. '+', num(-n))
+  if type(left) == 'number' and left <= 0 then
     redis.call('HDEL', bodies, id, id .. '+') -- guard: bodies-end
   end
 end
 
--- The record of a failed message.
+-- The record of a failed message. Of a stub, whose bytes someone has removed, the payload is empty.
 local function failure(pack, index, time, node, text)
   local _, _, attempt, failures, _, first, epoch, published, count = head(pack)
-  local payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1)
+  local payload = ''
+  if is_stub(pack) then text = text .. ' (its bytes are gone from the store)'
+  else payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1) end
   return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures})
 end
 
@@ -75,9 +76,11 @@ local function later_entry(number, pack)
   return struct.pack('>I8', number) .. pack
 end
 
--- A pack with its bytes in it, to be cut; its body is let go. Nothing, if the bytes are gone: then the node that takes it reports
--- that.
+-- A pack with its bytes in it, to be cut; its body is let go. Nothing, if the bytes are gone, or if a right for that is missing: then
+-- it is taken whole, and the node that takes it finds out.
 local function bring(bodies, pack)
+  local may = redis.acl_check_cmd
+  if may and not (may('HGET') and may('HINCRBY')) then return nil end -- guard: rights
   local full = whole(bodies, pack)
   if full and is_stub(pack) then let_go(bodies, pack, (select(9, head(pack)))) end
   return full

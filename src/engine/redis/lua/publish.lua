@@ -39,10 +39,11 @@ for i = 9, #ARGV do
   end
   n, large = n + count, large or flags == 1
 end
-local seq, due, interval, limit = tonumber(m[7]), tonumber(m[9]), tonumber(ARGV[7]), tonumber(ARGV[6])
+local seq, due, interval, limit = m[7] + 0, tonumber(m[9]) or clock, tonumber(ARGV[7]), tonumber(ARGV[6])
+local grain = tonumber(m[10]) or $GRAIN_START
 local applied = false
 applied = made + n <= tonumber(m[8]) -- guard: made
-if applied then return without_bodies({'ok', seq, tonumber(m[8]), tonumber(m[10]), math.max(due - clock, 0)}) end
+if applied then return without_bodies({'ok', seq, tonumber(m[8]), grain, math.max(due - clock, 0)}) end
 if made ~= tonumber(m[8]) then return without_bodies({'gap'}) end -- guard: gap
 if tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
 if first ~= seq then return without_bodies({'moved', seq}) end -- guard: moved
@@ -50,13 +51,18 @@ if last >= 0 and seq + n > last then return without_bodies({'finished'}) end
 
 -- The backlog is not counted but told from the number at the head of the queue, which is looked up only when the limit seems
 -- reached.
-local waiting_from = tonumber(m[11])
+local waiting_from = tonumber(m[11]) or 0
 if seq + n - waiting_from > limit then
   local pack = redis.call('LINDEX', KEYS[2], 0)
-  waiting_from = pack and select(6, head(pack)) or seq
+  -- If it cannot be read, whoever takes it sets it aside.
+  if pack then waiting_from = select(2, sound(pack)) or waiting_from else waiting_from = seq end
   if seq + n - waiting_from > limit then return without_bodies({'full'}) end -- guard: full
 end
 
+-- A right that someone has taken away must show before the first write; see rights.lua.
+local lack = false
+lack = redis.acl_check_cmd and not redis.acl_check_cmd('HSET') -- guard: rights
+if lack then return without_bodies(redis.error_reply('NOPERM queenright: this user has no permissions to run HSET')) end
 local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 9))
 if type(pushed) == 'table' then return without_bodies(pushed) end
 if large then
@@ -73,4 +79,4 @@ local fields = {'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'he
 if ARGV[8] ~= '' then fields[9], fields[10] = 'cursor', ARGV[8] end -- guard: cursor
 redis.call('HSET', KEYS[1], unpack(fields))
 ring(KEYS[3])
-return {'ok', seq + n, made + n, tonumber(m[10]), math.max(due - clock, 0)}
+return {'ok', seq + n, made + n, grain, math.max(due - clock, 0)}

@@ -15,15 +15,17 @@ for i = 5, #ARGV do
   else there = redis.call('ZSCORE', KEYS[4], ARGV[i]) end
   if not there then return {'moved'} end
 end
-local clock, wall = hive(m[1], m[2], m[3])
-local alive = redis.call('ZCOUNT', KEYS[2], '(' .. num(clock), '+inf')
+-- A clock that someone has changed into no number keeps nobody from removing the queue.
+local fine, clock, wall = pcall(hive, m[1], m[2], m[3])
+if not fine then clock, wall = hive(0, 0, 0) end
+local alive = fine and redis.call('ZCOUNT', KEYS[2], '(' .. num(clock), '+inf') or members
 if alive > 0 and ARGV[1] ~= '1' then return {'alive', alive} end -- guard: purge-alive
 redis.call('UNLINK', unpack(KEYS, 1, 4))
 for i = 6, #KEYS, $UNPACK_MAX do redis.call('UNLINK', unpack(KEYS, i, math.min(i + ($UNPACK_MAX - 1), #KEYS))) end
 -- Members that come back are not to take it for a store that forgot.
 if members + dead > 0 then
   local births, before = {m[4]}, redis.call('HMGET', KEYS[5], 'births', 'until')
-  for birth in string.gmatch(before[1] and tonumber(before[2]) > wall and before[1] or '', '%S+') do
+  for birth in string.gmatch(before[1] and (tonumber(before[2] or 0) or 0) > wall and before[1] or '', '%S+') do
     if #births < $PURGED_MAX then births[#births + 1] = birth end
   end
   redis.call('HSET', KEYS[5], 'births', table.concat(births, ' '), 'until', num(wall + $PURGED_MS))

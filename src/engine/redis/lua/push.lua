@@ -8,6 +8,7 @@
 --+ common
 --+ packs
 --+ members
+--+ rights
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'server', 'steps', 'waited',
   'waited_at')
 local _, wall = hive(0, 0, 0)
@@ -28,6 +29,8 @@ local answered = nil
 answered = known[1] -- guard: push-repeat
 if answered then return {'ok', cmsgpack.unpack(answered)} end
 
+lack = lacks('HSET', 'RPUSH', 'ZADD', 'DEL') -- guard: rights
+if lack then return lack end
 -- Members may have seen numbers that this server does not know of, and not have said so yet. One that does not speak for its lease,
 -- while someone wants to push, is dead.
 if m[1] then
@@ -35,7 +38,7 @@ if m[1] then
   local unheard, waits = redis.call('LRANGE', KEYS[8], 0, -1), false
   if #unheard > 0 then
     local longest = 3 * (tonumber(string.match(m[8] or '', '(%d+)=%d+$') or -1) + 1)
-    local waited, at = tonumber(m[9]), tonumber(m[10])
+    local waited, at = tonumber(m[9] or 0) or 0, tonumber(m[10] or 0) or 0
     if ARGV[7] ~= '' and m[7] ~= ARGV[7] then waited, at = 0, wall end
     waited = waited + math.min(math.max(wall - at, 0), $UNHEARD_STEP_MS)
     for _, node in ipairs(unheard) do waits = waits or redis.call('ZSCORE', KEYS[7], node) end
@@ -47,7 +50,7 @@ if m[1] then
 end
 
 -- First everything is worked out.
-local seq, epoch, grain = tonumber(m[3] or 0), tonumber(m[4] or 0), tonumber(m[5] or $GRAIN_START)
+local seq, epoch, grain = (m[3] or 0) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
 local from, answer, remembered, values, seen = seq, {}, {}, {}, {}
 local packs, later, batch, batch_bytes = {}, {}, {}, 0
 local function pack(first, payloads, unordered)
@@ -93,10 +96,10 @@ for i = 8, #ARGV, 3 do
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 close()
-local waiting_from, limit = tonumber(m[6] or 0), tonumber(ARGV[3])
+local waiting_from, limit = tonumber(m[6] or 0) or 0, tonumber(ARGV[3])
 if #packs > 0 and seq - waiting_from > limit then
   local first = redis.call('LINDEX', KEYS[2], 0)
-  waiting_from = first and select(6, head(first)) or from
+  if first then waiting_from = select(2, sound(first)) or waiting_from else waiting_from = from end
   if seq - waiting_from > limit then return {'full'} end -- guard: push-full
 end
 
@@ -114,11 +117,11 @@ for i = 1, #values, $UNPACK_MAX do
   redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
   redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
+if #packs > 0 then ring(KEYS[3]) end
 -- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then
   redis.call('ZREM', KEYS[5], unpack(old))
   redis.call('HDEL', KEYS[6], unpack(old))
 end
-if #packs > 0 then ring(KEYS[3]) end
 return {'ok', answer}

@@ -1,5 +1,5 @@
 -- reap: deposes a member whose lease has run out, and hands on what it held, a bounded number of packs a call.
--- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies
+-- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged
 -- ARGV  1 victim
 -- Returns  by name: redelivered failed more deposed
 -- Deposes before it moves anything: from then on the calls of the victim are refused.
@@ -7,7 +7,9 @@
 --+ common
 --+ packs
 --+ deliveries
+--+ aside
 --+ members
+--+ rights
 local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
   return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
@@ -16,9 +18,19 @@ local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return answer(0, 0, 0, 0) end
 local clock, wall = hive(m[1], m[2], m[3])
 local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
+local kind = redis.call('TYPE', KEYS[4]).ok
+lack = lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
+if lack then return lack end
+if deadline and tonumber(deadline) > clock then return answer(0, 0, 0, 0) end -- guard: reap-expired
+if kind ~= 'hash' and kind ~= 'none' then
+  -- Whatever it held is gone, and what stands there is not ours. The dead behind it must not wait for it.
+  if redis.call('ZREM', KEYS[2], victim) + redis.call('LREM', KEYS[3], 0, victim) > 0 then
+    set_aside(KEYS[1], KEYS[10], 'hand', victim)
+  end
+  return answer(0, 0, 0, 1)
+end
 if deadline then
-  if tonumber(deadline) > clock then return answer(0, 0, 0, 0) end -- guard: reap-expired
-  depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], victim)
+  depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], victim, KEYS[10])
   deposed = 1
 elseif not redis.call('LPOS', KEYS[3], victim) then
   return answer(0, 0, 0, 0)
@@ -26,24 +38,27 @@ end
 
 local most, pieces = deliveries(KEYS[4]), {}
 for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
-  if string.match(field, '^%d+$') then pieces[#pieces + 1] = tonumber(field) end
+  if string.match(field, '^%d+$') then pieces[#pieces + 1] = field end
 end
-table.sort(pieces)
-local moved, redelivered, failed, bytes, again, errors, records, spent_stubs = {}, 0, 0, 0, {}, {}, {}, {}
+table.sort(pieces, function(a, b) return tonumber(a) < tonumber(b) end)
+local moved, redelivered, failed, bytes, again, errors, records, spent_stubs, spoilt = {}, 0, 0, 0, {}, {}, {}, {}, {}
 for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
   -- What does not fit is not read: a stub is short, but what it stands for may have to be brought.
-  local field = num(pieces[i])
+  local field = pieces[i]
   local fits = bytes + redis.call('HSTRLEN', KEYS[4], field) <= $REAP_BYTES_MAX
   local pack = (i == 1 or fits) and redis.call('HGET', KEYS[4], field)
-  if i > 1 and (not pack or failed >= $REAP_FAILED_MAX or bytes + size(pack) > $REAP_BYTES_MAX) then break end
+  local count = pack and sound(pack)
+  local length = count and size(pack) or #(pack or '')
+  if i > 1 and (not pack or failed >= $REAP_FAILED_MAX or bytes + length > $REAP_BYTES_MAX) then break end
   moved[i] = field
-  local _, _, attempt, _, _, _, _, _, count = head(pack)
-  bytes = bytes + size(pack)
-  local spent = false
-  spent = attempt >= most -- guard: deliveries
-  if spent then
-    local full = whole(KEYS[9], pack)
-    if not full then return bytes_gone(pack) end
+  local attempt, spent = count and select(3, head(pack)), false
+  bytes = bytes + length
+  spent = count and attempt >= most -- guard: deliveries
+  if not count then
+    spoilt[#spoilt + 1] = pack
+  elseif spent then
+    -- A message whose bytes someone has removed is an error all the same, with an empty payload.
+    local full = whole(KEYS[9], pack) or pack
     if is_stub(pack) then spent_stubs[#spent_stubs + 1] = pack end
     for index = 0, count - 1 do
       local number, kept = failure(full, index, wall, victim, 'delivered ' .. num(attempt) .. ' times without an outcome')
@@ -57,6 +72,7 @@ for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
   end
 end
 if #moved > 0 then redis.call('HDEL', KEYS[4], unpack(moved)) end
+for _, pack in ipairs(spoilt) do set_aside(KEYS[1], KEYS[10], 'hand', pack) end
 for _, stub in ipairs(spent_stubs) do let_go(KEYS[9], stub, (select(9, head(stub)))) end
 for i = 1, #errors, $UNPACK_MAX do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
@@ -67,11 +83,11 @@ if #again > 0 then
   redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
   ring(KEYS[8])
 end
-if failed > 0 then redis.call('HINCRBY', KEYS[1], 'failed', num(failed)) end
+if failed > 0 then redis.pcall('HINCRBY', KEYS[1], 'failed', num(failed)) end
 if #moved == #pieces then
   redis.call('LREM', KEYS[3], 0, victim)
   redis.call('DEL', KEYS[4])
   return answer(redelivered, failed, 0, deposed)
 end
-redis.call('HINCRBY', KEYS[4], 'held', num(-redelivered - failed))
+redis.pcall('HINCRBY', KEYS[4], 'held', num(-redelivered - failed))
 return answer(redelivered, failed, 1, deposed)

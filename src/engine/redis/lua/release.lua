@@ -1,8 +1,12 @@
 -- release: puts back what a reader of errors took and did not confirm.
--- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER
+-- KEYS  1 meta 2 errors 3 errors:records 4 readers 5 errors:READER 6 damaged
 -- ARGV  1 reader 2 only if its lease has run out
 -- Returns  how many went back
 --+ common
+--+ aside
+--+ rights
+lack = lacks('ZADD', 'HSET', 'DEL', 'ZREM') -- guard: rights
+if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-release
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
 if not m[1] then return 0 end
@@ -13,10 +17,15 @@ if ARGV[2] == '1' then
 end
 local batch = redis.call('LRANGE', KEYS[5], 1, -1)
 for _, record in ipairs(batch) do
-  -- The number comes first in a record, and the rest need not be read.
-  local number = num((select(2, cmsgpack.unpack_one(record, 1))))
-  redis.call('ZADD', KEYS[2], number, number)
-  redis.call('HSET', KEYS[3], number, record)
+  -- A record is an array of nine. The number comes first in it, and the rest need not be read.
+  local fine, _, number = pcall(cmsgpack.unpack_one, record, 1)
+  if fine and type(number) == 'number' and string.byte(record) == 9 * 16 + 9 then
+    number = num(number)
+    redis.call('ZADD', KEYS[2], number, number)
+    redis.call('HSET', KEYS[3], number, record)
+  else
+    set_aside(KEYS[1], KEYS[6], 'errors', record)
+  end
 end
 redis.call('DEL', KEYS[5])
 redis.call('ZREM', KEYS[4], ARGV[1])

@@ -8,7 +8,7 @@
 --+ common
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[1], node) then return 'stranger' end -- guard: report-member
-local last = tonumber(redis.call('HGET', KEYS[2], 'report_number') or 0)
+local last = tonumber(redis.call('HGET', KEYS[2], 'report_number') or 0) or 0
 if tonumber(ARGV[2]) <= last then return 'stored' end -- guard: report-once
 local _, wall = hive(0, 0, 0)
 redis.call('HSET', KEYS[2], 'report', ARGV[3], 'report_number', ARGV[2], 'report_ms', num(wall))
@@ -22,10 +22,11 @@ for i = 6, #ARGV, 2 do
 end
 local slots, changes, fresh = redis.call('HMGET', KEYS[3], unpack(fields)), {}, {}
 for i, index in ipairs(indices) do
-  local slot = slots[i] and cmsgpack.unpack(slots[i])
-  fresh[i] = not slot or slot[1] ~= index
+  -- What cannot be read begins anew.
+  local fine, slot = pcall(cmsgpack.unpack, slots[i] or '')
+  fresh[i] = not fine or type(slot) ~= 'table' or slot[1] ~= index
   if fresh[i] then slot = {index} end
-  for k, n in ipairs(figures) do slot[k + 1] = (slot[k + 1] or 0) + n end
+  for k, n in ipairs(figures) do slot[k + 1] = (tonumber(slot[k + 1]) or 0) + n end
   for k, n in ipairs(gauges or {}) do slot[#figures + 1 + k] = n end
   changes[#changes + 1] = fields[i]
   changes[#changes + 1] = cmsgpack.pack(slot)

@@ -12,12 +12,11 @@ pub(super) type Known = BTreeMap<String, (Kind, Option<Vec<u8>>)>;
 
 /// All effects of one message, or none. Some: why they are refused.
 pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect]) -> Result<Option<String>> {
-    let own = format!("{{qr:{}}}:", store.queue_name());
     let mut trial = Known::new();
     for effect in effects {
         let key = effect.key();
-        if store.guard("effect-own") && key.starts_with(&own) {
-            return Ok(Some(format!("key {key} belongs to the queue")));
+        if store.guard("effect-own") && is_of_a_queue(key) {
+            return Ok(Some(format!("key {key} belongs to a queue")));
         }
         let held = match trial.get(key).or_else(|| known.get(key)) {
             Some(held) => Some(held.clone()),
@@ -53,6 +52,12 @@ pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect
     }
     known.append(&mut trial);
     Ok(None)
+}
+
+/// Whether a key is one that a queue, this one or another, has in Redis: `{qr:NAME}:…`.
+fn is_of_a_queue(key: &str) -> bool {
+    let rest = key.strip_prefix("{qr:").and_then(|rest| rest.split_once('}'));
+    rest.is_some_and(|(_, after)| after.starts_with(':'))
 }
 
 impl Effect {

@@ -1,11 +1,18 @@
 //! The failed messages, and what their readers are printing.
 
-use rusqlite::params;
+use rusqlite::{Params, params};
 
 use super::{Tables, int, uint};
 use crate::engine::store::Errors;
 use crate::engine::{Failed, record};
 use crate::error::Result;
+
+impl Tables<'_> {
+    fn sound_errors(&self, sql: &str, params: impl Params + Copy, bytes_max: usize) -> Result<Vec<Failed>> {
+        let found = self.sound("errors", sql, params, bytes_max, |bytes| record::decode(&bytes))?;
+        Ok(found.into_iter().map(|(_, failed)| failed).collect())
+    }
+}
 
 impl Errors for Tables<'_> {
     fn add_failed(&mut self, failed: &Failed) -> Result<()> {
@@ -31,21 +38,19 @@ impl Errors for Tables<'_> {
     }
 
     fn failed_between(&mut self, from: u64, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
-        let records = self.within(
-            "SELECT record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
-            params![self.queue, int(from), int(below), int(limit as u64)],
+        self.sound_errors(
+            "SELECT rowid, record FROM errors WHERE queue = ? AND number >= ? AND number < ? ORDER BY number LIMIT ?",
+            (self.queue, int(from), int(below), int(limit as u64)),
             bytes_max,
-        )?;
-        records.iter().map(|bytes| record::decode(bytes)).collect()
+        )
     }
 
     fn failed_below(&mut self, below: u64, limit: usize, bytes_max: usize) -> Result<Vec<Failed>> {
-        let records = self.within(
-            "SELECT record FROM errors WHERE queue = ? AND number < ? ORDER BY number DESC LIMIT ?",
-            params![self.queue, int(below), int(limit as u64)],
+        self.sound_errors(
+            "SELECT rowid, record FROM errors WHERE queue = ? AND number < ? ORDER BY number DESC LIMIT ?",
+            (self.queue, int(below), int(limit as u64)),
             bytes_max,
-        )?;
-        records.iter().map(|bytes| record::decode(bytes)).collect()
+        )
     }
 
     fn failed_count(&mut self) -> Result<u64> {

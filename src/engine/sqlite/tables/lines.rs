@@ -17,6 +17,17 @@ impl Tables<'_> {
         Ok(edge.flatten())
     }
 
+    /// The first pack of a line, and its row.
+    fn first(&self, line: Line) -> Result<Option<(i64, Pack)>> {
+        let first = self.sound_packs(
+            "lines",
+            "SELECT rowid, pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
+            (self.queue, line as i64),
+            usize::MAX,
+        )?;
+        Ok(first.into_iter().next())
+    }
+
     fn put(&self, line: Line, position: i64, pack: &Pack) -> Result<()> {
         self.write(
             "INSERT INTO lines (queue, line, position, pack) VALUES (?, ?, ?, ?)",
@@ -27,21 +38,15 @@ impl Tables<'_> {
 
 impl Lines for Tables<'_> {
     fn front(&mut self, line: Line) -> Result<Option<Pack>> {
-        self.pack(
-            "SELECT pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
-            params![self.queue, line as i64],
-        )
+        Ok(self.first(line)?.map(|(_, pack)| pack))
     }
 
     fn pop(&mut self, line: Line) -> Result<Option<Pack>> {
-        let found = self.one(
-            "SELECT rowid, pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT 1",
-            params![self.queue, line as i64],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
-        )?;
-        let Some((row, bytes)) = found else { return Ok(None) };
+        let Some((row, pack)) = self.first(line)? else {
+            return Ok(None);
+        };
         self.write("DELETE FROM lines WHERE rowid = ?", params![row])?;
-        Pack::decode(bytes.into()).map(Some)
+        Ok(Some(pack))
     }
 
     fn push_front(&mut self, line: Line, pack: &Pack) -> Result<()> {
@@ -66,14 +71,17 @@ impl Lines for Tables<'_> {
     }
 
     fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>> {
-        let found = self.one(
+        let due = self.sound_packs(
+            "later",
             "SELECT rowid, pack FROM later WHERE queue = ? AND due <= ? ORDER BY due, number LIMIT 1",
-            params![self.queue, int(until_ms)],
-            |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Vec<u8>>(1)?)),
+            (self.queue, int(until_ms)),
+            usize::MAX,
         )?;
-        let Some((row, bytes)) = found else { return Ok(None) };
+        let Some((row, pack)) = due.into_iter().next() else {
+            return Ok(None);
+        };
         self.write("DELETE FROM later WHERE rowid = ?", params![row])?;
-        Pack::decode(bytes.into()).map(Some)
+        Ok(Some(pack))
     }
 
     fn later_count(&mut self) -> Result<u64> {

@@ -132,6 +132,10 @@ impl Store for Tables<'_> {
         )
     }
 
+    fn damaged_count(&mut self) -> Result<u64> {
+        self.count("SELECT count(*) FROM damaged WHERE queue = ?", params![self.queue])
+    }
+
     fn cursor(&mut self) -> Result<Vec<u8>> {
         let sql = "SELECT cursor FROM cursors WHERE queue = ?";
         let cursor = self.one(sql, params![self.queue], |row| row.get(0))?;

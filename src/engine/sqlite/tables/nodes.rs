@@ -109,10 +109,13 @@ impl Nodes for Tables<'_> {
     }
 
     fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>> {
-        self.pack(
-            "SELECT pack FROM pieces WHERE queue = ? AND node = ? AND first = ?",
-            params![self.queue, node, int(first)],
-        )
+        let piece = self.sound_packs(
+            "pieces",
+            "SELECT rowid, pack FROM pieces WHERE queue = ? AND node = ? AND first = ?",
+            (self.queue, node, int(first)),
+            usize::MAX,
+        )?;
+        Ok(piece.into_iter().next().map(|(_, pack)| pack))
     }
 
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()> {
@@ -130,11 +133,12 @@ impl Nodes for Tables<'_> {
     }
 
     fn pieces(&mut self, node: &str, limit: usize, bytes_max: usize) -> Result<Vec<Pack>> {
-        let pieces = self.within(
-            "SELECT pack FROM pieces WHERE queue = ? AND node = ? ORDER BY first LIMIT ?",
-            params![self.queue, node, int(limit as u64)],
+        let pieces = self.sound_packs(
+            "pieces",
+            "SELECT rowid, pack FROM pieces WHERE queue = ? AND node = ? ORDER BY first LIMIT ?",
+            (self.queue, node, int(limit as u64)),
             bytes_max,
         )?;
-        pieces.into_iter().map(|bytes| Pack::decode(bytes.into())).collect()
+        Ok(pieces.into_iter().map(|(_, pack)| pack).collect())
     }
 }

@@ -47,6 +47,10 @@ CREATE TABLE effect_items (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT,
 CREATE INDEX effect_items_by_key ON effect_items (key, position);
 ";
 
+/// Added later: a file that was made without it gets it when it is opened.
+pub(in crate::engine::sqlite) const DAMAGED: &str =
+    "CREATE TABLE IF NOT EXISTS damaged (id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, place TEXT, bytes BLOB);";
+
 /// What a file of an older layout lacks: the statements that bring it to each one, from the second on.
 pub(in crate::engine::sqlite) const SINCE: [&str; 1] = ["
 ALTER TABLE meta ADD COLUMN clearing INT DEFAULT 0;
@@ -65,7 +69,7 @@ ALTER TABLE nodes ADD COLUMN step INT DEFAULT 0;
 
 /// The tables that hold queues; the other ones hold what effects have written and which queues were removed, and stay when a
 /// queue is removed.
-pub(super) const OF_QUEUES: [&str; 18] = [
+pub(super) const OF_QUEUES: [&str; 19] = [
     "meta", "cursors", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "errors",
-    "readers", "reading", "reports", "history", "reigns", "unheard",
+    "readers", "reading", "reports", "history", "reigns", "unheard", "damaged",
 ];
