@@ -57,6 +57,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Result<ExitCode, Failure> {
     refuse_queue("verify", asked, "a queue of its own, which it removes")?;
     let mut bed = test_bed(asked, &resolved, flags)?;
+    if flags.chaos {
+        bed.stand_before()
+            .map_err(|error| Failure::cannot("stand before the server", error))?;
+    }
     let mut settings = resolved.settings;
     settings.queue = bed.fresh_queue();
     settings.names = Names::default();

@@ -51,6 +51,10 @@ pub struct Ledger {
     errors_seen: Numbers,
     republished: Numbers,
     twice: Numbers,
+    /// Times of which the store forgot what it did then, in milliseconds since 1970.
+    pub(super) forgot: Vec<(u64, u64)>,
+    /// What was published, pushed, taken or settled at such a time: it may be so, or not.
+    pub(super) forgotten: Numbers,
     /// By someone outside.
     pushed: Numbers,
     /// Pushed under a number that was given to another message.
@@ -165,6 +169,16 @@ impl Ledger {
                 What::Done | What::Error => self.asked[book].insert(*first, *count),
                 What::Take { .. } | What::Return => {}
             },
+            Record::Confirmed(Entry { first, count, what }, ms) if self.forgets(*ms) => {
+                self.forgotten.insert(*first, *count);
+                match what {
+                    What::Publish { .. } => self.publish_intents.insert(*first, *count),
+                    What::Done | What::Error => {
+                        self.settle_intents.add(&std::mem::take(&mut self.asked[book]));
+                    }
+                    What::Take { .. } | What::Return => self.asked[book] = Numbers::default(),
+                }
+            }
             Record::Confirmed(Entry { first, count, what }, _) => {
                 if let What::Publish { .. } = what {
                     self.republished.add(&self.published.among(*first, *count));
@@ -193,12 +207,23 @@ impl Ledger {
         self.errors_seen.insert(number, 1);
     }
 
-    /// The store told someone outside that what was pushed has this number. When all books are read.
-    pub fn push(&mut self, number: u64) {
+    /// Whether the store forgot what it did then.
+    fn forgets(&self, ms: u64) -> bool {
+        self.forgot.iter().any(|(from, to)| (*from..=*to).contains(&ms))
+    }
+
+    /// The store told someone outside that what was pushed has this number. When all books are read. False: it forgot that.
+    pub fn push(&mut self, number: u64, ms: u64) -> bool {
+        if self.forgets(ms) {
+            self.forgotten.insert(number, 1);
+            self.publish_intents.insert(number, 1);
+            return false;
+        }
         if self.pushed.contains(number) || self.published.contains(number) {
             self.pushed_over.insert(number, 1);
         }
         self.pushed.insert(number, 1);
+        true
     }
 
     pub fn totals(&self) -> Totals {
@@ -248,12 +273,19 @@ impl Ledger {
         let no_outcome = given_out.minus(&[&self.done, &self.failed, &errors, &unsettled]);
         let unanswered = self.unanswered();
         let in_doubt = no_outcome.and(&unanswered);
-        let mut lost = no_outcome.minus(&[&unanswered, &unknown]);
+        let mut lost = no_outcome.minus(&[&unanswered, &unknown, &self.forgotten]);
+        if !self.forgot.is_empty() {
+            // The answer to a publish may be among what was forgotten.
+            lost = lost.minus(&[&self.publish_intents.minus(&[&self.published])]);
+        }
         lost.add(&vanished);
         // One outcome is written, and the store holds another one ready.
         let mut twice = self.twice.clone();
         let settled_open = unsettled.minus(&[&unsettled.minus(&[&self.done, &self.failed])]);
-        let done_failed = errors.and(&self.done);
+        // An error that was printed, forgotten and done again is what a store that forgets may do.
+        let mut failed = self.errors_seen.minus(&[&self.forgotten]);
+        failed.add(&remains.errors);
+        let done_failed = failed.and(&self.done).and(&given_out);
         twice.add(&settled_open);
         twice.add(&done_failed);
 

@@ -61,6 +61,8 @@ impl Server {
         let options = format!("--port {port} --bind 127.0.0.1 --appendonly {append} --appendfsync {fsync}");
         let mut arguments: Vec<String> = options.split(' ').map(String::from).collect();
         arguments.extend(["--save", "", "--logfile", "redis.log"].map(String::from));
+        // A replica need not wait for others that may come.
+        arguments.extend(["--repl-diskless-sync-delay", "0"].map(String::from));
         // From version 7 on, DEBUG must be asked for; before, the option is not known.
         if major(program) >= 7 {
             arguments.extend(["--enable-debug-command", "yes"].map(String::from));
@@ -107,6 +109,29 @@ impl Server {
         let pid = line.trim().parse().map_err(io::Error::other)?;
         self.running = Some(Running { keeper, pid });
         Ok(())
+    }
+
+    /// Starts a second server, which follows this one.
+    pub fn replica(&self) -> io::Result<Self> {
+        let directory = self.directory.join("replica");
+        std::fs::create_dir_all(&directory)?;
+        let replica = Self::start(&self.program, &directory, Fsync::Always)?;
+        let following = replica.command(&["REPLICAOF", "127.0.0.1", &self.port.to_string()]);
+        following.map_err(io::Error::other)?;
+        Ok(replica)
+    }
+
+    /// Whether it has all that the server has which it follows, on its disk, too.
+    pub fn is_in_step(&self) -> bool {
+        let said = |section| match self.command(&["INFO", section]) {
+            Ok(answer) => redis::from_redis_value::<String>(answer).unwrap_or_default(),
+            Err(_) => String::new(),
+        };
+        let (link, disk) = (said("replication"), said("persistence"));
+        link.contains("master_link_status:up")
+            && ["aof_enabled:1", "aof_rewrite_in_progress:0", "aof_rewrite_scheduled:0"]
+                .iter()
+                .all(|wanted| disk.contains(wanted))
     }
 
     /// kill -9.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
+use super::proxy::Proxy;
 use super::server::{Fsync, Server};
 use crate::app::args::Invocation;
 use crate::app::args::options::Opt;
@@ -39,6 +40,10 @@ pub struct TestBed {
     pub address: String,
     /// Ended before the directory is removed.
     pub server: Option<Server>,
+    /// Follows the server, and may take its place.
+    pub replica: Option<Server>,
+    /// Stands before the server of our own, so that another can take its place.
+    front: Option<Proxy>,
     /// Others use this store too: what we put into it is to be removed afterwards.
     pub is_shared: bool,
     pub directory: Directory,
@@ -78,9 +83,33 @@ impl TestBed {
             store,
             address,
             server,
+            replica: None,
+            front: None,
             is_shared: named.is_some(),
             directory,
         })
+    }
+
+    /// From now on the server of our own is reached through a proxy, so that another can take its place.
+    pub fn stand_before(&mut self) -> std::io::Result<()> {
+        if let Some(server) = &self.server {
+            let front = Proxy::start(server.address())?;
+            let url = format!("redis://{}", front.address());
+            let info = url.as_str().into_connection_info().expect("an address is a URL");
+            self.store = Store::Redis(Box::new(info));
+            self.front = Some(front);
+        }
+        Ok(())
+    }
+
+    /// The server is killed, and its replica takes its place.
+    pub fn promote(&mut self) {
+        if let (Some(replica), Some(front)) = (self.replica.take(), &self.front) {
+            front.upstream(replica.address());
+            // The old one is killed with this.
+            self.server = Some(replica);
+            front.cut();
+        }
     }
 
     /// A name that no other queue has.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::fleet::Fleet;
@@ -18,6 +19,10 @@ use crate::app::output::time::now_ms;
 
 /// How long a fault waits for a process that it can hit, before it is left out.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a replica follows: long enough to have everything, on its disk too.
+const FOLLOWING: Duration = Duration::from_millis(1500);
+/// A replica may be behind by this much, and an answer on its way for as long, in milliseconds.
+const LAG_MS: u64 = 700;
 /// What was seen of the store longer ago is not believed.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -27,6 +32,10 @@ pub(super) struct Chaos {
     random: fastrand::Rng,
     lease: Duration,
     mends: Vec<(Duration, Mend)>,
+    /// Nothing else is broken meanwhile.
+    quiet_until: Duration,
+    /// What the store forgot: all between these times, in milliseconds since 1970.
+    pub(super) forgot: Arc<Mutex<Vec<(u64, u64)>>>,
     /// How often each kind came.
     pub(super) done: BTreeMap<&'static str, u64>,
     log: File,
@@ -47,6 +56,8 @@ impl Chaos {
             random: fastrand::Rng::with_seed(seed),
             lease: load.lease,
             mends: Vec::new(),
+            quiet_until: Duration::ZERO,
+            forgot: Arc::default(),
             done: BTreeMap::new(),
             log: File::create(directory.join("faults.txt"))?,
         })
@@ -69,7 +80,7 @@ impl Chaos {
         let Some((at, fault)) = self.plan.get(self.next).copied() else {
             return Ok(());
         };
-        if now < at {
+        if now < at.max(self.quiet_until) {
             return Ok(());
         }
         match self.strike(fault, now, fleet, bed, seen)? {
@@ -78,7 +89,7 @@ impl Chaos {
                 self.note(fault, &whom)?;
                 self.next += 1;
             }
-            None if now >= at + PATIENCE => {
+            None if now >= at.max(self.quiet_until) + PATIENCE => {
                 self.note(fault, "left out: nobody to meet")?;
                 self.next += 1;
             }
@@ -157,6 +168,7 @@ impl Chaos {
                 self.later(now + ms(length), |fleet, _| fleet.replace_all(true));
                 Some("all".into())
             }
+            Fault::Promote(lag) => self.promote(now, lag, bed),
             Fault::KillRedis(_)
             | Fault::FlushScripts
             | Fault::KillClients
@@ -173,7 +185,8 @@ impl Chaos {
             Fault::KillRedis(down) => {
                 server.kill();
                 self.later(now + ms(down), |_, bed| {
-                    let started = bed.server.as_mut().map_or(Ok(()), Server::run);
+                    let ended = bed.server.as_mut().filter(|server| !server.is_running());
+                    let started = ended.map_or(Ok(()), Server::run);
                     started.map_err(|error| Failure::cannot("start redis-server again", error))
                 });
             }
@@ -194,6 +207,37 @@ impl Chaos {
             }
             _ => unreachable!("not a fault of the server"),
         }
+        Some("redis-server".into())
+    }
+
+    /// A replica that follows, stops following, and takes over. Whoever was killed meanwhile could not tell what it has seen:
+    /// so nobody is.
+    fn promote(&mut self, now: Duration, lag: u64, bed: &mut TestBed) -> Option<String> {
+        let server = bed.server.as_ref().filter(|server| server.is_running())?;
+        bed.replica = Some(server.replica().ok()?);
+        let detached = now + FOLLOWING;
+        let promoted = detached + Duration::from_millis(lag);
+        self.quiet_until = promoted + 3 * self.lease;
+        self.later(detached, |_, bed| {
+            let in_step = bed.replica.as_ref().is_some_and(Server::is_in_step);
+            let alone = bed
+                .replica
+                .as_ref()
+                .map(|replica| replica.command(&["REPLICAOF", "NO", "ONE"]));
+            if !in_step || alone.is_none_or(|answer| answer.is_err()) {
+                bed.replica = None;
+            }
+            Ok(())
+        });
+        let (forgot, from) = (self.forgot.clone(), now_ms() + crate::settings::ms(FOLLOWING) - LAG_MS);
+        self.later(promoted, move |_, bed| {
+            if bed.replica.is_some() {
+                bed.promote();
+                let mut forgot = forgot.lock().unwrap_or_else(PoisonError::into_inner);
+                forgot.push((from, now_ms() + LAG_MS));
+            }
+            Ok(())
+        });
         Some("redis-server".into())
     }
 

@@ -29,6 +29,8 @@ pub(super) enum Fault {
     NoCandidates(u64),
     /// kill -9, and started again after this many milliseconds.
     KillRedis(u64),
+    /// A replica stops following, and this many milliseconds later takes the place of the server, which is killed.
+    Promote(u64),
     FlushScripts,
     KillClients,
     /// `DEBUG SLEEP`, in milliseconds.
@@ -83,6 +85,7 @@ impl Fault {
             Self::Throttle(..) => Self::Throttle(random.u64(20..=400), random.u64(1000..=5000)),
             Self::NoCandidates(_) => Self::NoCandidates(random.u64(1000..=4000)),
             Self::KillRedis(_) => Self::KillRedis(random.u64(50..=2000)),
+            Self::Promote(_) => Self::Promote(random.u64(100..=2000)),
             Self::Sleep(_) => Self::Sleep(random.u64(100..=4000)),
             Self::OutOfMemory(_) => Self::OutOfMemory(random.u64(300..=3000)),
             plain => plain,
@@ -102,7 +105,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 17] = [
+static DECK: [Card; 18] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -116,6 +119,7 @@ static DECK: [Card; 17] = [
     (Fault::Throttle(0, 0), "connections_throttled", 2, Needs::Proxies),
     (Fault::NoCandidates(0), "no_candidates", 1, Needs::Copies),
     (Fault::KillRedis(0), "redis_killed", 2, Needs::OwnServer),
+    (Fault::Promote(0), "replica_promoted", 1, Needs::OwnServer),
     (Fault::FlushScripts, "scripts_flushed", 1, Needs::OwnServer),
     (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
     (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
@@ -198,6 +202,7 @@ mod tests {
                 ("connections_black_holed", 15),
                 ("connections_throttled", 15),
                 ("no_candidates", 7),
+                ("replica_promoted", 7),
                 ("redis_out_of_memory", 7),
             ] {
                 assert!(count(&plan, name) >= least, "{name}: {}", count(&plan, name));
@@ -216,6 +221,7 @@ mod tests {
         assert!(plan.faults.len() > 300 && plan.faults.iter().all(|(_, fault)| harmless(fault)));
         for name in [
             "redis_killed",
+            "replica_promoted",
             "scripts_flushed",
             "clients_killed",
             "redis_slept",

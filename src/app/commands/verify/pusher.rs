@@ -12,10 +12,11 @@ use redis::IntoConnectionInfo;
 use super::PATIENCE;
 use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
-use crate::app::lab::ledger::print_of;
+use crate::app::lab::ledger::{checks, print_of};
 use crate::app::lab::proxy::Proxy;
 use crate::app::lab::test_bed::{TestBed, random};
 use crate::app::on_engine::{OnEngine, QueueAt};
+use crate::app::output::time::now_ms;
 use crate::engine::{Engine, Item, Push, Pushed};
 use crate::settings::Settings;
 
@@ -26,11 +27,13 @@ const ITEMS_MAX: u64 = 20;
 const DELAYED_EACH: u64 = 8;
 const DELAY_MS_MAX: u64 = 2000;
 
+/// Number, payload, and when that was told, in milliseconds since 1970.
+type Told = (u64, String, u64);
+
 pub(super) struct Pusher {
     pub(super) proxy: Option<Proxy>,
     stop: Arc<AtomicBool>,
-    /// Number and payload.
-    told: Arc<Mutex<Vec<(u64, String)>>>,
+    told: Arc<Mutex<Vec<Told>>>,
     thread: Option<JoinHandle<Result<(), Failure>>>,
 }
 
@@ -84,25 +87,27 @@ impl Pusher {
     }
 
     /// The number that each message was told to have, and the print of its payload. Writes it all down.
-    pub(super) fn told(&self, directory: &Path) -> std::io::Result<Vec<(u64, u64)>> {
+    pub(super) fn told(&self, directory: &Path) -> std::io::Result<Vec<checks::Push>> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        for (number, payload) in told.iter() {
+        for (number, payload, ms) in told.iter() {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{number} {payload}");
+            let _ = writeln!(text, "{ms} {number} {payload}");
         }
         std::fs::write(directory.join("pushes.txt"), text)?;
-        let prints = told
-            .iter()
-            .map(|(number, payload)| (*number, print_of(*number, payload.as_bytes())));
-        Ok(prints.collect())
+        let pushes = told.iter().map(|(number, payload, ms)| checks::Push {
+            number: *number,
+            payload: print_of(*number, payload.as_bytes()),
+            ms: *ms,
+        });
+        Ok(pushes.collect())
     }
 }
 
 struct Pushing {
     settings: Settings,
     stop: Arc<AtomicBool>,
-    told: Arc<Mutex<Vec<(u64, String)>>>,
+    told: Arc<Mutex<Vec<Told>>>,
 }
 
 impl OnEngine for Pushing {
@@ -140,7 +145,8 @@ impl Pushing {
                 Ok(Pushed::Ok(receipts)) => {
                     let numbers = receipts.iter().map(|receipt| receipt.number);
                     let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-                    told.extend(numbers.zip(payloads));
+                    let now = now_ms();
+                    told.extend(numbers.zip(payloads).map(|(number, payload)| (number, payload, now)));
                     return Ok(());
                 }
                 Err(error) if Instant::now() >= give_up => return Err(error.into()),

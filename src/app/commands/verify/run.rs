@@ -1,7 +1,7 @@
 //! One run: the copies work and are harmed, everything drains, and what they wrote is judged.
 
 use std::ffi::OsString;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -166,7 +166,8 @@ impl<'a, E: Engine> Run<'a, E> {
         loop {
             let over = self.tick().await?;
             let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
-            if seen.as_ref().is_some_and(|seen| seen.sample.settled() >= wanted) {
+            let drained = |seen: &Snapshot| seen.sample.published >= wanted && seen.sample.unsettled() == 0;
+            if seen.as_ref().is_some_and(drained) {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
@@ -225,6 +226,8 @@ impl<'a, E: Engine> Run<'a, E> {
         let status = self.answer().await?;
         let (store, queue) = (&self.bed.store, &self.load.queue);
         let mut history = std::mem::take(&mut self.fleet.history);
+        let forgot = self.chaos.forgot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        history.forget(&forgot);
         history.read().map_err(failing)?;
         let effects = match &self.load.plan {
             Some(_) => Some(effects::read(store, queue, status.published).await?),
@@ -248,6 +251,10 @@ impl<'a, E: Engine> Run<'a, E> {
             // The queue, with the nodes that were killed in it, and the effects.
             self.engine.purge(true).await?;
             effects::remove(store, queue, status.published).await?;
+        }
+        // Those whose replica was not in step in time were left out.
+        if let Some(count) = self.chaos.done.get_mut("replica_promoted") {
+            *count = forgot.len() as u64;
         }
         let seed = self.load.plan.as_ref().map(|plan| plan.seed);
         let report = Report::new(&history, verdict, seconds, seed, &self.bed.address, self.chaos.done);

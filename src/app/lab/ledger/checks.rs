@@ -18,8 +18,8 @@ pub struct Observed {
     pub samples: Vec<Sample>,
     /// In the order in which the readers were started.
     pub prints: Vec<Print>,
-    /// What others pushed: the number that each was told, and the print of what it pushed.
-    pub pushes: Vec<(u64, u64)>,
+    /// What others pushed.
+    pub pushes: Vec<Push>,
     /// The counters of `effects`, if the run had them.
     pub effects: Option<BTreeMap<u64, i64>>,
     /// What else is wrong: a copy that ended by itself, work that stood still.
@@ -43,6 +43,19 @@ impl Sample {
     pub fn settled(&self) -> u64 {
         self.done + self.failed
     }
+
+    pub fn unsettled(&self) -> u64 {
+        self.queued + self.in_hand + self.later
+    }
+}
+
+/// What the store told someone who pushed.
+#[derive(Debug, Clone, Copy)]
+pub struct Push {
+    pub number: u64,
+    /// The print of what was pushed.
+    pub payload: u64,
+    pub ms: u64,
 }
 
 /// What one reader of errors printed.
@@ -67,9 +80,10 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     for number in observed.prints.iter().flat_map(|print| &print.numbers) {
         history.ledger.saw_error(*number);
     }
-    for (number, print) in &observed.pushes {
-        history.ledger.push(*number);
-        history.recorded.saw_payload(*number, *print);
+    for Push { number, payload, ms } in &observed.pushes {
+        if history.ledger.push(*number, *ms) {
+            history.recorded.saw_payload(*number, *payload);
+        }
     }
     let account = history.ledger.account(&observed.remains);
     let (handled_more_than_once, unexplained_starts) = starts(history);
@@ -79,7 +93,7 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     findings.extend(one_payload(history));
     findings.extend(nothing_stranded(observed));
     findings.extend(counters_agree(history, &account, observed));
-    findings.extend(always_accounted_for(&observed.samples));
+    findings.extend(always_accounted_for(&observed.samples, &history.ledger.forgot));
     findings.extend(redeliveries_explained(history));
     findings.extend(unexplained_starts);
     findings.extend(errors_printed(history, observed));
@@ -125,6 +139,10 @@ fn nothing_stranded(observed: &Observed) -> Vec<String> {
 /// recorded twice, once by a node that died before it could write so.
 fn counters_agree(history: &History, account: &Account, observed: &Observed) -> Vec<String> {
     let mut findings = Vec::new();
+    // A store that forgot has counted less than was told.
+    if !history.ledger.forgot.is_empty() {
+        return findings;
+    }
     let mut differ = |what: &str, store: u64, books: u64| {
         if store != books {
             findings.push(format!("{what}: the store counted {store}, the books have {books}"));
@@ -142,7 +160,7 @@ fn counters_agree(history: &History, account: &Account, observed: &Observed) -> 
 }
 
 /// At every moment that was looked at, every message was somewhere, and the store did not go back.
-fn always_accounted_for(samples: &[Sample]) -> Vec<String> {
+fn always_accounted_for(samples: &[Sample], forgot: &[(u64, u64)]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut before = Sample::default();
     for sample in samples {
@@ -156,14 +174,16 @@ fn always_accounted_for(samples: &[Sample]) -> Vec<String> {
             ..
         } = *sample;
         let found = queued + in_hand + later + done + failed;
-        if found != published {
+        // Numbers that a store which forgot was raised over belong to no message.
+        if found > published || (found < published && forgot.is_empty()) {
             findings.push(format!(
                 "out of balance at {}: {published} published, but done {done} + failed {failed} + queued {queued} + in \
                  hand {in_hand} + later {later} = {found}",
                 sample.ms
             ));
         }
-        if published < before.published || sample.epoch < before.epoch {
+        let forgets = |(from, to): &(u64, u64)| before.ms <= *to && sample.ms >= *from;
+        if (published < before.published || sample.epoch < before.epoch) && !forgot.iter().any(forgets) {
             findings.push(format!(
                 "the store went back at {}: from number {} in epoch {} to number {published} in epoch {}",
                 sample.ms, before.published, before.epoch, sample.epoch
@@ -200,7 +220,7 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
         }
     }
     let what = "delivered again, though its holder was alive and a member";
-    found(&[(&unexplained, what)])
+    found(&[(&unexplained.minus(&[&history.ledger.forgotten]), what)])
 }
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.
@@ -238,8 +258,14 @@ fn starts(history: &History) -> (u64, Vec<String>) {
         }
     }
     let findings = found(&[
-        (&twice, "started twice in one delivery"),
-        (&unexplained, "started again, though its holder was alive and a member"),
+        (
+            &twice.minus(&[&history.ledger.forgotten]),
+            "started twice in one delivery",
+        ),
+        (
+            &unexplained.minus(&[&history.ledger.forgotten]),
+            "started again, though its holder was alive and a member",
+        ),
     ]);
     (count, findings)
 }
@@ -261,6 +287,10 @@ fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
         }
     }
     let swallowed = history.ledger.failed.minus(&[&printed, &observed.remains.errors]);
+    if !history.ledger.forgot.is_empty() {
+        // It may have forgotten that it was printed.
+        twice = Numbers::default();
+    }
     let reprinted = "an error that was printed twice, by readers that were not killed";
     found(&[(&swallowed, "an error that was never printed"), (&twice, reprinted)])
 }
@@ -272,12 +302,23 @@ fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
     let (ledger, remains) = (&history.ledger, &observed.remains);
     let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
     let done = given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled]);
-    effects::wrong(sums, &done)
+    // What a store forgot it forgot with its effect, but who is to say of which message: its blocks are not looked at.
+    let blocks: BTreeSet<u64> = ledger.forgotten.iter().map(|number| number / effects::BLOCK).collect();
+    let excused = Numbers::of(blocks.iter().map(|block| (block * effects::BLOCK, effects::BLOCK)));
+    let sums = sums.iter().filter(|(block, _)| !blocks.contains(block));
+    effects::wrong(
+        &sums.map(|(block, sum)| (*block, *sum)).collect(),
+        &done.minus(&[&excused]),
+    )
 }
 
-/// A store that keeps what it acknowledged never goes back.
+/// A store that keeps what it acknowledged never goes back; one that does not is found out.
 fn no_rewind(history: &History) -> Vec<String> {
-    let rewinds = history.recorded.rewinds;
+    let (rewinds, forgot) = (history.recorded.rewinds, history.ledger.forgot.len() as u64);
+    if forgot > 0 {
+        let line = || format!("the store went back in time {forgot} times, and nodes noticed {rewinds}");
+        return (rewinds < forgot).then(line).into_iter().collect();
+    }
     let line = || format!("the store went back in time: {rewinds} nodes found it behind what they had seen");
     (rewinds > 0).then(line).into_iter().collect()
 }

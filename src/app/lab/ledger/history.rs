@@ -82,6 +82,11 @@ impl History {
         self.ledger.add(path)
     }
 
+    /// The store forgot what it did between these times. To be told before the books are read.
+    pub fn forget(&mut self, times: &[(u64, u64)]) {
+        self.ledger.forgot = times.to_vec();
+    }
+
     /// What happened to the process with this book.
     pub fn fate(&mut self, book: usize) -> &mut Fate {
         &mut self.recorded.fates[book]

@@ -340,13 +340,18 @@ fn whatever_else_was_seen_to_go_wrong() {
     run.finds(&["copy 3 ended by itself"]);
 }
 
+fn push(number: u64, payload: &[u8], ms: u64) -> Push {
+    let payload = print_of(number, payload);
+    Push { number, payload, ms }
+}
+
 /// The same run, in which number 10 was pushed and handled.
 fn with_a_push() -> Run {
     let mut run = Run::new();
     run.takes(HANDLER, 10, 1, 1, 2, 2950);
     run.starts_with(HANDLER, 10, 1, "pushed");
     run.does(HANDLER, 10, 1, What::Done, 2960);
-    run.observed.pushes = vec![(10, print_of(10, b"pushed"))];
+    run.observed.pushes = vec![push(10, b"pushed", 2940)];
     run.observed.remains.published = 11;
     run.observed.done = 9;
     if let Some(sums) = &mut run.observed.effects {
@@ -366,17 +371,17 @@ fn what_was_pushed_is_accounted_for_like_what_was_generated() {
 #[test]
 fn a_push_that_was_confirmed_and_is_unknown_is_found() {
     let mut run = with_a_push();
-    run.observed.pushes.push((11, print_of(11, b"pushed, too")));
+    run.observed.pushes.push(push(11, b"pushed, too", 2940));
     run.finds(&["lost, confirmed as published and unknown to the store: 11"]);
 }
 
 #[test]
 fn a_number_that_was_told_to_two_is_found() {
     let mut run = with_a_push();
-    run.observed.pushes.push((10, print_of(10, b"pushed")));
+    run.observed.pushes.push(push(10, b"pushed", 2940));
     run.finds(&["pushed under a number that another message has: 10"]);
     let mut run = with_a_push();
-    run.observed.pushes.push((3, print_of(3, b"3")));
+    run.observed.pushes.push(push(3, b"3", 2940));
     run.finds(&["pushed under a number that another message has: 3"]);
 }
 
@@ -384,10 +389,88 @@ fn a_number_that_was_told_to_two_is_found() {
 fn a_number_with_two_payloads_is_found() {
     // The pusher was told 10 for something else than the handler saw.
     let mut run = with_a_push();
-    run.observed.pushes = vec![(10, print_of(10, b"something else"))];
+    run.observed.pushes = vec![push(10, b"something else", 2940)];
     run.finds(&["a number with two payloads: 10"]);
     // Two handlers saw different messages in two deliveries, of which the first was the generated one.
     let mut run = Run::new();
+    run.history.recorded.saw_payload(4, print_of(4, b"pushed"));
+    run.finds(&["a number with two payloads: 4"]);
+}
+
+/// The same run on a store that forgot what happened from 700 to 1000: the second reign's publishes and first takes.
+fn forgetful() -> Run {
+    let mut run = Run::new();
+    run = Run {
+        history: History::default(),
+        observed: run.observed,
+    };
+    run.history.forget(&[(700, 1000)]);
+    for _ in 0..3 {
+        run.history.add(Path::new("none"));
+    }
+    for (book, node) in [(DEAD, "dead"), (HANDLER, "handler"), (GENERATOR, "generator")] {
+        run.write(book, &Record::Joined { node: node.into() });
+    }
+    run.does(GENERATOR, 0, 4, What::Publish { epoch: 1 }, 100);
+    run.does(GENERATOR, 4, 2, What::Publish { epoch: 1 }, 750);
+    run.takes(HANDLER, 0, 4, 1, 1, 800);
+    run.does(HANDLER, 0, 2, What::Done, 900);
+    // All of that again, and 4 and 5 belong to no message.
+    run.write(HANDLER, &Record::Rewound { next_number: 4 });
+    run.takes(HANDLER, 0, 4, 1, 1, 1500);
+    for number in 0..2 {
+        run.starts(HANDLER, number, 1);
+        run.starts(HANDLER, number, 1);
+    }
+    run.does(HANDLER, 0, 4, What::Done, 1600);
+    run.observed.remains.published = 6;
+    (run.observed.done, run.observed.failed) = (4, 0);
+    run.observed.samples = vec![
+        sample(750, 1, 6, 6, 0, 0, 0),
+        sample(1100, 1, 4, 4, 0, 0, 0),
+        sample(1700, 1, 6, 0, 0, 4, 0),
+    ];
+    run.observed.prints.clear();
+    run.observed.effects = None;
+    run
+}
+
+#[test]
+fn what_a_store_forgot_may_be_lost_or_done_again() {
+    forgetful().finds(&[]);
+    // It had failed before, and someone printed that.
+    let mut run = forgetful();
+    run.does(HANDLER, 3, 1, What::Error, 950);
+    let numbers = vec![3];
+    run.observed.prints.push(Print {
+        numbers,
+        cut_short: false,
+    });
+    run.finds(&[]);
+}
+
+#[test]
+fn a_store_that_forgot_unnoticed_is_found() {
+    let mut run = forgetful();
+    run.history.recorded.rewinds = 0;
+    run.finds(&["the store went back in time 1 times, and nodes noticed 0"]);
+}
+
+#[test]
+fn what_a_store_did_not_forget_is_still_settled_once_and_not_lost() {
+    let mut run = forgetful();
+    run.does(HANDLER, 2, 1, What::Done, 1650);
+    run.finds(&["settled twice: 2"]);
+    let mut run = forgetful();
+    run.does(GENERATOR, 6, 1, What::Publish { epoch: 2 }, 1800);
+    run.observed.remains.published = 7;
+    run.finds(&["lost, published and without an outcome: 6"]);
+}
+
+#[test]
+fn a_forgotten_number_that_is_used_again_for_another_message_is_found() {
+    let mut run = forgetful();
+    run.starts(HANDLER, 4, 1);
     run.history.recorded.saw_payload(4, print_of(4, b"pushed"));
     run.finds(&["a number with two payloads: 4"]);
 }
