@@ -23,6 +23,7 @@ pub struct Keys {
     pub history: String,
     pub reigns: String,
     pub unheard: String,
+    pub sending: String,
     pub purged: String,
     /// What could not be read.
     pub damaged: String,
@@ -53,6 +54,7 @@ impl Keys {
             history: key("history"),
             reigns: key("reigns"),
             unheard: key("unheard"),
+            sending: key("sending"),
             purged: key("purged"),
             damaged: key("damaged"),
             bell: key(&names.bell),
@@ -62,7 +64,7 @@ impl Keys {
     }
 
     /// The keys that every queue has, with the types of what they hold. The last one outlives it.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 19] {
+    pub(super) fn typed(&self) -> [(&String, &'static str); 20] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -82,6 +84,7 @@ impl Keys {
             (&self.bell, "list"),
             (&self.crown, "list"),
             (&self.unheard, "list"),
+            (&self.sending, "list"),
             (&self.purged, "hash"),
         ]
     }

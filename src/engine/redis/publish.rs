@@ -14,7 +14,12 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
     let keys = &engine.keys;
     let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min;
     // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
+    // And what is written by a transaction whose script the server has forgotten is found by the next publish, if this node
+    // cannot repeat it.
     let bodies = |pipe: &mut Pipeline| {
+        let fields = publish.packs.iter().filter(is_large);
+        let fields: Vec<String> = fields.map(|pack| bodies::field(pack.epoch(), pack.first())).collect();
+        pipe.cmd("RPUSH").arg(&keys.sending).arg(fields.join(" "));
         for pack in publish.packs.iter().filter(is_large) {
             let field = bodies::field(pack.epoch(), pack.first());
             pipe.cmd("HSETNX").arg(&keys.bodies).arg(field).arg(&pack.bytes()[..]);
@@ -22,7 +27,7 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
     let run = engine.exchange.run_after(before, &engine.scripts.publish, |cmd| {
-        cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies])
+        cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
             .arg(&publish.node)
             .arg(publish.epoch)
             .arg(publish.made)

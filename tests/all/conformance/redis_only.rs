@@ -1,5 +1,6 @@
 //! What only Redis can be asked: full memory, forgotten scripts, replicas, credentials, foreign keys.
 
+use queenright::app::lab::proxy::Proxy;
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
 use queenright::engine::{
@@ -47,6 +48,7 @@ redis_checks![
     a_server_that_evicts_is_refused,
     a_body_that_is_stored_separately_goes_with_its_last_message,
     a_publish_that_is_not_applied_leaves_no_bytes,
+    bytes_sent_with_a_forgotten_script_go_with_the_next_publish,
     bytes_that_someone_removed_are_told_and_cost_no_other_message,
 ];
 
@@ -527,6 +529,41 @@ async fn a_body_that_is_stored_separately_goes_with_its_last_message(hive: &Redi
     }
     seen.sort_unstable();
     assert_eq!(seen, [kept.0, given_back.0, 4, 5]);
+    assert_eq!(in_bodies(hive).await, 0);
+}
+
+async fn bytes_sent_with_a_forgotten_script_go_with_the_next_publish(hive: &Redis) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[1]).await;
+    let port = hive.bench.server.port();
+    let proxy = Proxy::start(([127, 0, 0, 1], port).into()).expect("a proxy");
+    let mut server = hive.bench.server.server_as(&format!("redis://{}", proxy.address()));
+    server.answer_timeout = std::time::Duration::from_millis(300);
+    let cut_off = super::bench::engine(&server, hive.engine().keys().clone(), &hive.bench.scripts);
+    let lost = hive.publish_call("a", &[5, 5]).await;
+    let late = Publish {
+        epoch: 0,
+        ..lost.clone()
+    };
+    let fenced = cut_off.publish(&late).await.expect("it is connected");
+    assert_eq!(fenced, Published::Fenced);
+
+    hive.bench.command(&["SCRIPT", "FLUSH"]).await;
+    proxy.half_open(true);
+    assert!(cut_off.publish(&lost).await.is_err_and(|error| error.is_away()));
+    drop(cut_off);
+    assert_eq!(
+        in_bodies(hive).await,
+        2,
+        "the script was not known, so nobody looked at them"
+    );
+
+    hive.engine().leave(&"a".into()).await.expect("leave");
+    assert!(hive.beat("b").await.generator);
+    hive.publish("b", &[5]).await;
+    let packs = hive.take("c", 9).await;
+    let settles = packs.iter().map(|pack| whole(pack, &done())).collect();
+    hive.exchange("c", settles, 0).await;
     assert_eq!(in_bodies(hive).await, 0);
 }
 

@@ -1,10 +1,11 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
--- KEYS  1 meta 2 queue 3 bell 4 bodies
+-- KEYS  1 meta 2 queue 3 bell 4 bodies 5 sending
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
 -- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished
 -- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
 -- The bodies of large packs were written just before this, in the same transaction: those that are not published are removed
--- again. A body that is published has a count beside it.
+-- again. A body that is published has a count beside it. The names of all were put into `sending`, where those are found that a
+-- transaction left behind whose script the server had forgotten.
 --+ common
 --+ packs
 local function large_ones()
@@ -14,13 +15,20 @@ local function large_ones()
   end
   return ids, counts
 end
-local function without_bodies(answer)
-  local ids, left = large_ones(), {}
-  for i, id in ipairs(ids) do left[i] = id .. '+' end
-  local published = #ids > 0 and redis.call('HMGET', KEYS[4], unpack(left))
-  for i, id in ipairs(ids) do
-    if not published[i] then redis.call('HDEL', KEYS[4], id) end -- guard: bodies-refused
+-- Removes the bodies that were brought and are not published, by this call or by one whose script was not known.
+local function sweep(published)
+  local sent = redis.call('LRANGE', KEYS[5], 0, -1)
+  for i = 1, published and #sent == 1 and 0 or #sent do
+    local names = sent[i]
+    for id in string.gmatch(names, '%S+') do
+      local left = redis.call('HEXISTS', KEYS[4], id .. '+') == 0
+      if left then redis.call('HDEL', KEYS[4], id) end -- guard: bodies-refused
+    end
   end
+  redis.call('DEL', KEYS[5])
+end
+local function without_bodies(answer)
+  if #large_ones() > 0 then sweep() end
   return answer
 end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
@@ -79,4 +87,6 @@ local fields = {'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'he
 if ARGV[8] ~= '' then fields[9], fields[10] = 'cursor', ARGV[8] end -- guard: cursor
 redis.call('HSET', KEYS[1], unpack(fields))
 ring(KEYS[3])
+-- At the end: should a right for it be missing, all is published.
+if large then sweep(true) end
 return {'ok', seq + n, made + n, grain, math.max(due - clock, 0)}
