@@ -13,6 +13,7 @@
 //! | `dashboard` | the page in a real browser, the API, and who may use it |
 //! | `library` | the API as a program uses it |
 //! | `checker` | the checks of `verify` notice a queue that was harmed |
+//! | `supply` | actions and compilers are pinned; the scripts around crates and sudo say what they do |
 //! | `instructions` | the hot paths cost as many instructions as recorded (`benches/instructions.txt`) |
 //!
 //! `fleet` and `server` start what the tests above need.
@@ -40,3 +41,5 @@ mod oracle;
 mod server;
 mod simulate;
 mod sources;
+#[cfg(feature = "cli")]
+mod supply;
