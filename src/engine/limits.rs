@@ -42,10 +42,10 @@ pub(crate) fn take_is_enough(total: u64, want: u64) -> bool {
 
 /// How many messages a take cuts off a pack that does not fit. A take that has half of what it wants leaves the pack whole,
 /// one that has less fills up to half. If it filled up to the last message, the next take would begin with the rest, cut the
-/// next pack, and so on: a cut in every call.
+/// next pack, and so on: a cut in every call. A take may have more than it wants: a pack whose body cannot be cut comes whole.
 pub(crate) fn take_cut(total: u64, want: u64) -> u64 {
     if want < TAKE_EXACT || total == 0 {
-        want - total
+        want.saturating_sub(total)
     } else {
         want.div_ceil(2).saturating_sub(total)
     }
@@ -124,3 +124,15 @@ pub const PURGED_MAX: usize = 16;
 
 /// How much one look adds to the time for which pushes have waited for members: a clock that jumps ends no wait.
 pub const UNHEARD_STEP_MS: u64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_take_that_brought_more_than_was_wanted_needs_nothing_more() {
+        for (total, want) in [(3, 1), (1000, 63), (1000, 64)] {
+            assert_eq!(take_cut(total, want), 0, "{total} of {want}");
+        }
+    }
+}

@@ -95,7 +95,7 @@ impl<E: Engine> Membership<E> {
                     return Ok(());
                 }
                 let left = tokio::time::timeout(LEAVE_TIME, self.leave(&node)).await;
-                if left.is_ok() {
+                if matches!(left, Ok(Ok(()))) {
                     self.context.tell(&node, Event::Left);
                 }
                 return Ok(());
@@ -367,7 +367,7 @@ impl<E: Engine> Membership<E> {
     async fn leave(&mut self, node: &NodeId) -> Result<()> {
         loop {
             match self.context.engine.leave(node).await {
-                Err(error) if error.is_away() => self.wait(node, &error.to_string()).await,
+                Err(error) if error.may_be_mended() => self.wait(node, &error.to_string()).await,
                 done => return done,
             }
         }

@@ -16,6 +16,7 @@ redis_checks![
     a_right_that_effects_lack_costs_their_message_alone,
     an_effect_outside_the_rights_costs_its_message_alone,
     a_right_that_is_taken_away_shows_before_anything_is_written,
+    a_last_delivery_waits_for_the_right_to_cut_its_pack,
 ];
 
 /// A user with the rights that a node needs, on these keys.
@@ -217,13 +218,36 @@ async fn scene(hive: &Redis) -> Vec<(&'static str, Verb)> {
     ]
 }
 
+/// Redis 6.2 cannot be asked what a user may do.
+async fn can_be_asked(hive: &Redis) -> bool {
+    let asks = ["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"];
+    hive.bench.command(&asks).await == Value::Int(1)
+}
+
+async fn a_last_delivery_waits_for_the_right_to_cut_its_pack(hive: &Redis) {
+    if !can_be_asked(hive).await {
+        return;
+    }
+    hive.found("a", &["b"]).await;
+    hive.join_for("c", 2).await;
+    let limited = limited(hive, "~*").await;
+    let publish = hive.publish_call("a", &[3]).await;
+    limited.publish(&publish).await.expect("a pack with a body");
+    hive.take("b", 3).await;
+    hive.bury("b", &["a", "c"]).await;
+    hive.bench.command(&["ACL", "SETUSER", "bee", "-hincrby"]).await;
+    let call = hive.next_call("c", 0, Vec::new(), 9);
+    let refused = limited.exchange(&call).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    hive.bench.command(&["ACL", "SETUSER", "bee", "+hincrby"]).await;
+    let Ok(Exchanged::Ok { packs, .. }) = limited.exchange(&call).await else {
+        panic!("no answer with all rights");
+    };
+    assert_eq!((packs.len(), packs[0].count()), (1, 1), "it comes alone");
+}
+
 async fn a_right_that_is_taken_away_shows_before_anything_is_written(hive: &Redis) {
-    let asks = hive
-        .bench
-        .command(&["EVAL", "return redis.acl_check_cmd and 1 or 0", "0"])
-        .await;
-    if asks == Value::Int(0) {
-        // Redis 6.2 cannot be asked.
+    if !can_be_asked(hive).await {
         return;
     }
     let verbs = scene(hive).await;

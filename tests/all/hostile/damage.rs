@@ -299,7 +299,9 @@ impl Observer for Told {
                     *self.outcomes.lock().unwrap().entry(*number).or_default() += 1;
                 }
                 Event::Joined => _ = self.nodes.lock().unwrap().insert(node.to_string()),
-                Event::Away { .. } | Event::Damaged { .. } => self.lines.lock().unwrap().push(format!("{event:?}")),
+                Event::Away { .. } | Event::Damaged { .. } | Event::Left => {
+                    self.lines.lock().unwrap().push(format!("{event:?}"));
+                }
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use queenright::engine::{Engine, Item};
 use queenright::{Effect, Failure, Message, Next, Settings, push};
 use tokio::sync::watch;
 
-use super::damage::{BAD, LEASE, Told, patient, until};
+use super::damage::{BAD, LEASE, Told, node, patient, until};
 use crate::server::RedisServer;
 
 /// Every command that a node at work sends or its scripts call.
@@ -42,6 +42,39 @@ fn a_fleet_loses_nothing_when_a_right_is_taken_away_for_a_while() {
     let url = format!("redis://bee:honey@127.0.0.1:{}", server.port());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(works_on(&server, url));
+}
+
+#[test]
+fn a_node_that_may_not_leave_does_not_say_that_it_has_left() {
+    let server = RedisServer::start();
+    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
+    let line = line.replace("QUEUE", "leave");
+    server.command(&line.split(' ').collect::<Vec<_>>()).expect("a user");
+    let url = format!("redis://bee:honey@127.0.0.1:{}", server.port());
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let settings = Settings {
+            queue: "leave".into(),
+            lease: LEASE,
+            ..Settings::default()
+        };
+        let (told, (_open, opened)) = (Arc::new(Told::default()), watch::channel(true));
+        let (stop, mut stopped) = watch::channel(false);
+        let node = node(url, "leave", told.clone(), opened).run_until(async move {
+            _ = stopped.wait_for(|stopped| *stopped).await;
+        });
+        let node = tokio::spawn(node);
+        until("it has joined", async || told.nodes.lock().unwrap().len() == 1).await;
+        server
+            .command(&["ACL", "SETUSER", "bee", "-lrem"])
+            .expect("a right less");
+        stop.send_replace(true);
+        node.await.expect("no panic").expect("a node ends well");
+        let status = patient(&server, &settings).status().await.expect("a look");
+        let lines = told.lines.lock().unwrap();
+        assert_eq!(status.nodes.len(), 1, "without the right it cannot leave");
+        assert!(!lines.contains(&"Left".to_string()), "{lines:?}");
+    });
 }
 
 async fn works_on(server: &RedisServer, url: String) {

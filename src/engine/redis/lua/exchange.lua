@@ -293,7 +293,9 @@ local lack, may = nil, redis.acl_check_cmd
 if may then
   if not may('HSET') or not may('LPUSH') then lack = 'HSET or LPUSH' end -- guard: rights
   if ended ~= none and not may('HINCRBY') then lack = 'HINCRBY' end -- guard: rights
-  if m[2] == '1' and not (may('HGET') and may('TIME') and may('LPOP')) then lack = 'HGET, TIME or LPOP' end -- guard: rights
+  if m[2] == '1' or #back_again > 0 then
+    if not (may('HGET') and may('HINCRBY') and may('TIME') and may('LPOP')) then lack = 'HGET, HINCRBY, TIME or LPOP' end -- guard: rights
+  end
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
   if #effects > 0 and not may('RPUSH') then lack = 'RPUSH' end -- guard: rights
 end

@@ -77,7 +77,7 @@ local function later_entry(number, pack)
 end
 
 -- A pack with its bytes in it, to be cut; its body is let go. Nothing, if the bytes are gone, or if a right for that is missing: then
--- it is taken whole, and the node that takes it finds out.
+-- it is taken whole, though that is more than was wanted. What was delivered before is not taken without these rights.
 local function bring(bodies, pack)
   local may = redis.acl_check_cmd
   if may and not (may('HGET') and may('HINCRBY')) then return nil end -- guard: rights
