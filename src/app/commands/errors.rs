@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use super::status_if_any;
 use crate::api::failed::{Filter, scan};
@@ -14,6 +14,7 @@ use crate::app::output::json;
 use crate::app::run::print;
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
 use crate::error::Error;
+use crate::settings::ms;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(), Failure> {
     engine.check().await?;
@@ -35,7 +36,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
                 return print(&format!("{count}\n"));
             }
             let mut count = 0;
-            scan(&*engine, &filter(select)?, select.limit, |failed| {
+            scan(&*engine, &filter(&*engine, select).await?, select.limit, |failed| {
                 count += failed.len() as u64;
             })
             .await?;
@@ -57,7 +58,8 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
     }
 }
 
-fn filter(select: &Select) -> Result<Filter, Failure> {
+/// Ages go by the time of the store, which wrote when a message failed: this machine's clock may be wrong.
+async fn filter<E: Engine>(engine: &E, select: &Select) -> Result<Filter, Failure> {
     if let (Some(from), Some(to)) = (select.from, select.to)
         && from > to
     {
@@ -65,8 +67,12 @@ fn filter(select: &Select) -> Result<Filter, Failure> {
             "--from {from} is above --to {to}: nothing lies between"
         )));
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let ago = |time: std::time::Duration| u64::try_from(now.saturating_sub(time).as_millis()).unwrap_or(u64::MAX);
+    let now_ms = if select.older.is_some() || select.newer.is_some() {
+        status_if_any(engine).await?.map_or(0, |status| status.time_ms)
+    } else {
+        0
+    };
+    let ago = |time: Duration| now_ms.saturating_sub(ms(time));
     Ok(Filter {
         from: select.from.unwrap_or(0),
         to: select.to.unwrap_or(u64::MAX),
@@ -78,7 +84,7 @@ fn filter(select: &Select) -> Result<Filter, Failure> {
 
 async fn print_all<E: Engine>(engine: &E, select: &Select, json: bool) -> Result<(), Failure> {
     let mut written = Ok(());
-    scan(engine, &filter(select)?, select.limit, |batch| {
+    scan(engine, &filter(engine, select).await?, select.limit, |batch| {
         if written.is_ok() {
             written = print(&lines(batch, json));
         }
@@ -99,9 +105,14 @@ async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<
     numbers.dedup();
     if !named {
         // First all are chosen, then they are changed: what fails anew meanwhile is not.
-        scan(engine, &filter(&change.select)?, change.select.limit, |batch| {
-            numbers.extend(batch.iter().map(|failed| failed.number));
-        })
+        scan(
+            engine,
+            &filter(engine, &change.select).await?,
+            change.select.limit,
+            |batch| {
+                numbers.extend(batch.iter().map(|failed| failed.number));
+            },
+        )
         .await?;
     }
     let mut changed = Vec::new();
@@ -181,4 +192,34 @@ fn missing(numbers: &[u64]) -> Failure {
         named.push(format!("… ({} in all)", numbers.len()));
     }
     Failure::failed(format!("not among the errors: {}", named.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::push::push;
+    use crate::engine::Item;
+    use crate::engine::memory::Local;
+    use crate::settings::Settings;
+
+    #[tokio::test]
+    async fn ages_go_by_the_time_of_the_store() {
+        const HOUR: Duration = Duration::from_hours(1);
+        // Decades behind this machine.
+        let engine = Local::with_clock("jobs", || 3 * ms(HOUR));
+        let settings = Settings::default();
+        push(&engine, &settings, HOUR, &[Item::new("work")])
+            .await
+            .expect("a queue");
+        let select = Select {
+            older: Some(HOUR),
+            newer: Some(2 * HOUR),
+            ..Select::default()
+        };
+        let filter = filter(&engine, &select).await.expect("a filter");
+        assert_eq!(
+            (filter.before_ms, filter.since_ms),
+            (Some(2 * ms(HOUR)), Some(ms(HOUR)))
+        );
+    }
 }
