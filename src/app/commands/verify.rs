@@ -63,6 +63,10 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     }
     let mut settings = resolved.settings;
     settings.queue = bed.fresh_queue();
+    if flags.chaos {
+        bed.limit_copies(&settings.queue, &effects::prefix(&settings.queue))
+            .map_err(|error| Failure::cannot("give the copies a user of their own", error))?;
+    }
     settings.names = Names::default();
 
     let plan = flags.chaos.then(|| {

@@ -15,6 +15,8 @@ use crate::app::lab::copy;
 /// How long a server may take to answer for the first time.
 const START_MAX: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Between two tries.
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
 const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
@@ -24,6 +26,8 @@ pub struct Server {
     directory: PathBuf,
     port: u16,
     arguments: Vec<String>,
+    /// Another user than the one who may do everything: its name and its rules.
+    user: Vec<String>,
     running: Option<Running>,
 }
 
@@ -72,6 +76,7 @@ impl Server {
             directory: directory.to_path_buf(),
             port,
             arguments,
+            user: Vec::new(),
             running: None,
         };
         server.run()?;
@@ -95,6 +100,7 @@ impl Server {
             .args(["-c", KEEPER, "sh"])
             .arg(&self.program)
             .args(&self.arguments)
+            .args(&self.user)
             .current_dir(&self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -111,11 +117,24 @@ impl Server {
         Ok(())
     }
 
+    /// From now on there is another user, of this name and with these rules, whatever becomes of the process: a replica knows it,
+    /// too.
+    pub fn admit(&mut self, user: &[String]) -> io::Result<()> {
+        let mut admitted = vec!["ACL", "SETUSER"];
+        admitted.extend(user.iter().map(String::as_str));
+        self.command(&admitted).map_err(io::Error::other)?;
+        self.user = std::iter::once("--user".into()).chain(user.iter().cloned()).collect();
+        Ok(())
+    }
+
     /// Starts a second server, which follows this one.
     pub fn replica(&self) -> io::Result<Self> {
         let directory = self.directory.join("replica");
         std::fs::create_dir_all(&directory)?;
-        let replica = Self::start(&self.program, &directory, Fsync::Always)?;
+        let mut replica = Self::start(&self.program, &directory, Fsync::Always)?;
+        if !self.user.is_empty() {
+            replica.admit(&self.user[1..])?;
+        }
         let following = replica.command(&["REPLICAOF", "127.0.0.1", &self.port.to_string()]);
         following.map_err(io::Error::other)?;
         Ok(replica)
@@ -160,6 +179,18 @@ impl Server {
         let address = self.address();
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         std::thread::spawn(move || command(address, &arguments));
+    }
+
+    /// The same again and again, until the server has done it, or does not come back.
+    pub fn insist(&self, arguments: &[&str]) {
+        let address = self.address();
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        let give_up = Instant::now() + START_MAX;
+        std::thread::spawn(move || {
+            while command(address, &arguments).is_err() && Instant::now() < give_up {
+                std::thread::sleep(AGAIN);
+            }
+        });
     }
 }
 

@@ -18,6 +18,7 @@ use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
 use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
+use crate::engine::redis::rights::{ACL_LINE, FOR_EFFECTS, words};
 use crate::engine::sqlite::Database;
 
 /// The options that name a store, or a file that may.
@@ -32,6 +33,9 @@ pub enum Own {
     File,
 }
 
+/// Who the copies are on a server of our own.
+pub const USER: &str = "copies";
+
 pub struct TestBed {
     /// The command that works here: part of the names of directory and queues.
     command: &'static str,
@@ -42,6 +46,8 @@ pub struct TestBed {
     pub server: Option<Server>,
     /// Follows the server, and may take its place.
     pub replica: Option<Server>,
+    /// The same store as copies reach it, where they are a user of their own.
+    for_copies: Option<Store>,
     /// Stands before the server of our own, so that another can take its place.
     front: Option<Proxy>,
     /// Others use this store too: what we put into it is to be removed afterwards.
@@ -84,6 +90,7 @@ impl TestBed {
             address,
             server,
             replica: None,
+            for_copies: None,
             front: None,
             is_shared: named.is_some(),
             directory,
@@ -100,6 +107,32 @@ impl TestBed {
             self.front = Some(front);
         }
         Ok(())
+    }
+
+    /// From now on the copies are a user of their own on the server of our own, who may do what nodes need on this queue, and
+    /// what effects need on the keys with this prefix. Not before Redis 7: there, scripts cannot ask what they may do.
+    pub fn limit_copies(&mut self, queue: &str, effects: &str) -> std::io::Result<()> {
+        let (Some(server), Some(address)) = (&mut self.server, upstream(&self.store)) else {
+            return Ok(());
+        };
+        if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
+            return Ok(());
+        }
+        let password = random();
+        let line = ACL_LINE.replace("NAME", USER).replace("PASSWORD", &password);
+        let line = line.replace("QUEUE", queue) + &format!(" ~{effects}* {}", words(FOR_EFFECTS));
+        // Without `ACL SETUSER`.
+        let user: Vec<String> = line.split(' ').skip(2).map(String::from).collect();
+        server.admit(&user)?;
+        let url = format!("redis://{USER}:{password}@{address}");
+        let info = url.as_str().into_connection_info().expect("an address is a URL");
+        self.for_copies = Some(Store::Redis(Box::new(info)));
+        Ok(())
+    }
+
+    /// Whether rights can be taken away from the copies alone.
+    pub fn are_copies_limited(&self) -> bool {
+        self.for_copies.is_some()
     }
 
     /// The server is killed, and its replica takes its place.
@@ -119,24 +152,28 @@ impl TestBed {
 
     /// Where a proxy can stand in between: not in TLS, which would notice, and not on a socket file.
     pub fn upstream(&self) -> Option<SocketAddr> {
-        match &self.store {
-            Store::Redis(info) => match info.addr() {
-                ConnectionAddr::Tcp(host, port) => (host.as_str(), *port).to_socket_addrs().ok()?.next(),
-                _ => None,
-            },
-            Store::Sqlite(_) => None,
-        }
+        upstream(&self.store)
     }
 
     /// The store as a URL for a copy, with the password in it, through a proxy if there is one.
     pub fn url(&self, proxy: Option<SocketAddr>) -> String {
-        match &self.store {
+        match self.for_copies.as_ref().unwrap_or(&self.store) {
             Store::Redis(info) => url::of_redis(info, proxy),
             Store::Sqlite(database) => {
                 let full = if database.full { "?synchronous=full" } else { "" };
                 format!("sqlite:{}{full}", database.path.display())
             }
         }
+    }
+}
+
+fn upstream(store: &Store) -> Option<SocketAddr> {
+    match store {
+        Store::Redis(info) => match info.addr() {
+            ConnectionAddr::Tcp(host, port) => (host.as_str(), *port).to_socket_addrs().ok()?.next(),
+            _ => None,
+        },
+        Store::Sqlite(_) => None,
     }
 }
 

@@ -46,12 +46,18 @@ pub(crate) fn words(rights: &[Right]) -> String {
     rights.iter().map(|(right, _)| *right).collect::<Vec<_>>().join(" ")
 }
 
+/// The commands that these rights are for.
+pub(crate) fn commands(rights: &[Right]) -> impl Iterator<Item = &'static str> {
+    let tried = rights.iter().flat_map(|(_, tried)| tried.split(", "));
+    tried.filter_map(|tried| tried.split(' ').next())
+}
+
 /// The line that makes a user with all that a node needs, and nothing more.
 pub static ACL_LINE: LazyLock<String> =
     LazyLock::new(|| format!("ACL SETUSER NAME on >PASSWORD ~{{qr:QUEUE}}:* {}", words(NEEDED)));
 
 /// What to do about a right that is missing.
-pub(super) static HINT: LazyLock<String> = LazyLock::new(|| {
+pub(crate) static HINT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "grant the user its rights: {} (effects also need {} and their keys)",
         *ACL_LINE,
@@ -105,18 +111,11 @@ mod tests {
 
     #[test]
     fn the_rights_are_those_that_the_scripts_and_the_engine_use() {
-        let commands = |rights: &[Right]| -> BTreeSet<String> {
-            let tried = rights.iter().flat_map(|(_, tried)| tried.split(", "));
-            tried
-                .filter_map(|tried| tried.split(' ').next())
-                .map(str::to_string)
-                .collect()
-        };
         let mut used = sent();
         used.extend(called());
         used.insert("SELECT".into());
-        let mut granted = commands(NEEDED);
-        granted.extend(commands(FOR_EFFECTS));
+        let granted = commands(NEEDED).chain(commands(FOR_EFFECTS));
+        let granted: BTreeSet<String> = granted.map(str::to_string).collect();
         let (missing, superfluous) = (used.difference(&granted), granted.difference(&used));
         let (missing, superfluous): (Vec<_>, Vec<_>) = (missing.collect(), superfluous.collect());
         assert!(

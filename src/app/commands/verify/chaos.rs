@@ -14,7 +14,7 @@ use super::sampler::Snapshot;
 use crate::app::exit::Failure;
 use crate::app::lab::proxy::{Direction, Proxy};
 use crate::app::lab::server::Server;
-use crate::app::lab::test_bed::TestBed;
+use crate::app::lab::test_bed::{TestBed, USER};
 use crate::app::output::time::now_ms;
 
 /// How long a fault waits for a process that it can hit, before it is left out.
@@ -34,6 +34,8 @@ pub(super) struct Chaos {
     mends: Vec<(Duration, Mend)>,
     /// Nothing else is broken meanwhile.
     quiet_until: Duration,
+    /// Until then a right is missing.
+    pub(super) rightless_until: Duration,
     /// What the store forgot: all between these times, in milliseconds since 1970.
     pub(super) forgot: Arc<Mutex<Vec<(u64, u64)>>>,
     /// How often each kind came.
@@ -57,6 +59,7 @@ impl Chaos {
             lease: load.lease,
             mends: Vec::new(),
             quiet_until: Duration::ZERO,
+            rightless_until: Duration::ZERO,
             forgot: Arc::default(),
             done: BTreeMap::new(),
             log: File::create(directory.join("faults.txt"))?,
@@ -163,6 +166,9 @@ impl Chaos {
                     proxy.throttle(direction, if on { 1000 * kilobytes } else { 0 });
                 }
             }),
+            Fault::SmallOnly(bytes, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+                proxy.swallow_beyond(if on { bytes } else { 0 });
+            }),
             Fault::NoCandidates(length) => {
                 fleet.replace_all(false)?;
                 self.later(now + ms(length), |fleet, _| fleet.replace_all(true));
@@ -173,7 +179,8 @@ impl Chaos {
             | Fault::FlushScripts
             | Fault::KillClients
             | Fault::Sleep(_)
-            | Fault::OutOfMemory(_) => self.strike_server(fault, now, bed),
+            | Fault::OutOfMemory(_)
+            | Fault::TakeRight(..) => self.strike_server(fault, now, bed),
         };
         Ok(met)
     }
@@ -204,6 +211,20 @@ impl Chaos {
                     }
                     Ok(())
                 });
+            }
+            Fault::TakeRight(command, length) => {
+                server.command(&["PING"]).ok()?;
+                let taken = server.command(&["ACL", "SETUSER", USER, &format!("-{command}")]);
+                self.rightless_until = self.rightless_until.max(now + ms(length));
+                // Also if there was no answer: it may have happened all the same.
+                self.later(now + ms(length), move |_, bed| {
+                    // One that was killed meanwhile comes back with all rights.
+                    if let Some(server) = &bed.server {
+                        server.insist(&["ACL", "SETUSER", USER, &format!("+{command}")]);
+                    }
+                    Ok(())
+                });
+                taken.ok()?;
             }
             _ => unreachable!("not a fault of the server"),
         }
@@ -282,6 +303,7 @@ impl Chaos {
     /// Mends everything, and breaks nothing more.
     pub(super) fn calm(&mut self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
         self.next = self.plan.len();
+        self.rightless_until = Duration::ZERO;
         self.mend(Duration::MAX, fleet, bed)
     }
 

@@ -17,6 +17,7 @@ use crate::app::lab::ledger::history::History;
 use crate::app::lab::proxy::Proxy;
 use crate::app::lab::test_bed::TestBed;
 use crate::app::output::time::now_ms;
+use crate::engine::redis::rights::HINT;
 
 pub(super) struct Fleet {
     starter: Starter,
@@ -94,6 +95,15 @@ impl Fleet {
         (0..self.seats.len()).try_for_each(|index| self.start(index))
     }
 
+    /// Starts a copy in every empty seat.
+    pub(super) fn fill(&mut self) -> Result<(), Failure> {
+        let mut seats = 0..self.seats.len();
+        seats.try_for_each(|index| match self.seats[index].copy {
+            Some(_) => Ok(()),
+            None => self.start(index),
+        })
+    }
+
     /// Starts a copy in an empty seat.
     pub(super) fn start(&mut self, index: usize) -> Result<(), Failure> {
         self.try_start(index)
@@ -158,8 +168,9 @@ impl Fleet {
         seat.is_frozen = false;
     }
 
-    /// Copies that ended by themselves: their seats, and the last line of each log.
-    pub(super) fn ended(&mut self) -> io::Result<Vec<(usize, String)>> {
+    /// Copies that ended by themselves: the last line of each log. Not those that found a right missing when they started, as
+    /// they are to say at once.
+    pub(super) fn ended(&mut self) -> io::Result<Vec<String>> {
         let mut ended = Vec::new();
         for index in 0..self.seats.len() {
             let seat = &mut self.seats[index];
@@ -170,7 +181,10 @@ impl Fleet {
             let number = seat.number;
             let log = std::fs::read_to_string(self.log(number)).unwrap_or_default();
             let last = log.lines().last().unwrap_or_default();
-            ended.push((index, format!("copy {number} ended by itself ({status}): {last}")));
+            let refused = last.contains(HINT.as_str()) && !log.contains("\"joined\"");
+            if !refused {
+                ended.push(format!("copy {number} ended by itself ({status}): {last}"));
+            }
         }
         Ok(ended)
     }

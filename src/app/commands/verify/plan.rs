@@ -5,6 +5,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use crate::app::lab::test_bed::TestBed;
+use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, commands};
 
 /// What can be done to a fleet and its Redis. Who it meets is decided when it comes: the generator of that moment, or
 /// a handler.
@@ -36,6 +37,10 @@ pub(super) enum Fault {
     /// `DEBUG SLEEP`, in milliseconds.
     Sleep(u64),
     OutOfMemory(u64),
+    /// The copies may not use this command for so many milliseconds.
+    TakeRight(&'static str, u64),
+    /// Of one copy: more than so many bytes in a row do not arrive, for so many milliseconds.
+    SmallOnly(u64, u64),
 }
 
 /// What may be broken.
@@ -45,6 +50,8 @@ pub(super) struct Reach {
     pub connections: bool,
     /// The server is our own.
     pub server: bool,
+    /// The copies are a user of their own.
+    pub rights: bool,
 }
 
 impl Reach {
@@ -52,6 +59,7 @@ impl Reach {
         Self {
             connections: bed.upstream().is_some(),
             server: bed.server.is_some(),
+            rights: bed.are_copies_limited(),
         }
     }
 }
@@ -71,6 +79,7 @@ impl Fault {
             Needs::Copies => true,
             Needs::Proxies => reach.connections,
             Needs::OwnServer => reach.server,
+            Needs::OwnUser => reach.rights,
         }
     }
 
@@ -88,6 +97,11 @@ impl Fault {
             Self::Promote(_) => Self::Promote(random.u64(100..=2000)),
             Self::Sleep(_) => Self::Sleep(random.u64(100..=4000)),
             Self::OutOfMemory(_) => Self::OutOfMemory(random.u64(300..=3000)),
+            Self::TakeRight(..) => {
+                let commands: Vec<_> = commands(NEEDED).chain(commands(FOR_EFFECTS)).collect();
+                Self::TakeRight(commands[random.usize(..commands.len())], random.u64(100..=2000))
+            }
+            Self::SmallOnly(..) => Self::SmallOnly(random.u64(1000..=8000), random.u64(1000..=5000)),
             plain => plain,
         }
     }
@@ -98,6 +112,7 @@ enum Needs {
     Copies,
     Proxies,
     OwnServer,
+    OwnUser,
 }
 
 /// A kind of fault: its name, how often it lies in a deck, and what it needs.
@@ -105,7 +120,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 18] = [
+static DECK: [Card; 20] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -124,6 +139,8 @@ static DECK: [Card; 18] = [
     (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
     (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
     (Fault::OutOfMemory(0), "redis_out_of_memory", 1, Needs::OwnServer),
+    (Fault::TakeRight("", 0), "right_taken_away", 3, Needs::OwnUser),
+    (Fault::SmallOnly(0, 0), "large_packets_lost", 1, Needs::Proxies),
 ];
 
 /// Between two faults, in milliseconds.
@@ -174,6 +191,7 @@ mod tests {
     const ALL: Reach = Reach {
         connections: true,
         server: true,
+        rights: true,
     };
 
     fn count(plan: &Plan, name: &str) -> usize {
@@ -192,8 +210,8 @@ mod tests {
         for seed in 0..50 {
             let plan = Plan::new(seed, Duration::from_mins(12), ALL);
             for (name, least) in [
-                ("generator_killed", 115),
-                ("handler_killed", 115),
+                ("generator_killed", 104),
+                ("handler_killed", 104),
                 ("handler_stopped", 20),
                 ("generator_stopped", 14),
                 ("connections_cut", 32),
@@ -204,6 +222,8 @@ mod tests {
                 ("no_candidates", 7),
                 ("replica_promoted", 7),
                 ("redis_out_of_memory", 7),
+                ("right_taken_away", 22),
+                ("large_packets_lost", 7),
             ] {
                 assert!(count(&plan, name) >= least, "{name}: {}", count(&plan, name));
             }
@@ -215,6 +235,7 @@ mod tests {
         let reach = Reach {
             connections: true,
             server: false,
+            rights: false,
         };
         let plan = Plan::new(1, Duration::from_mins(10), reach);
         let harmless = |fault: &Fault| fault.is_within(reach);
@@ -226,6 +247,7 @@ mod tests {
             "clients_killed",
             "redis_slept",
             "redis_out_of_memory",
+            "right_taken_away",
         ] {
             assert_eq!(count(&plan, name), 0, "{name}");
         }

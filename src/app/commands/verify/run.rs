@@ -138,9 +138,11 @@ impl<'a, E: Engine> Run<'a, E> {
             self.incidents.push("interrupted before the end".into());
         }
         let ended = self.fleet.ended();
-        for (seat, line) in ended.map_err(|error| Failure::cannot("watch the copies", error))? {
-            self.incidents.push(line);
-            self.fleet.start(seat)?;
+        let ended = ended.map_err(|error| Failure::cannot("watch the copies", error))?;
+        self.incidents.extend(ended);
+        // Without a right, a copy would end as soon as it started.
+        if self.begun.elapsed() >= self.chaos.rightless_until {
+            self.fleet.fill()?;
         }
         self.progress.show(self.sampler.last().as_ref(), self.chaos.count());
         Ok(over)
