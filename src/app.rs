@@ -53,6 +53,10 @@ pub fn run() -> ExitCode {
         Err(Stop::Show(text)) => return show(&text),
         Err(Stop::Usage(wrong)) => return fail(&Failure::usage(wrong.to_string())),
     };
+    if asked.command == args::Command::WatchChildren {
+        outside::watch();
+        return ExitCode::SUCCESS;
+    }
     let resolved = match sources::of_this_process(&asked) {
         Ok(resolved) => resolved,
         Err(wrong) => return fail(&Failure::usage(wrong.to_string())),

@@ -141,6 +141,9 @@ pub enum Command {
     /// Runs one path that every message takes, so often: for counting instructions.
     #[command(hide = true)]
     BenchHot(BenchHot),
+    /// What `start` sets to watch over the commands that it starts: ends them when it is gone.
+    #[command(hide = true)]
+    WatchChildren,
     /// Serve a web page to watch and control the fleet
     #[command(after_help = dashboard::AFTER)]
     Dashboard(Dashboard),

@@ -84,7 +84,8 @@ impl OnEngine for OnQueue<'_> {
             | Command::Bench(_)
             | Command::BenchNode(_)
             | Command::BenchHot(_)
-            | Command::Demo(_) => unreachable!("they open their own engine"),
+            | Command::Demo(_)
+            | Command::WatchChildren => unreachable!("they open their own engine, or none"),
         }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! | file | role |
 //! | --- | --- |
+//! | `secrets` | what children do not get, and do not get to tell |
 //! | `group` | processes that end as a whole |
+//! | `watcher` | ends them when this process was killed |
 //! | `stderr` | what a child says on stderr |
 //! | `answer` | what a child answers to a message |
 //! | `child` | `--handle COMMAND`: one child, a line a message |
@@ -20,7 +22,9 @@ mod group;
 mod http;
 mod item;
 mod lines;
+mod secrets;
 mod stderr;
+mod watcher;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,17 +37,38 @@ use crate::node::handle::{Handle, Handled};
 pub use child::Child;
 pub use each::Each;
 pub use generate_each::GenerateEach;
-pub use group::{kill_all, stop_all};
+pub use group::{kill_all, set_watcher, stop_all};
 pub use http::Http;
 pub use lines::Lines;
+pub use secrets::Secrets;
+pub use watcher::watch;
 
 /// The longest wait before another child is started.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// How long a child that is not needed any more may take to end, before it is made to.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Is told what children say and how they end: the name of the event, and a text.
-pub type Tell = Arc<dyn Fn(&str, &str) + Send + Sync>;
+/// Gets the name of an event, and a text.
+type Ear = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
+/// Is told what children say and how they end, but no secret.
+#[derive(Clone)]
+pub struct Tell {
+    to: Ear,
+    secrets: Secrets,
+}
+
+impl Tell {
+    #[must_use]
+    pub fn new(secrets: Secrets, to: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
+        let to = Arc::new(to);
+        Self { to, secrets }
+    }
+
+    fn say(&self, event: &str, text: &str) {
+        (self.to)(event, &self.secrets.hide_text(text));
+    }
+}
 
 /// A handler behind a pointer, so that the built-in one does not pay for the size of the others.
 pub trait Work: Send + Sync + 'static {

@@ -323,6 +323,17 @@ pub fn all() -> impl Iterator<Item = &'static Opt> {
     .copied()
 }
 
+/// Whether a variable may say where the store is, who we are there, or a password or token: commands do not inherit it.
+/// Beside our own variables that is what other programs for Redis read, `REDISCLI_AUTH` for one.
+#[must_use]
+pub fn is_about_secrets(variable: &str) -> bool {
+    let is_ours = |option: &Opt| matches!(option.effect, Effect::Address) || *option == dashboard::TOKEN;
+    ["REDIS", "QUEENRIGHT_TOKEN"]
+        .iter()
+        .any(|family| variable.starts_with(family))
+        || all().any(|option| is_ours(option) && option.variables.contains(&variable))
+}
+
 /// The option behind a setting of the library.
 #[must_use]
 pub fn of_setting(setting: &str) -> Option<&'static Opt> {

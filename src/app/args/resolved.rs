@@ -32,6 +32,8 @@ pub struct Resolved {
     /// Instead of an interval.
     pub cron: Option<(Cron, Missed)>,
     pub handle: Handling,
+    /// Variables that commands get although they may hold a secret.
+    pub pass_env: Vec<String>,
     pub log: LogFormat,
     pub verbose: bool,
     pub quiet: bool,
@@ -84,6 +86,7 @@ impl Default for Resolved {
             generate_json: false,
             cron: None,
             handle: Handling::Builtin,
+            pass_env: Vec::new(),
             log: LogFormat::Text,
             verbose: false,
             quiet: false,

@@ -32,6 +32,11 @@ impl Token {
         Ok(Self(text.into()))
     }
 
+    /// For those who look for it in what others print.
+    pub(in crate::app) fn expose(&self) -> &str {
+        &self.0
+    }
+
     pub(in crate::app) fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }

@@ -56,19 +56,23 @@ pub(super) fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Lo
     bind(listen, options).map_err(|why| Failure::failed(format!("{flag}: {why}")))
 }
 
+/// The token that is asked for, from its file if there is one.
+pub(super) fn token(resolved: &Resolved) -> Result<Option<Token>, Failure> {
+    let Some(path) = &resolved.serving.token_file else {
+        return Ok(resolved.token.clone());
+    };
+    let mut text = String::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+        .map_err(|error| error.to_string())
+        .and_then(|_| Token::new(&text));
+    read.map(Some)
+        .map_err(|why| Failure::usage(format!("--token-file {}: {why}", path.display())))
+}
+
 fn options(resolved: &Resolved) -> Result<Options, Failure> {
     let serving = &resolved.serving;
-    let token = match &serving.token_file {
-        None => resolved.token.clone(),
-        Some(path) => {
-            let mut text = String::new();
-            let read = std::fs::File::open(path)
-                .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
-                .map_err(|error| error.to_string())
-                .and_then(|_| Token::new(&text));
-            Some(read.map_err(|why| Failure::usage(format!("--token-file {}: {why}", path.display())))?)
-        }
-    };
+    let token = token(resolved)?;
     let tls = match (&serving.tls_cert, &serving.tls_key) {
         (Some(cert), Some(key)) => Some(acceptor(cert, key).map_err(Failure::usage)?),
         _ => None,

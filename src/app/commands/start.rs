@@ -6,11 +6,13 @@ pub(super) mod roles;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::args::sources::Resolved;
+use super::dashboard;
+use crate::app::args::program::Source;
+use crate::app::args::sources::{Generating, Handling, Resolved};
 use crate::app::exit::{FAILED, Failure};
 use crate::app::lab::ledger::Recorder;
 use crate::app::output::log::Log;
-use crate::app::outside;
+use crate::app::outside::{self, Secrets};
 use crate::app::run::on_signals;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -35,12 +37,24 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     if resolved.verbose {
         say_settings(resolved, &log);
     }
-    let generator = roles::generator(resolved, &log)?;
-    let handler = roles::handler(resolved, &log)?;
+    let token = resolved
+        .dashboard
+        .and_then(|_| dashboard::token(resolved).transpose())
+        .transpose()?;
+    let secrets = Secrets::of(resolved, token.as_ref());
+    let generator = roles::generator(resolved, &secrets, &log)?;
+    let handler = roles::handler(resolved, &secrets, &log)?;
     let mut settings = resolved.settings.clone();
     if handler.outside.is_some() {
         // They keep the time themselves, since they have more to end than a future.
         settings.timeout = None;
+    }
+    if starts_commands(resolved)
+        && let Err(error) = outside::set_watcher()
+    {
+        log.note(&format!(
+            "cannot start a process that ends the commands if this one is killed: {error}"
+        ));
     }
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
     let beside = Beside::bind(resolved, node.meter(), &shutdown, &log)?;
@@ -59,6 +73,12 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         serving.stop().await;
     }
     ended
+}
+
+fn starts_commands(resolved: &Resolved) -> bool {
+    let handles = matches!(resolved.handle, Handling::Child(_) | Handling::Each(_));
+    let lines = matches!(resolved.generate, Generating::Lines(Source::Program(_)));
+    handles || lines || matches!(resolved.generate, Generating::Each(_))
 }
 
 /// The log, and the book if one is to be kept.

@@ -99,7 +99,7 @@ impl Keeper {
                 }
                 Err(error) => {
                     let text = format!("cannot start {}: {error}", self.program);
-                    (self.tell)("child", &text);
+                    self.tell.say("child", &text);
                     while let Ok(call) = self.calls.try_recv() {
                         self.waiting.push_back(call);
                     }
@@ -136,7 +136,7 @@ impl Keeper {
             End::Wrong(why) => format!("was killed: {why}"),
         };
         let text = process.last.after(format!("{} {why}", self.program), "; it said: ");
-        (self.tell)("child", &text);
+        self.tell.say("child", &text);
         let Process { in_hand, gone, .. } = process;
         let mut unsent = VecDeque::new();
         for (place, sent) in in_hand.into_iter().enumerate() {

@@ -32,9 +32,9 @@ impl Handle for Each {
             .env("QUEENRIGHT_ATTEMPT", message.attempt.to_string())
             .env("QUEENRIGHT_FAILURES", message.failures.to_string())
             .env("QUEENRIGHT_EPOCH", message.epoch.to_string());
-        let mut group = Group::start(&mut command).map_err(|error| {
+        let mut group = Group::start(&mut command, &self.tell.secrets).map_err(|error| {
             let text = format!("cannot start {}: {error}", self.program);
-            (self.tell)("child", &text);
+            self.tell.say("child", &text);
             Failure::retry(text)
         })?;
         let last = Last::default();

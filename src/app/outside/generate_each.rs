@@ -58,7 +58,7 @@ impl Generate for GenerateEach {
             }
             Ok(None) => Made::Nothing,
             Err(text) => {
-                (self.tell)("child", &text);
+                self.tell.say("child", &text);
                 Made::Nothing
             }
         }
@@ -81,7 +81,8 @@ impl GenerateEach {
     async fn run(&self, next: &Next, cursor: &[u8]) -> Result<Vec<u8>, String> {
         let mut command = self.program.command();
         lines::about(&mut command, &self.queue, next, cursor);
-        let mut group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut group = Group::start(&mut command, &self.tell.secrets)
             .map_err(|error| format!("cannot start {}: {error}", self.program))?;
         let last = Last::default();
         let saying = stderr::listen(group.stderr(), last.clone(), self.tell.clone());

@@ -4,24 +4,56 @@ use std::collections::BTreeSet;
 use std::io;
 use std::pin::pin;
 use std::process::ExitStatus;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::Secrets;
+use super::watcher::Watcher;
 use crate::app::args::program::Program;
 
 /// What a process wrote before it ended is read for so long, if others hold its pipes open.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The groups of this process, for an end that cannot wait for destructors.
-static ALIVE: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+/// The groups of this process, for an end that cannot wait for destructors; and who ends them if we cannot.
+static ALIVE: Mutex<Alive> = Mutex::new(Alive {
+    groups: BTreeSet::new(),
+    watcher: None,
+});
+
+struct Alive {
+    groups: BTreeSet<i32>,
+    watcher: Option<Watcher>,
+}
+
+impl Alive {
+    fn begun(&mut self, group: i32) {
+        self.groups.insert(group);
+        Watcher::note(&mut self.watcher, group, &self.groups);
+    }
+
+    fn ended(&mut self, group: i32) {
+        self.groups.remove(&group);
+        Watcher::note(&mut self.watcher, -group, &self.groups);
+    }
+}
+
+fn alive() -> MutexGuard<'static, Alive> {
+    ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on a process watches over the groups, and ends them when this process is gone.
+pub fn set_watcher() -> io::Result<()> {
+    let mut alive = alive();
+    alive.watcher = Some(Watcher::start(&alive.groups)?);
+    Ok(())
+}
 
 /// Ends every group at once: right before the process exits.
 pub fn kill_all() {
-    let alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-    for id in alive.iter().filter_map(|id| Pid::from_raw(*id)) {
+    for id in alive().groups.iter().filter_map(|id| Pid::from_raw(*id)) {
         let _ = kill_process_group(id, Signal::KILL);
     }
 }
@@ -29,7 +61,7 @@ pub fn kill_all() {
 /// Waits until all groups have ended by themselves, for a while, and then ends what is left.
 pub async fn stop_all(patience: Duration) {
     let ended = async {
-        while !ALIVE.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        while !alive().groups.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
@@ -45,13 +77,14 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Starts a command that `Program::command` has made.
-    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Starts a command that `Program::command` has made, without our secrets.
+    pub(super) fn start(command: &mut Command, secrets: &Secrets) -> io::Result<Self> {
+        secrets.keep_from(command);
+        let mut alive = alive();
         let child = command.spawn()?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let id = id.ok_or_else(|| io::Error::other("it has no process id"))?;
-        alive.insert(id.as_raw_nonzero().get());
+        alive.begun(id.as_raw_nonzero().get());
         Ok(Self { child, id })
     }
 
@@ -126,8 +159,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         // Also after the leader has ended: what it left behind in its group goes with it.
         self.kill();
-        let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
-        alive.remove(&self.id.as_raw_nonzero().get());
+        alive().ended(self.id.as_raw_nonzero().get());
     }
 }
 

@@ -17,6 +17,7 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 
+use super::Secrets;
 use crate::app::args::url::Url;
 use crate::message::Message;
 use crate::node::event::escape;
@@ -27,18 +28,23 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// So much of it is kept in the text of an error.
 const BODY_SHOWN: usize = 500;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// A service that never answers must not hold its messages for ever.
+const ANSWER_TIME: Duration = Duration::from_mins(1);
+/// A service that asks for more is asked again after this: a mistake of its clock must not lose messages for years.
+const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
 
 /// Posts messages to a service.
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: Url,
     queue: HeaderValue,
-    timeout: Option<Duration>,
+    timeout: Duration,
+    secrets: Secrets,
 }
 
 impl Http {
     /// Fails where TLS is asked for and this machine has no certificates to trust.
-    pub fn new(url: Url, queue: &str, timeout: Option<Duration>) -> std::io::Result<Self> {
+    pub fn new(url: Url, queue: &str, timeout: Option<Duration>, secrets: Secrets) -> std::io::Result<Self> {
         let mut plain = HttpConnector::new();
         plain.enforce_http(false);
         plain.set_nodelay(true);
@@ -60,7 +66,8 @@ impl Http {
             client: Client::builder(TokioExecutor::new()).build(connector),
             url,
             queue: HeaderValue::from_bytes(queue.as_bytes()).map_err(std::io::Error::other)?,
-            timeout,
+            timeout: timeout.unwrap_or(ANSWER_TIME),
+            secrets,
         })
     }
 
@@ -89,12 +96,13 @@ impl Http {
             let text = value.to_str().ok()?;
             retry_after(text, Timestamp::now())
         });
-        let body = start_of(response).await;
+        let body = whole(response).await;
         if status.is_success() {
             return Ok(Vec::new());
         }
         let mut error = format!("HTTP {status}");
-        let shown = escape(body.trim_ascii());
+        let body = self.secrets.hide(body.trim_ascii());
+        let shown = escape(&body[..body.len().min(BODY_SHOWN)]);
         if !shown.is_empty() {
             error = format!("{error}: {shown}");
         }
@@ -107,20 +115,17 @@ impl Http {
 
 impl Handle for Http {
     async fn handle(&self, message: Message) -> Handled {
-        match self.timeout {
-            None => self.post(&message).await,
-            Some(time) => tokio::time::timeout(time, self.post(&message))
-                .await
-                .unwrap_or_else(|_| Err(format!("{:?} did not answer within {time:?} (--timeout)", self.url).into())),
-        }
+        let time = self.timeout;
+        tokio::time::timeout(time, self.post(&message))
+            .await
+            .unwrap_or_else(|_| Err(format!("{:?} did not answer within {time:?} (--timeout)", self.url).into()))
     }
 }
 
-/// Reads the answer to its end, so that the connection can be used again; returns the start.
-async fn start_of(response: Response<Incoming>) -> Bytes {
+/// Reads the answer to its end, so that the connection can be used again. Of one that is too long nothing is kept.
+async fn whole(response: Response<Incoming>) -> Bytes {
     let read = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-    let body = read.map_or_else(|_| Bytes::new(), http_body_util::Collected::to_bytes);
-    body.slice(..body.len().min(BODY_SHOWN))
+    read.map_or_else(|_| Bytes::new(), http_body_util::Collected::to_bytes)
 }
 
 /// A chain of causes as one line.
@@ -134,19 +139,29 @@ fn reason(error: &Error) -> String {
     text
 }
 
-/// Seconds, or a date.
+/// Seconds, or a date; an hour at most.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Some(Duration::from_secs(seconds.into()));
-    }
-    let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Some(Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO))
+    let after = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_or(Duration::MAX, Duration::from_secs)
+    } else {
+        let then = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+        Duration::try_from(then.duration_since(now)).unwrap_or(Duration::ZERO)
+    };
+    Some(after.min(RETRY_AFTER_MAX))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_has_a_minute_unless_another_time_is_given() {
+        let url = || Url::parse("http://localhost").unwrap();
+        let time = |given| Http::new(url(), "q", given, Secrets::default()).unwrap().timeout;
+        assert_eq!(time(None), Duration::from_mins(1));
+        assert_eq!(time(Some(Duration::from_mins(5))), Duration::from_mins(5));
+    }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
@@ -157,7 +172,15 @@ mod tests {
         assert_eq!(retry_after(date, now), Some(Duration::from_secs(37)));
         let later: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         assert_eq!(retry_after(date, later), Some(Duration::ZERO), "it has passed");
-        for wrong in ["", "soon", "-1", "1.5", "99999999999999"] {
+        for long in [
+            "3601",
+            "99999999999999",
+            "99999999999999999999999",
+            "Sat, 06 Nov 2094 08:49:37 GMT",
+        ] {
+            assert_eq!(retry_after(long, now), Some(RETRY_AFTER_MAX), "{long}");
+        }
+        for wrong in ["", "soon", "-1", "1.5"] {
             assert_eq!(retry_after(wrong, now), None, "{wrong}");
         }
     }

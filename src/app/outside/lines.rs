@@ -69,7 +69,8 @@ impl Lines {
             Source::Program(program) => {
                 let mut command = program.command();
                 about(&mut command, &self.queue, next, cursor);
-                let group = Group::start(command.stdin(Stdio::null()).stdout(Stdio::piped()))?;
+                command.stdin(Stdio::null()).stdout(Stdio::piped());
+                let group = Group::start(&mut command, &self.tell.secrets)?;
                 tokio::spawn(follow(group, sender, self.json, program.clone(), self.tell.clone()));
             }
         }
@@ -115,7 +116,7 @@ impl Generate for Lines {
                 match self.start(&next, &draft.cursor) {
                     Ok(reading) => self.reading = Some(reading),
                     Err(error) => {
-                        (self.tell)("child", &format!("cannot start the generator: {error}"));
+                        self.tell.say("child", &format!("cannot start the generator: {error}"));
                         self.failed = true;
                         continue;
                     }
@@ -162,15 +163,15 @@ pub(super) fn about(command: &mut Command, queue: &str, next: &Next, cursor: &[u
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
+    use super::super::Secrets;
     use super::*;
     use crate::app::args::program::Program;
 
     #[tokio::test]
     async fn a_line_that_is_not_confirmed_comes_again_and_none_comes_twice_after() {
         let program = Program::parse(r"printf 'a\nb\nc\n'").unwrap();
-        let mut lines = Lines::new(Source::Program(program), "q", false, Arc::new(|_, _| {}));
+        let tell = Tell::new(Secrets::default(), |_, _| {});
+        let mut lines = Lines::new(Source::Program(program), "q", false, tell);
         let ask = |number, made, confirmed| Next {
             number,
             epoch: 1,

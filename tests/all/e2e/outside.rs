@@ -5,7 +5,9 @@ mod cron;
 mod each;
 mod generating;
 mod http;
+mod orphans;
 mod printed;
+mod secrets;
 
 use std::path::PathBuf;
 

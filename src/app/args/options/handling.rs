@@ -36,7 +36,7 @@ options! {
              stderr",
         );
     TIMEOUT = setting!("timeout", Takes::Value("DURATION"), timeout, value::duration)
-        .default_words("none")
+        .default_words("none; 1m for --handle URL")
         .help("Time limit for one message: then it has failed, and a command is killed");
     BATCH = setting!("batch", Takes::Value("N"), batch, value::whole::<u32>)
         .default_words("follows the speed of the handler")

@@ -1,6 +1,6 @@
 //! How one copy runs beside the others.
 
-use super::{Group, Opt, Scope, Takes, time};
+use super::{Effect, Group, Opt, Scope, Takes, time};
 use crate::app::args::value;
 
 const GROUP: Group = Group::of("Running", Scope::Start);
@@ -20,6 +20,11 @@ options! {
     GRACE = setting!("grace", Takes::Value("DURATION"), grace, value::duration)
         .default(|to| time(to.settings.grace))
         .help("Graceful shutdown: how long to finish the messages in hand after SIGTERM or SIGINT");
+    PASS_ENV = Opt::new(GROUP, "pass-env", Takes::Several("NAME"), Effect::Verbatim(|to, text| to.pass_env.push(text.into())))
+        .help(
+            "Let commands that handle or generate have this variable. Without it they get none that begins with REDIS or \
+             QUEENRIGHT_TOKEN: address, user and password of the store, and the token; may be repeated",
+        );
     METRICS = Opt::text(GROUP, "metrics", Takes::Value("HOST:PORT"), set!(metrics, value::place))
         .default_words("off")
         .help(

@@ -9,13 +9,13 @@ use crate::app::exit::Failure;
 use crate::app::lab::ledger::effects;
 use crate::app::output::log::Log;
 use crate::app::output::time::utc_short;
-use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Tell, Work};
+use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Secrets, Tell, Work};
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
 
 /// Who generates.
-pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator, Failure> {
+pub(super) fn generator(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) -> Result<Generator, Failure> {
     let queue = &resolved.settings.queue;
     let json = resolved.generate_json;
     let make: Box<dyn Make> = match &resolved.generate {
@@ -27,12 +27,18 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
             if let Source::Program(program) = source {
                 find("--generate", program)?;
             }
-            Box::new(Lines::new(source.clone(), queue, json, tell(log)))
+            Box::new(Lines::new(source.clone(), queue, json, tell(secrets, log)))
         }
         Generating::Each(program) => {
             find("--generate-each", program)?;
             let timeout = resolved.settings.timeout;
-            Box::new(GenerateEach::new(program.clone(), queue, json, timeout, tell(log)))
+            Box::new(GenerateEach::new(
+                program.clone(),
+                queue,
+                json,
+                timeout,
+                tell(secrets, log),
+            ))
         }
     };
     let outside = Generator::Outside(make);
@@ -47,13 +53,13 @@ pub(super) fn generator(resolved: &Resolved, log: &Arc<Log>) -> Result<Generator
 }
 
 /// Who handles.
-pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Failure> {
+pub(super) fn handler(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
     let outside: Option<Box<dyn Work>> = match &resolved.handle {
         Handling::Builtin => None,
         Handling::Child(program) => {
             find("--handle", program)?;
-            let child = Child::new(program.clone(), &settings.queue, settings.timeout, tell(log));
+            let child = Child::new(program.clone(), &settings.queue, settings.timeout, tell(secrets, log));
             Some(Box::new(child))
         }
         Handling::Each(program) => {
@@ -62,11 +68,12 @@ pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Fa
                 program: program.clone(),
                 queue: settings.queue.clone(),
                 timeout: settings.timeout,
-                tell: tell(log),
+                tell: tell(secrets, log),
             }))
         }
         Handling::Http(url) => {
-            let http = Http::new(url.clone(), &settings.queue, settings.timeout).map_err(|error| {
+            let http = Http::new(url.clone(), &settings.queue, settings.timeout, secrets.clone());
+            let http = http.map_err(|error| {
                 Failure::failed(format!(
                     "--handle: cannot use https: {error}; install the ca-certificates of this system"
                 ))
@@ -79,6 +86,7 @@ pub(super) fn handler(resolved: &Resolved, log: &Arc<Log>) -> Result<Handler, Fa
         work: resolved.work,
         error_rate: resolved.error_rate,
         effects: resolved.effects.clone(),
+        secrets: secrets.clone(),
     })
 }
 
@@ -89,9 +97,10 @@ fn find(flag: &str, program: &Program) -> Result<(), Failure> {
 }
 
 /// Writes what children print on stderr, and how they end, to the log.
-fn tell(log: &Arc<Log>) -> Tell {
+fn tell(secrets: &Secrets, log: &Arc<Log>) -> Tell {
     let log = log.clone();
-    Arc::new(move |event, text| log.say(event == "child", event, &[("message", text)]))
+    let say = move |event: &str, text: &str| log.say(event == "child", event, &[("message", text)]);
+    Tell::new(secrets.clone(), say)
 }
 
 pub enum Generator {
@@ -191,12 +200,16 @@ pub(super) struct Handler {
     error_rate: f64,
     /// The prefix of the counters that `verify` looks at.
     effects: Option<String>,
+    secrets: Secrets,
 }
 
 impl Handle for Handler {
     async fn handle(&self, message: Message) -> Handled {
         if let Some(outside) = &self.outside {
-            return outside.work(message).await;
+            return outside
+                .work(message)
+                .await
+                .map_err(|failure| self.secrets.hide_failure(failure));
         }
         if !self.work.is_zero() {
             tokio::time::sleep(self.work.sample()).await;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::super::group::{Group, LAST_WORDS};
 use super::super::stderr::{self, Last};
-use super::super::{Tell, answer};
+use super::super::{Secrets, Tell, answer};
 use super::{Call, End, Keeper};
 use crate::app::args::program::Program;
 use crate::app::base64;
@@ -32,6 +32,7 @@ pub(super) struct Process {
     stdout: ChildStdout,
     pub(super) last: Last,
     pub(super) saying: JoinHandle<()>,
+    secrets: Secrets,
     /// The name of the queue as JSON.
     queue: String,
     /// Lines that are not written yet, from `out_at` on.
@@ -57,7 +58,7 @@ impl Process {
     pub(super) fn start(program: &Program, queue: &str, tell: &Tell) -> std::io::Result<Self> {
         let mut command = program.command();
         command.stdout(Stdio::piped()).env("QUEENRIGHT_QUEUE", queue);
-        let mut group = Group::start(&mut command)?;
+        let mut group = Group::start(&mut command, &tell.secrets)?;
         let last = Last::default();
         let saying = tokio::spawn(stderr::listen(group.stderr(), last.clone(), tell.clone()));
         Ok(Self {
@@ -66,6 +67,7 @@ impl Process {
             group,
             last,
             saying,
+            secrets: tell.secrets.clone(),
             queue: serde_json::Value::from(queue).to_string(),
             out: Vec::new(),
             out_at: 0,
@@ -165,11 +167,14 @@ impl Process {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             at += end + 1;
             if !self.is_asked() {
-                return Err(format!("it answered {} although it was asked nothing", shown(line)));
+                return Err(format!(
+                    "it answered {} although it was asked nothing",
+                    self.shown(line)
+                ));
             }
             let number = self.in_hand[0].call.message.number;
             let handled = answer::read(line, number)
-                .map_err(|why| format!("it answered {} to message {number}: {why}", shown(line)))?;
+                .map_err(|why| format!("it answered {} to message {number}: {why}", self.shown(line)))?;
             if let Some(sent) = self.in_hand.pop_front() {
                 let _ = sent.call.reply.send(handled);
             }
@@ -183,6 +188,13 @@ impl Process {
             return Err(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
         }
         Ok(())
+    }
+
+    /// The start of an answer that is none, for people.
+    fn shown(&self, line: &[u8]) -> String {
+        let line = self.secrets.hide(line);
+        let cut = line.len() > 100;
+        format!("{}{}", escape(&line[..line.len().min(100)]), if cut { "…" } else { "" })
     }
 
     /// The child has ended: what it wrote before still counts.
@@ -214,12 +226,6 @@ async fn sleep_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
-}
-
-/// The start of an answer that is none, for people.
-fn shown(line: &[u8]) -> String {
-    let cut = line.len() > 100;
-    format!("{}{}", escape(&line[..line.len().min(100)]), if cut { "…" } else { "" })
 }
 
 /// `{"number":…,"attempt":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, and `payload_base64` for what is no text.

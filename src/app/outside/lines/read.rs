@@ -63,7 +63,7 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
     let _ = tokio::time::timeout(LAST_WORDS, saying).await;
     let failed = text.is_some();
     if let Some(text) = text {
-        tell("child", &last.after(text, "; it said: "));
+        tell.say("child", &last.after(text, "; it said: "));
     }
     let _ = sender.send(Read::End { failed }).await;
 }
@@ -119,7 +119,7 @@ pub(super) fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
                 }
             }
             Err(wrong) => {
-                tell("child", &format!("stdin is read no further: {wrong}"));
+                tell.say("child", &format!("stdin is read no further: {wrong}"));
                 break;
             }
         }

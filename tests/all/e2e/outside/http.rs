@@ -154,6 +154,21 @@ fn a_service_that_does_not_answer_in_time_is_an_error() {
     }
 }
 
+#[test]
+fn a_service_that_asks_for_years_is_asked_again_within_the_hour() {
+    let (place, _) = serve(|_| Some(reply("503 Service Unavailable\r\nRetry-After: 99999999", "")));
+    let workshop = Workshop::new();
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 1 --handle")
+        .arg(&format!("http://{place}/"))
+        .start_joined();
+    fleet.wait_for("it is put off", |lines| lines.iter().any(|line| line.is("retried")));
+    let lines = fleet.lines();
+    let retried = lines.iter().find(|line| line.is("retried")).expect("there is one");
+    assert_eq!(retried.fields["after_ms"], 3_600_000);
+}
+
 /// A service behind TLS, whose certificate is its own authority. Returns it, its port, and the certificate.
 fn serve_tls(workshop: &Workshop) -> (Ends, String, String) {
     let certificate = workshop.path("certificate.pem").display().to_string();
