@@ -4,6 +4,7 @@ pub mod failed;
 pub mod json;
 pub(in crate::app) mod keys;
 pub mod log;
+pub mod quote;
 pub(in crate::app) mod screen;
 pub(in crate::app) mod status;
 pub(in crate::app) mod time;

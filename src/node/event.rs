@@ -220,9 +220,13 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Characters that reorder or hide what stands beside them.
-fn is_disguise(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+/// Characters that reorder, hide or end what stands beside them.
+pub(crate) fn is_disguise(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    )
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::json;
 use super::time::utc;
+use super::{json, quote};
 use crate::app::base64;
 use crate::engine::Failed;
 use crate::node::event::escape;
@@ -13,19 +13,15 @@ use crate::node::event::escape;
 /// How much of a payload and of an error a list has.
 const START_BYTES: usize = 160;
 
-/// The message first; everything on one line, whatever it contains.
+/// The message first; everything on one line, which is read in one way whatever it contains.
 pub fn text_line(out: &mut String, failed: &Failed) {
+    quote::value(out, &failed.payload);
     // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "{} number={} attempt={} error=\"{}\" node={} time={}",
-        escape(&failed.payload),
-        failed.number,
-        failed.attempt,
-        escape(&failed.error).replace('"', "\\\""),
-        escape(failed.node.as_bytes()),
-        utc(failed.time_ms),
-    );
+    let _ = write!(out, " number={} attempt={} error=", failed.number, failed.attempt);
+    quote::quoted(out, &failed.error);
+    out.push_str(" node=");
+    quote::value(out, failed.node.as_bytes());
+    let _ = writeln!(out, " time={}", utc(failed.time_ms));
 }
 
 pub fn json_line(out: &mut String, failed: &Failed) {
@@ -143,6 +139,41 @@ impl From<&Failed> for FailedInFull {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_failed_message_forges_a_field_of_its_line() {
+        let seed = fastrand::u64(..);
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..2000 {
+            let mut bytes = || quote::hostile::bytes(&mut random);
+            let failed = Failed {
+                number: 7,
+                attempt: 2,
+                failures: 0,
+                epoch: 1,
+                published_ms: 0,
+                time_ms: 0,
+                node: String::from_utf8_lossy(&bytes()).into_owned(),
+                error: bytes(),
+                payload: bytes(),
+            };
+            let mut line = String::new();
+            text_line(&mut line, &failed);
+            let parts = quote::read::parts(line.strip_suffix('\n').unwrap());
+            let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(
+                names,
+                ["", "number", "attempt", "error", "node", "time"],
+                "seed {seed}: {line}"
+            );
+            let read = (&parts[0].1, &parts[3].1, parts[4].1.as_slice());
+            assert_eq!(
+                read,
+                (&failed.payload, &failed.error, failed.node.as_bytes()),
+                "seed {seed}: {line}"
+            );
+        }
+    }
 
     #[test]
     fn an_error_with_escapes_stays_on_one_harmless_line() {

@@ -19,6 +19,7 @@ fn the_page_does_in_a_browser_what_it_promises() {
     a_killed_generator_shows_as_a_failover(&browser, &server);
     errors_are_searched_requeued_and_deleted(&browser, &server);
     hostile_messages_are_shown_as_text(&browser, &server);
+    hostile_names_and_addresses_are_shown_as_text(&browser, &server);
     a_message_is_pushed_and_work_is_paused(&browser, &server);
     the_token_is_asked_for_once(&browser, &server);
     a_page_of_another_origin_can_do_nothing(&browser, &server);
@@ -261,6 +262,23 @@ fn hostile_messages_are_shown_as_text(browser: &Browser, server: &RedisServer) {
         ),
         0
     );
+}
+
+fn hostile_names_and_addresses_are_shown_as_text(browser: &Browser, server: &RedisServer) {
+    let queue = format!("{}\u{202e}\u{61c}evil", new_queue());
+    push_all(server, &queue, &[b"x".to_vec()]);
+    let board = Board::start(server, &queue, &[]);
+    for hash in ["constructor", "__proto__", "toString", "hasOwnProperty"] {
+        browser.open(&format!("{}#{hash}", board.url));
+        browser.wait_for(
+            "the overview",
+            "return !document.getElementById('view-overview').hidden && document.querySelector('.tile.queued b').textContent === '1'",
+        );
+    }
+    let name = browser.text("#queue");
+    assert!(name.ends_with("\\u202e\\u061cevil"), "{name}");
+    let unseen = r"return /[\u061c\u202a-\u202e]/.test(document.body.innerText + document.title)";
+    assert_eq!(browser.run(unseen), false, "nothing unseen is left in the text");
 }
 
 fn a_message_is_pushed_and_work_is_paused(browser: &Browser, server: &RedisServer) {

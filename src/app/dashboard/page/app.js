@@ -1,6 +1,6 @@
 // The whole page: logs in, listens, and shows one view.
 
-import { $, Refused, api, attempt, duration, h, number, say } from "./dom.js";
+import { $, Refused, api, attempt, duration, h, number, say, visible } from "./dom.js";
 import * as overview from "./overview.js";
 import * as errors from "./errors.js";
 import * as actions from "./actions.js";
@@ -71,7 +71,8 @@ addEventListener("token-needed", login);
 /** One view at a time, named by the address. */
 function go() {
   if (!session?.admitted) return;
-  const name = location.hash.slice(1) in views ? location.hash.slice(1) : "overview";
+  const asked = location.hash.slice(1);
+  const name = Object.hasOwn(views, asked) ? asked : "overview";
   if (view === name) return;
   if (view) views[view].close();
   view = name;
@@ -143,7 +144,7 @@ function show(sample) {
   $("overview-body").hidden = absent;
   if (absent) empty();
   if (status) {
-    document.title = `${status.queue} · queenright`;
+    document.title = `${visible(status.queue)} · queenright`;
     say($("queue"), status.queue);
     say($("store"), status.store);
     say($("count-errors"), status.errors ? number(status.errors) : "");

@@ -1,4 +1,4 @@
-// Elements, figures and calls. Data becomes text nodes, never HTML.
+// Elements, figures and calls. Data becomes text nodes, never HTML, and nothing unseen is in them.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -10,22 +10,23 @@ export function h(tag, properties = {}, ...children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "class") element.className = value;
     else if (name in element && typeof value !== "string") element[name] = value;
-    else element.setAttribute(name, value === true ? "" : value);
+    else element.setAttribute(name, value === true ? "" : seen(value));
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined).map(seen));
   return element;
 }
 
 export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
+  element.append(...children.map(seen));
   return element;
 }
 
 /** Sets a text only if it changed: screen readers and selections are left alone. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = seen(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 const whole = new Intl.NumberFormat("en");
@@ -73,9 +74,11 @@ export const date = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium
 
 /** What cannot be seen, or would turn the text around, is shown as its code. */
 export function visible(text) {
-  return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g,
+  return text.replace(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g,
     (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
+
+const seen = (child) => (typeof child === "string" ? visible(child) : child);
 
 export class Refused extends Error {
   constructor(status, code, text) {

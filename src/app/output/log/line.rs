@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::app::output::json;
-use crate::node::event::{Event, escape};
+use crate::app::output::{json, quote};
+use crate::node::event::Event;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
@@ -39,8 +39,8 @@ impl LineFormat {
                     let _ = write!(out, " {name}=");
                     match value {
                         Field::Number(number) => _ = write!(out, "{number}"),
-                        Field::Text(text) => quoted(out, text.as_bytes()),
-                        Field::Bytes(bytes) => quoted(out, bytes),
+                        Field::Text(text) => quote::value(out, text.as_bytes()),
+                        Field::Bytes(bytes) => quote::value(out, bytes),
                     }
                 }
             }
@@ -161,23 +161,6 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
         Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
     }
-}
-
-/// A value that a reader can split at spaces: in quotes where it has to be.
-fn quoted(out: &mut String, bytes: &[u8]) {
-    let text = escape(bytes);
-    if !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '"' || c == '=') {
-        out.push_str(&text);
-        return;
-    }
-    out.push('"');
-    for c in text.chars() {
-        if c == '"' {
-            out.push('\\');
-        }
-        out.push(c);
-    }
-    out.push('"');
 }
 
 /// Only what is rare or wrong stands out.

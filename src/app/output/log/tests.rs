@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::{LineFormat, Log};
+use crate::app::output::quote::hostile;
+use crate::app::output::quote::read::parts;
 use crate::node::event::{Event, Observer};
 
 const START_MS: u64 = 1_794_734_048_123;
@@ -182,9 +184,39 @@ fn payloads_that_are_no_text_are_base64_in_json_and_escaped_in_text() {
     text.log.observe("n", &[error(b"\xff\x00", "a \"b\"\n\x1b[2J")]);
     let line = text.lines().remove(0);
     assert!(
-        line.ends_with(r#"payload=\xff\u{0} error="a \"b\"\n\u{1b}[2J""#),
+        line.ends_with(r#"payload="\xff\u{0}" error="a \"b\"\n\u{1b}[2J""#),
         "{line}"
     );
+}
+
+#[test]
+fn no_payload_and_no_error_forges_a_field_of_a_text_line() {
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    for _ in 0..2000 {
+        let payload = hostile::bytes(&mut random);
+        let said = String::from_utf8_lossy(&hostile::bytes(&mut random)).into_owned();
+        let desk = desk(PLAIN, false, false);
+        let mut event = error(b"", &said);
+        if let Event::Error { payload: of, .. } = &mut event {
+            *of = Bytes::from(payload.clone());
+        }
+        desk.log.observe("n", &[event]);
+        let lines = desk.lines();
+        assert_eq!(lines.len(), 1, "seed {seed}");
+        let parts = parts(&lines[0]);
+        let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["", "", "node", "epoch", "number", "attempt", "payload", "error"],
+            "seed {seed}: {lines:?}"
+        );
+        assert_eq!(
+            (&parts[6].1, parts[7].1.as_slice()),
+            (&payload, said.as_bytes()),
+            "seed {seed}: {lines:?}"
+        );
+    }
 }
 
 #[test]
