@@ -108,12 +108,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     return Ok(Sent::Moved { seq });
                 }
                 Ok(Published::Finished) => return Ok(Sent::Finished),
-                // The store went back in time, and this reign with it: another begins under another membership.
-                Ok(Published::Gap) if guard("gap-ends-it") => {
-                    requests.abandon(self.node);
-                    tokio::time::sleep(patience).await;
-                }
-                // The beat finds out whether this node still reigns.
+                // The beat finds out whether this node still reigns, and whether the store went back in time.
                 Ok(Published::Fenced | Published::Gap) => {
                     requests.beat_now();
                     tokio::time::sleep(patience).await;

@@ -229,6 +229,15 @@ impl Queue<'_> {
 
 impl Drop for Queue<'_> {
     fn drop(&mut self) {
-        let _ = self.session.runtime.block_on(self.engine.purge(true));
+        let _ = self.session.runtime.block_on(remove(&self.engine));
     }
+}
+
+/// With what a purge leaves behind for members that come back: here none do.
+async fn remove(engine: &RedisEngine) -> crate::error::Result<()> {
+    engine.purge(true).await?;
+    engine
+        .ask(redis::cmd("UNLINK").arg(&engine.keys().purged))
+        .await
+        .map(drop)
 }

@@ -9,6 +9,8 @@ use super::PATIENCE;
 use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::effects;
+use crate::engine::redis::keys::Keys;
+use crate::settings::Names;
 
 /// How many counters one command reads, or how many keys it removes.
 const KEYS_PER_CALL: usize = 500;
@@ -55,10 +57,12 @@ pub(super) async fn read(store: &Store, queue: &str, published: u64) -> Result<B
     Ok(sums.filter_map(|(block, sum)| Some((block, sum?))).collect())
 }
 
+/// And, in Redis, what the purge of the queue has left behind for members that come back: here none do.
 pub(super) async fn remove(store: &Store, queue: &str, published: u64) -> Result<(), Failure> {
-    let names = counters(queue, published);
+    let mut names = counters(queue, published);
     match store {
         Store::Redis(info) => {
+            names.push(Keys::new(queue, &Names::default()).purged);
             let mut connection = connect(info).await?;
             for names in names.chunks(KEYS_PER_CALL) {
                 let removed: Result<u64, _> = redis::cmd("UNLINK").arg(names).query_async(&mut connection).await;
