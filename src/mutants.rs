@@ -5,6 +5,7 @@
 thread_local! {
     static WITHOUT: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
     static SEEDED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static NEXT_ID: std::cell::Cell<Option<String>> = const { std::cell::Cell::new(None) };
 }
 
 /// True, unless a test has taken this guard out on this thread.
@@ -29,6 +30,23 @@ pub fn take_out(name: Option<&'static str>) {
 pub fn seed(seed: u64) {
     fastrand::seed(seed);
     SEEDED.set(true);
+    NEXT_ID.set(None);
+}
+
+/// The next node on this thread that draws an id draws this one.
+#[cfg(feature = "mutants")]
+pub fn draw_next(id: String) {
+    NEXT_ID.set(Some(id));
+}
+
+#[cfg(feature = "mutants")]
+pub(crate) fn next_id() -> Option<String> {
+    NEXT_ID.take()
+}
+
+#[cfg(not(feature = "mutants"))]
+pub(crate) const fn next_id() -> Option<String> {
+    None
 }
 
 #[cfg(feature = "mutants")]

@@ -4,6 +4,11 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::mutants;
 
+/// The id of a node.
+pub(crate) fn new_node_id() -> String {
+    mutants::next_id().unwrap_or_else(new_id)
+}
+
 /// 50 random bits in letters and digits that are easy to read. They are the system's: two machines that started in the same
 /// moment do not draw the same.
 pub(crate) fn new_id() -> String {

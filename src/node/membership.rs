@@ -39,7 +39,7 @@ use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
-use crate::node::id::new_id;
+use crate::node::id::{new_id, new_node_id};
 use crate::node::watch;
 
 use outlet::Outlet;
@@ -112,7 +112,7 @@ impl<E: Engine> Membership<E> {
     /// None: told to leave before it came to that.
     async fn join(&mut self) -> Result<Option<NodeId>> {
         let mut node = if guard("new-id") || self.standing.borrow().node.is_empty() {
-            new_id()
+            new_node_id()
         } else {
             self.standing.borrow().node.clone()
         };

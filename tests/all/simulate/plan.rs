@@ -112,6 +112,11 @@ pub struct Plan {
     pub work_ms: (u64, u64),
     pub poison: bool,
     pub rewinds: bool,
+    /// The leases of the nodes in the order of their start, in milliseconds, none longer than that of the settings; all alike, if
+    /// it is empty.
+    pub leases: Vec<u64>,
+    /// Now and then a node draws an id that another has.
+    pub twins: bool,
     /// Who would like to generate, in the order of their start; all alike, if it is empty.
     pub prefers: Vec<Prefer>,
     /// Nobody may generate: all messages are pushed.
@@ -164,6 +169,8 @@ impl Plan {
             rewinds: rng.u8(..8) == 0,
             newer: rng.u8(..32) == 0,
             cursor: false,
+            leases: Vec::new(),
+            twins: false,
             prefers: Vec::new(),
             barren: false,
             purge: false,
@@ -171,8 +178,17 @@ impl Plan {
         };
         plan.draw_faults(&mut rng, lease);
         plan.draw_traits(&mut Rng::with_seed(seed ^ 0x7472_6169_7473), lease);
+        plan.draw_nodes(&mut Rng::with_seed(seed ^ 0x6e6f_6465_7300), lease);
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
+    }
+
+    /// How nodes differ. Drawn apart, too.
+    fn draw_nodes(&mut self, rng: &mut Rng, lease: u64) {
+        if rng.u8(..6) == 0 {
+            self.leases = (0..4).map(|_| lease / rng.u64(1..=3)).collect();
+        }
+        self.twins = rng.u8(..6) == 0;
     }
 
     /// What only some fleets do. Drawn apart, so that the others stay as they are.
@@ -308,6 +324,12 @@ impl Plan {
     pub fn prefer(&self, process: usize) -> Prefer {
         let prefers = self.prefers.iter().cycle();
         prefers.copied().nth(process).unwrap_or_default()
+    }
+
+    /// For how long a process may be silent.
+    pub fn lease(&self, process: usize) -> Duration {
+        let lease = self.leases.iter().cycle().nth(process);
+        lease.map_or(self.settings.lease, |ms| Duration::from_millis(*ms))
     }
 
     /// A random number that only the seed and the message decide.

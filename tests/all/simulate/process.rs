@@ -126,6 +126,23 @@ impl Process {
     }
 }
 
+#[cfg(feature = "mutants")]
+impl super::world::Inner {
+    /// The next node draws the id of one that works.
+    fn draw_twin(&mut self) {
+        let works = |process: &&Process| process.works() && self.state.nodes.contains_key(&process.node);
+        let ids: Vec<String> = self
+            .processes
+            .iter()
+            .filter(works)
+            .map(|process| process.node.clone())
+            .collect();
+        if let Some(id) = self.rng.choice(&ids).cloned() {
+            queenright::mutants::draw_next(id);
+        }
+    }
+}
+
 pub fn add(world: &World, kind: Kind, names: Names) -> usize {
     world.with(|inner| {
         let now = inner.now();
@@ -155,7 +172,12 @@ pub fn start_node_that(world: &Arc<World>, kind: Kind, prefer: Prefer) -> usize 
         settings.names.errors = "failures".into();
     }
     let process = add(world, kind, settings.names.clone());
+    settings.lease = world.plan.lease(process);
     world.lock().processes[process].prefer = prefer;
+    #[cfg(feature = "mutants")]
+    if world.plan.twins && kind == Kind::Node {
+        world.with(super::world::Inner::draw_twin);
+    }
     let (stopper, shutdown) = shutdown::channel();
     let generate = Maker {
         world: world.clone(),

@@ -36,7 +36,7 @@ impl Inner {
 
     /// A new call: a node takes nothing while it generates, once it stops, or when it knows that there is nothing.
     pub fn sends(&mut self, process: usize, exchange: &Exchange) {
-        let (now, lease) = (self.now(), self.plan.lease_ms());
+        let (now, lease) = (self.now(), self.plan.lease(process).as_millis());
         let handles = self.plan.settings.also_handle;
         let sender = &mut self.processes[process];
         if exchange.call == sender.last_call {
@@ -45,7 +45,7 @@ impl Inner {
             return;
         }
         // After long silence it calls all the same.
-        let silent = now - std::mem::replace(&mut sender.last_sent, now) >= 4 * lease;
+        let silent = u128::from(now - std::mem::replace(&mut sender.last_sent, now)) >= 4 * lease;
         let in_vain = sender.last_was_empty && exchange.settles.is_empty() && !exchange.woken && !silent;
         sender.last_call = exchange.call;
         sender.last_want = exchange.want;

@@ -280,7 +280,9 @@ impl Engine for Wire {
     async fn join(&self, join: &Join) -> Result<Joined> {
         self.world.with(|inner| {
             // A join that is repeated says what was seen at first; the beat after it says the rest.
-            if inner.members.insert(join.node.clone(), self.process).is_none() {
+            // One that drew the id of another is not it.
+            if !inner.members.contains_key(&join.node) {
+                inner.members.insert(join.node.clone(), self.process);
                 inner.tells(self.process, join.seen.seq);
             }
         });

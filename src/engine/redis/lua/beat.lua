@@ -32,7 +32,9 @@ for i, field in pairs(NEEDED) do
     return redis.error_reply('ERR queenright: the field ' .. field .. ' of ' .. KEYS[1] .. ' is no number: set it right')
   end
 end
-for i, field in pairs(OTHERS) do
+-- They are looked at by who keeps house, and by all while the crown is no number. Others that meet one wait for that.
+local looks = m[4] == node or not is_whole(m[6]) or tonumber(m[6]) <= tonumber(m[1])
+for i, field in pairs(looks and OTHERS or {}) do
   if not is_whole(m[i]) or (field == 'grain' and tonumber(m[i]) < 1) then
     --+ aside
     set_aside(KEYS[1], KEYS[11], field, m[i] or '')
