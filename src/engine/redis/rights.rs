@@ -47,6 +47,7 @@ pub(crate) fn words(rights: &[Right]) -> String {
 }
 
 /// The commands that these rights are for.
+#[cfg(any(test, feature = "cli"))]
 pub(crate) fn commands(rights: &[Right]) -> impl Iterator<Item = &'static str> {
     let tried = rights.iter().flat_map(|(_, tried)| tried.split(", "));
     tried.filter_map(|tried| tried.split(' ').next())
