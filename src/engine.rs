@@ -21,6 +21,8 @@ pub mod history;
 mod layout;
 mod limits;
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub(crate) mod private;
 mod protocol;
 mod record;
 pub mod redis;

@@ -1,5 +1,6 @@
 //! Hostile input: what the network, a disk and strangers may do to the bytes.
 
+mod accounts;
 mod cuts;
 mod damage;
 mod fuzz;

@@ -28,6 +28,7 @@ use super::options::generating::{GENERATE, GENERATE_EACH, INTERVAL};
 use super::options::sources::{CONFIG, ENV};
 use super::options::{self, Effect, Opt};
 use super::{Invocation, Usage};
+use crate::engine::private;
 use crate::error::Error;
 use layer::{Given, Layer, Stack};
 
@@ -130,21 +131,34 @@ fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
     if let Some(path) = flags.path(&ENV) {
         let given = dotenv::parse(&open(inputs, &ENV.flag(), path)?)
             .map_err(|wrong| Usage::new(format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)))?;
-        layers.push(Layer::of_environment(&given, Some(path)));
+        let layer = Layer::of_environment(&given, Some(path));
+        notes.extend(open_secret(&layer, path));
+        layers.push(layer);
     }
     if let Some(given) = layers.iter().find_map(|layer| layer.get(&CONFIG)) {
         let path = given.path();
         let layer = file::parse(&path, &open(inputs, &given.origin, &path)?)?;
+        notes.extend(open_secret(&layer, &path));
         layers.push(layer);
     } else if let Some(path) = inputs.beside
         && !layers.iter().any(Layer::is_about_the_connection)
         && let Some(text) = beside(inputs, path)?
     {
         let layer = file::five_lines(path, &text).map_err(|usage| Usage::new(format!("{usage} ({UNASKED})")))?;
+        notes.extend(open_secret(&layer, path));
         layers.push(layer);
         notes.push(format!("using {}, {UNASKED}", path.display()));
     }
     Ok(Stack(layers))
+}
+
+/// A note, no refusal: such a file is for settings first of all.
+fn open_secret(layer: &Layer, path: &Path) -> Option<String> {
+    let file = std::fs::metadata(path).ok()?;
+    (layer.has_secret() && private::is_open_to_others(&file)).then(|| {
+        let path = path.display();
+        format!("{path} has a password or token in it that every user of this machine may read; run: chmod 600 {path}")
+    })
 }
 
 /// The `config.txt` that nobody asked for may be absent, but not unreadable: that would mean another Redis.

@@ -48,7 +48,7 @@ pub struct Verify {
     /// How long to inject faults [default: 1m]
     #[arg(long, value_name = "DURATION", requires = "chaos", value_parser = duration, help_heading = "Verify")]
     pub duration: Option<Duration>,
-    /// Keep the plan, the records, the logs and the verdict in this directory [default: a temporary one, which is removed
+    /// Keep the plan, the records, the logs and the verdict in this new directory [default: a temporary one, which is removed
     /// if nothing was wrong and --chaos is not given]
     #[arg(long, value_name = "DIR", help_heading = "Verify")]
     pub keep: Option<PathBuf>,

@@ -11,7 +11,7 @@ use crate::app::args::token::Token;
 use crate::app::dashboard::{Bound, Options, acceptor, bind};
 use crate::app::exit::Failure;
 use crate::app::output::log::Log;
-use crate::engine::Engine;
+use crate::engine::{Engine, private};
 use crate::node::shutdown;
 
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
@@ -62,7 +62,7 @@ pub(super) fn token(resolved: &Resolved) -> Result<Option<Token>, Failure> {
         return Ok(resolved.token.clone());
     };
     let mut text = String::new();
-    let read = std::fs::File::open(path)
+    let read = private::open_secret(path)
         .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
         .map_err(|error| error.to_string())
         .and_then(|_| Token::new(&text));

@@ -8,6 +8,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use crate::engine::private;
+
 /// Says what is wrong, naming the file.
 pub fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let certs = CertificateDer::pem_file_iter(cert)
@@ -16,8 +18,10 @@ pub fn acceptor(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     if certs.is_empty() {
         return Err(format!("--tls-cert: there is no certificate in {}", cert.display()));
     }
-    let key = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("--tls-key: cannot read {}: {error}", key.display()))?;
+    let key = private::open_secret(key)
+        .map_err(|error| error.to_string())
+        .and_then(|file| PrivateKeyDer::from_pem_reader(file).map_err(|error| error.to_string()))
+        .map_err(|why| format!("--tls-key: cannot read {}: {why}", key.display()))?;
     let mut config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(certs, key))

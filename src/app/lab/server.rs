@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use redis::ToRedisArgs;
+use redis::{ConnectionInfo, IntoConnectionInfo, ToRedisArgs};
 use rustix::process::Signal;
 
 use crate::app::lab::copy;
+use crate::node::id::new_id;
 
 /// How long a server may take to answer for the first time.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -21,12 +22,18 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
 const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
 
+/// The name of its configuration.
+const SETTINGS: &str = "redis.conf";
+
 pub struct Server {
     program: PathBuf,
     directory: PathBuf,
     port: u16,
-    arguments: Vec<String>,
-    /// Another user than the one who may do everything: its name and its rules.
+    /// Of the user who may do everything: other users of this machine reach the port, too.
+    password: String,
+    /// Lines of its configuration.
+    settings: Vec<String>,
+    /// Another user: its name and its rules.
     user: Vec<String>,
     running: Option<Running>,
 }
@@ -55,27 +62,41 @@ impl Server {
         places.into_iter().find(|place| place.is_file())
     }
 
+    /// In a directory that nobody else can look into.
     pub fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
+        Self::with_password(program, directory, fsync, new_id())
+    }
+
+    fn with_password(program: &Path, directory: &Path, fsync: Fsync, password: String) -> io::Result<Self> {
         let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let (append, fsync) = match fsync {
             Fsync::Never => ("no", "no"),
             Fsync::EverySecond => ("yes", "everysec"),
             Fsync::Always => ("yes", "always"),
         };
-        let options = format!("--port {port} --bind 127.0.0.1 --appendonly {append} --appendfsync {fsync}");
-        let mut arguments: Vec<String> = options.split(' ').map(String::from).collect();
-        arguments.extend(["--save", "", "--logfile", "redis.log"].map(String::from));
-        // A replica need not wait for others that may come.
-        arguments.extend(["--repl-diskless-sync-delay", "0"].map(String::from));
+        let mut settings = vec![
+            format!("port {port}"),
+            "bind 127.0.0.1".into(),
+            format!("requirepass {password}"),
+            // Its replica has the same password.
+            format!("masterauth {password}"),
+            format!("appendonly {append}"),
+            format!("appendfsync {fsync}"),
+            "save \"\"".into(),
+            "logfile redis.log".into(),
+            // A replica need not wait for others that may come.
+            "repl-diskless-sync-delay 0".into(),
+        ];
         // From version 7 on, DEBUG must be asked for; before, the option is not known.
         if major(program) >= 7 {
-            arguments.extend(["--enable-debug-command", "yes"].map(String::from));
+            settings.push("enable-debug-command yes".into());
         }
         let mut server = Self {
             program: program.to_path_buf(),
             directory: directory.to_path_buf(),
             port,
-            arguments,
+            password,
+            settings,
             user: Vec::new(),
             running: None,
         };
@@ -96,11 +117,12 @@ impl Server {
 
     /// Starts it, and does not wait for it.
     pub fn run(&mut self) -> io::Result<()> {
+        // Not as arguments, which all users of this machine can see.
+        std::fs::write(self.directory.join(SETTINGS), self.settings.join("\n"))?;
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "sh"])
             .arg(&self.program)
-            .args(&self.arguments)
-            .args(&self.user)
+            .arg(SETTINGS)
             .current_dir(&self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -123,7 +145,8 @@ impl Server {
         let mut admitted = vec!["ACL", "SETUSER"];
         admitted.extend(user.iter().map(String::as_str));
         self.command(&admitted).map_err(io::Error::other)?;
-        self.user = std::iter::once("--user".into()).chain(user.iter().cloned()).collect();
+        self.user = user.to_vec();
+        self.settings.push(format!("user {}", user.join(" ")));
         Ok(())
     }
 
@@ -131,9 +154,9 @@ impl Server {
     pub fn replica(&self) -> io::Result<Self> {
         let directory = self.directory.join("replica");
         std::fs::create_dir_all(&directory)?;
-        let mut replica = Self::start(&self.program, &directory, Fsync::Always)?;
+        let mut replica = Self::with_password(&self.program, &directory, Fsync::Always, self.password.clone())?;
         if !self.user.is_empty() {
-            replica.admit(&self.user[1..])?;
+            replica.admit(&self.user)?;
         }
         let following = replica.command(&["REPLICAOF", "127.0.0.1", &self.port.to_string()]);
         following.map_err(io::Error::other)?;
@@ -170,24 +193,30 @@ impl Server {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
+    /// It, or what stands before it at this address.
+    pub fn reached_at(&self, address: SocketAddr) -> ConnectionInfo {
+        let url = format!("redis://:{}@{address}", self.password);
+        url.into_connection_info().expect("an address is a URL")
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {
-        command(self.address(), arguments)
+        command(self.reached_at(self.address()), arguments)
     }
 
     /// The same without waiting for the answer.
     pub fn send(&self, arguments: &[&str]) {
-        let address = self.address();
+        let server = self.reached_at(self.address());
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        std::thread::spawn(move || command(address, &arguments));
+        std::thread::spawn(move || command(server, &arguments));
     }
 
     /// The same again and again, until the server has done it, or does not come back.
     pub fn insist(&self, arguments: &[&str]) {
-        let address = self.address();
+        let server = self.reached_at(self.address());
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
         let give_up = Instant::now() + START_MAX;
         std::thread::spawn(move || {
-            while command(address, &arguments).is_err() && Instant::now() < give_up {
+            while command(server.clone(), &arguments).is_err() && Instant::now() < give_up {
                 std::thread::sleep(AGAIN);
             }
         });
@@ -203,8 +232,8 @@ fn major(program: &Path) -> u32 {
     version.and_then(|major| major.parse().ok()).unwrap_or(0)
 }
 
-fn command(address: SocketAddr, arguments: &[impl ToRedisArgs]) -> Result<redis::Value, redis::RedisError> {
-    let client = redis::Client::open(format!("redis://{address}"))?;
+fn command(server: ConnectionInfo, arguments: &[impl ToRedisArgs]) -> Result<redis::Value, redis::RedisError> {
+    let client = redis::Client::open(server)?;
     let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
     connection.set_read_timeout(Some(ANSWER_MAX))?;
     redis::Cmd::new().arg(arguments).query(&mut connection)

@@ -20,6 +20,7 @@ use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
 use crate::engine::redis::rights::{ACL_LINE, FOR_EFFECTS, words};
 use crate::engine::sqlite::Database;
+use crate::node::id::new_id;
 
 /// The options that name a store, or a file that may.
 static NAMING: [&Opt; 5] = [&URL, &HOST_NAME, &PORT_NUMBER, &CONFIG, &ENV];
@@ -73,10 +74,8 @@ impl TestBed {
             (None, Own::Server(fsync) | Own::ServerOrFile(fsync), Some(program)) => {
                 let server = Server::start(&program, &directory.path, fsync);
                 let server = server.map_err(|error| Failure::cannot("start a redis-server", error))?;
-                let url = format!("redis://{}", server.address());
-                let info = url.as_str().into_connection_info().expect("an address is a URL");
-                let address = format!("a redis-server of its own ({url})");
-                Ok((Store::Redis(Box::new(info)), address, Some(server)))
+                let address = format!("a redis-server of its own (redis://{})", server.address());
+                Ok((server_at(&server, server.address()), address, Some(server)))
             }
             (None, Own::Server(_), None) => Err(Failure::no_redis(
                 "no redis-server is on the PATH; install one, or name a Redis with --url",
@@ -101,9 +100,7 @@ impl TestBed {
     pub fn stand_before(&mut self) -> std::io::Result<()> {
         if let Some(server) = &self.server {
             let front = Proxy::start(server.address())?;
-            let url = format!("redis://{}", front.address());
-            let info = url.as_str().into_connection_info().expect("an address is a URL");
-            self.store = Store::Redis(Box::new(info));
+            self.store = server_at(server, front.address());
             self.front = Some(front);
         }
         Ok(())
@@ -118,7 +115,7 @@ impl TestBed {
         if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
             return Ok(());
         }
-        let password = random();
+        let password = new_id();
         let line = ACL_LINE.replace("NAME", USER).replace("PASSWORD", &password);
         let line = line.replace("QUEUE", queue) + &format!(" ~{effects}* {}", words(FOR_EFFECTS));
         // Without `ACL SETUSER`.
@@ -147,7 +144,7 @@ impl TestBed {
 
     /// A name that no other queue has.
     pub fn fresh_queue(&self) -> String {
-        format!("{}-{}", self.command, random())
+        format!("{}-{}", self.command, new_id())
     }
 
     /// Where a proxy can stand in between: not in TLS, which would notice, and not on a socket file.
@@ -165,6 +162,10 @@ impl TestBed {
             }
         }
     }
+}
+
+fn server_at(server: &Server, address: SocketAddr) -> Store {
+    Store::Redis(Box::new(server.reached_at(address)))
 }
 
 fn upstream(store: &Store) -> Option<SocketAddr> {
@@ -187,24 +188,26 @@ impl Directory {
     /// In the directory for temporary files.
     pub fn temporary(command: &str) -> Result<Self, Failure> {
         let parent = std::env::temp_dir();
-        let path = parent.join(format!("queenright-{command}-{}", random()));
+        let path = parent.join(format!("queenright-{command}-{}", new_id()));
         let _ = std::fs::create_dir_all(parent);
         Self::create(&path, false)
     }
 
-    /// The one that was asked for, which must be empty, and stays.
+    /// The one that was asked for, which must be new, and stays.
     pub fn named(flag: &str, path: &Path) -> Result<Self, Failure> {
-        let directory = Self::create(path, true)?;
-        if std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_some()) {
-            let line = format!("{flag}: {} is not empty; name a new directory", path.display());
+        if path.symlink_metadata().is_ok() {
+            let line = format!("{flag}: {} is there already; name a new directory", path.display());
             return Err(Failure::usage(line));
         }
-        Ok(directory)
+        if let Some(parent) = path.parent() {
+            let _ = std::fs::create_dir_all(parent);
+        }
+        Self::create(path, true)
     }
 
     fn create(path: &Path, is_kept: bool) -> Result<Self, Failure> {
-        // One in a place that all may write to must not have been there before.
-        let made = DirBuilder::new().mode(0o700).recursive(is_kept).create(path);
+        // One that was there before may belong to others, or may be a link of theirs.
+        let made = DirBuilder::new().mode(0o700).create(path);
         made.map_err(|error| Failure::cannot(&format!("create {}", path.display()), error))?;
         // Paths are handed to processes that may work elsewhere.
         let path = path
@@ -246,8 +249,4 @@ pub fn refuse_queue(command: &str, asked: &Invocation, queues: &str) -> Result<(
         )));
     }
     Ok(())
-}
-
-pub fn random() -> String {
-    (0..8).map(|_| fastrand::lowercase()).collect()
 }

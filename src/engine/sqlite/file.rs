@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::tables::{DAMAGED, SCHEMA, SINCE};
-use crate::engine::LAYOUT;
+use crate::engine::{LAYOUT, private};
 use crate::error::{Absence, Error, Refusal, Result};
 
 /// "qrgt", so that other programs' files are recognised as such.
@@ -51,9 +51,23 @@ impl Database {
             connection.set_prepared_statement_cache_capacity(64);
             Ok(connection)
         };
+        self.create()?;
         let connection = open().map_err(|error| refuse(self, &error))?;
         self.prepare(&connection)?;
         Ok(connection)
+    }
+
+    /// Only its owner may read a new file. What SQLite puts beside it has the mode of the file.
+    fn create(&self) -> Result<()> {
+        private::refuse_link_of_others(&self.path).map_err(|error| Error::Refused {
+            store: self.shown(),
+            refusal: Refusal::Other,
+            reason: error.to_string(),
+            fix: "choose another file",
+        })?;
+        // One that is there stays as it is; what else is wrong SQLite meets as well, and says.
+        let _ = private::create(&self.path);
+        Ok(())
     }
 
     /// Checks that the file is ours, and creates what is missing. Others may do the same at this moment.

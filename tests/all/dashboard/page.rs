@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
+use super::access::token_file;
 use super::board::{Board, fail_all, new_queue, numbered, push_all};
 use super::browser::Browser;
 use super::client::get;
@@ -323,9 +324,7 @@ fn the_token_is_asked_for_once(browser: &Browser, server: &RedisServer) {
     let queue = new_queue();
     push_all(server, &queue, &[b"x".to_vec()]);
     let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("token");
-    std::fs::write(&file, "correct-horse-battery").expect("written");
-    let board = Board::start(server, &queue, &["--token-file", file.to_str().expect("a path")]);
+    let board = Board::start(server, &queue, &["--token-file", &token_file(directory.path())]);
     browser.open(&board.url);
     browser.wait_for("the question", "return !document.getElementById('view-login').hidden");
     assert!(!browser.text("main").contains("Queued"));

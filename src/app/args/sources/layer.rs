@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use crate::app::args::options::connection::{PASS, URL};
+use crate::app::args::options::dashboard::TOKEN;
 use crate::app::args::options::{self, Effect, Opt};
 use crate::app::args::{Flags, Usage};
 
@@ -84,6 +86,11 @@ impl Layer {
 
     pub fn get(&self, option: &Opt) -> Option<&Given> {
         self.values.get(option.name)
+    }
+
+    pub fn has_secret(&self) -> bool {
+        let has_login = |url: &Given| url.text().contains('@');
+        self.get(&PASS).is_some() || self.get(&TOKEN).is_some() || self.get(&URL).is_some_and(has_login)
     }
 
     pub fn is_about_the_connection(&self) -> bool {

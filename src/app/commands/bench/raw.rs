@@ -10,8 +10,8 @@ use super::cost::Cost;
 use super::session::Session;
 use super::socket::{self, Answer};
 use crate::app::exit::Failure;
-use crate::app::lab::test_bed::random;
 use crate::app::run::runtime;
+use crate::node::id::new_id;
 
 /// Commands on their way at once.
 const PIPELINE: usize = 8;
@@ -24,7 +24,7 @@ const EMPTY: Duration = Duration::from_micros(100);
 
 /// One thread pushes, two pop, 500 messages a command, several commands on their way: messages a second.
 pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<(f64, Cost), Failure> {
-    let key = format!("bench-raw-{}", random());
+    let key = format!("bench-raw-{}", new_id());
     let batch = BATCH.min(BATCH_BYTES / payload.max(1)).max(1);
     let before = Cost::of_redis(session)?;
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
@@ -93,7 +93,7 @@ fn pop(session: &Session, key: &str, messages: u64, batch: usize, popped: &Atomi
 
 /// LPUSH by 50 clients, one command at a time each: commands a second, by redis-benchmark if it is there.
 pub(super) fn lpush(session: &Session, requests: u64, clients: usize) -> Result<f64, Failure> {
-    let key = format!("bench-raw-{}", random());
+    let key = format!("bench-raw-{}", new_id());
     let rate = match redis_benchmark(session, &key, requests, clients) {
         Some(rate) => Ok(rate),
         None => own_lpush(session, &key, requests, clients),
@@ -152,7 +152,7 @@ fn own_lpush(session: &Session, key: &str, requests: u64, clients: usize) -> io:
 
 /// From a push to the return of a waiting pop at another socket, paced: microseconds each.
 pub(super) fn hand_over(session: &Session, messages: u32, pace: Duration) -> Result<Vec<f64>, Failure> {
-    let key = format!("bench-raw-{}", random());
+    let key = format!("bench-raw-{}", new_id());
     let failing = |error: io::Error| Failure::cannot("hand over through plain sockets", error);
     let (mut waiter, mut giver) = (session.socket()?, session.socket()?);
     let (told, times) = std::sync::mpsc::channel();

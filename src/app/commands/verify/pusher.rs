@@ -14,10 +14,11 @@ use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::{checks, print_of};
 use crate::app::lab::proxy::Proxy;
-use crate::app::lab::test_bed::{TestBed, random};
+use crate::app::lab::test_bed::TestBed;
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::time::now_ms;
 use crate::engine::{Engine, Item, Push, Pushed};
+use crate::node::id::new_id;
 use crate::settings::Settings;
 
 /// Between two pushes, or two tries of one.
@@ -121,10 +122,10 @@ impl OnEngine for Pushing {
                 .collect();
             made += payloads.len() as u64;
             let push = Push {
-                call: random(),
+                call: new_id(),
                 keep_ms: 0,
                 backlog_max: u64::MAX / 2,
-                birth: random(),
+                birth: new_id(),
                 step_ms: self.settings.step_ms(),
                 server: String::new(),
                 items: payloads.iter().map(|payload| item(payload)).collect(),

@@ -1,12 +1,13 @@
 //! A node's own book: every intent before its call, every confirmation after it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Record;
+use crate::engine::private;
 use crate::node::event::{Entry, Event, Observer};
 
 pub struct Recorder {
@@ -16,7 +17,7 @@ pub struct Recorder {
 
 impl Recorder {
     pub fn to(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = private::append(path)?;
         Ok(Self {
             file: Mutex::new((file, String::new())),
         })
