@@ -2,7 +2,7 @@
 //!
 //! | file | role |
 //! | --- | --- |
-//! | `value`, `program`, `url`, `token` | how values are written: durations, numbers, choices, commands, URLs, secrets |
+//! | `value`, `json`, `item`, `program`, `url`, `token` | how values are written: durations, numbers, messages, commands, URLs, secrets |
 //! | `resolved` | what a command is told in the end |
 //! | `options` | the table of options, one entry each |
 //! | `flags` | the table as clap's arguments, and what was given of it |
@@ -20,6 +20,8 @@ mod bench;
 mod dashboard;
 mod demo;
 mod flags;
+pub mod item;
+pub mod json;
 mod look;
 mod manage;
 pub mod options;

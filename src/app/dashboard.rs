@@ -8,6 +8,8 @@
 //! | `sample`, `live` | the state of the queue twice a second, one sampler for all who look |
 //! | `history` | what was, for charts |
 //! | `held` | what nodes have in hand |
+//! | `messages` | what is pushed |
+//! | `scale` | how many copies the queue needs, for autoscalers |
 //! | `errors` | the failed messages, in bounded steps |
 //! | `tls` | certificates |
 //! | `page` | what the browser gets |
@@ -20,11 +22,13 @@ mod errors;
 mod held;
 mod history;
 mod live;
+mod messages;
 mod page;
 mod reply;
 mod request;
 mod route;
 mod sample;
+mod scale;
 mod session;
 mod tls;
 
@@ -37,7 +41,7 @@ use tokio_rustls::TlsAcceptor;
 
 pub use tls::acceptor;
 
-use crate::app::args::token::Token;
+use crate::app::args::token::Tokens;
 use crate::app::http::{self, serve};
 use crate::app::output::log::Log;
 use crate::app::output::time::now_ms;
@@ -58,7 +62,7 @@ const STORE_INFO_EVERY: Duration = Duration::from_secs(5);
 /// How it is served.
 #[derive(Clone, Default)]
 pub struct Options {
-    pub token: Option<Token>,
+    pub tokens: Tokens,
     pub read_only: bool,
     /// Names under which it may be reached, besides addresses and localhost.
     pub hosts: Vec<String>,

@@ -9,5 +9,6 @@ mod description;
 mod errors;
 mod figures;
 mod page;
+mod pushing;
 mod running;
 mod schema;

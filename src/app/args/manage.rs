@@ -44,8 +44,8 @@ delays run on the store's time of day.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\" and
-\"delay\" (\"5s\"). What `errors export` writes can be read. Output is one
-{\"number\":7,\"repeated\":false} a line.
+\"delay\" (\"5s\") or \"delay_ms\". Other fields are refused, but what `errors
+export` writes can be read. Output is {\"number\":7,\"repeated\":false}, one a line.
 
 When --max-backlog messages wait, a push fails with exit code 1; the messages
 whose numbers were printed before are in the queue.

@@ -327,7 +327,8 @@ pub fn all() -> impl Iterator<Item = &'static Opt> {
 /// Beside our own variables that is what other programs for Redis read, `REDISCLI_AUTH` for one.
 #[must_use]
 pub fn is_about_secrets(variable: &str) -> bool {
-    let is_ours = |option: &Opt| matches!(option.effect, Effect::Address) || *option == dashboard::TOKEN;
+    let is_token = |option: &Opt| [dashboard::TOKEN, dashboard::READ_TOKEN, dashboard::PUSH_TOKEN].contains(option);
+    let is_ours = |option: &Opt| matches!(option.effect, Effect::Address) || is_token(option);
     ["REDIS", "QUEENRIGHT_TOKEN"]
         .iter()
         .any(|family| variable.starts_with(family))

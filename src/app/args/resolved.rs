@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use super::token::Token;
+use super::token::{Right, Tokens};
 use super::value::{Builtin, Generating, Handling, LogFormat, Work};
 use crate::api::cron::{Cron, Missed};
 use crate::engine::sqlite::Database;
@@ -44,7 +44,7 @@ pub struct Resolved {
     pub dashboard: Option<SocketAddr>,
     pub serving: Serving,
     /// What the dashboard asks for.
-    pub token: Option<Token>,
+    pub tokens: Tokens,
     /// Where this copy writes down what it does, for whoever checks the queue from outside.
     pub ledger: Option<PathBuf>,
     /// Every message that is done adds its number to a counter with this prefix.
@@ -65,7 +65,7 @@ pub enum Store {
 /// How a dashboard is served.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Serving {
-    pub token_file: Option<PathBuf>,
+    pub token_files: Vec<(Right, PathBuf)>,
     pub read_only: bool,
     pub allow_host: Vec<String>,
     pub tls_cert: Option<PathBuf>,
@@ -94,7 +94,7 @@ impl Default for Resolved {
             metrics: None,
             dashboard: None,
             serving: Serving::default(),
-            token: None,
+            tokens: Tokens::default(),
             ledger: None,
             effects: None,
             until_stdin_closes: false,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::start;
 use crate::app::args::Dashboard as Flags;
 use crate::app::args::sources::Resolved;
-use crate::app::args::token::Token;
+use crate::app::args::token::{Token, Tokens};
 use crate::app::dashboard::{Bound, Options, acceptor, bind};
 use crate::app::exit::Failure;
 use crate::app::output::log::Log;
@@ -37,7 +37,7 @@ pub(super) async fn run<E: Engine>(
 pub(super) fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Log) -> Result<Bound, Failure> {
     let options = options(resolved)?;
     if !listen.ip().to_canonical().is_loopback() {
-        if options.token.is_none() {
+        if options.tokens.is_empty() {
             return Err(Failure::usage(format!(
                 "{flag} {listen} can be reached from other machines, which needs a token: give --token-file FILE or \
                  QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)"
@@ -47,7 +47,7 @@ pub(super) fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Lo
             log.note("the dashboard is served without TLS: give --tls-cert and --tls-key, or have a proxy do it and say --behind-tls");
         }
     }
-    if !options.hosts.is_empty() && options.token.is_none() {
+    if !options.hosts.is_empty() && options.tokens.is_empty() {
         return Err(Failure::usage(
             "--allow-host means that others reach it through a proxy, which needs a token: give --token-file FILE or \
              QUEENRIGHT_TOKEN (make one with: head -c 24 /dev/urandom | base64)",
@@ -56,29 +56,37 @@ pub(super) fn open(flag: &str, listen: SocketAddr, resolved: &Resolved, log: &Lo
     bind(listen, options).map_err(|why| Failure::failed(format!("{flag}: {why}")))
 }
 
-/// The token that is asked for, from its file if there is one.
-pub(super) fn token(resolved: &Resolved) -> Result<Option<Token>, Failure> {
-    let Some(path) = &resolved.serving.token_file else {
-        return Ok(resolved.token.clone());
-    };
-    let mut text = String::new();
-    let read = private::open_secret(path)
-        .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
-        .map_err(|error| error.to_string())
-        .and_then(|_| Token::new(&text));
-    read.map(Some)
-        .map_err(|why| Failure::usage(format!("--token-file {}: {why}", path.display())))
+/// The tokens that are asked for: one in a file counts before one in a variable.
+pub(super) fn tokens(resolved: &Resolved) -> Result<Tokens, Failure> {
+    let mut tokens = resolved.tokens.clone();
+    for (right, path) in &resolved.serving.token_files {
+        let mut text = String::new();
+        let read = private::open_secret(path)
+            .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text))
+            .map_err(|error| error.to_string())
+            .and_then(|_| Token::new(&text));
+        let wrong = |why| Failure::usage(format!("{} {}: {why}", right.flag(), path.display()));
+        tokens.set(*right, read.map_err(wrong)?);
+    }
+    match tokens.twice() {
+        Some([one, other]) => Err(Failure::usage(format!(
+            "the {} and the {} are the same; make another with: head -c 24 /dev/urandom | base64",
+            one.token_name(),
+            other.token_name()
+        ))),
+        None => Ok(tokens),
+    }
 }
 
 fn options(resolved: &Resolved) -> Result<Options, Failure> {
     let serving = &resolved.serving;
-    let token = token(resolved)?;
+    let tokens = tokens(resolved)?;
     let tls = match (&serving.tls_cert, &serving.tls_key) {
         (Some(cert), Some(key)) => Some(acceptor(cert, key).map_err(Failure::usage)?),
         _ => None,
     };
     Ok(Options {
-        token,
+        tokens,
         read_only: serving.read_only,
         hosts: serving.allow_host.clone(),
         tls,

@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write as _};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::mpsc;
 
 use crate::api::push::{check, push_with};
-use crate::app::args::sources::{Resolved, duration};
+use crate::app::args::item::Written;
+use crate::app::args::json::Object;
+use crate::app::args::sources::Resolved;
 use crate::app::args::{Push as Flags, explain};
-use crate::app::base64;
 use crate::app::exit::Failure;
 use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
 use crate::message::PAYLOAD_BYTES_MAX;
@@ -117,31 +117,9 @@ fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
 }
 
 fn from_json(line: &[u8]) -> Result<Item, String> {
-    use serde_json::Value;
-    let read: Value = serde_json::from_slice(line).map_err(|error| format!("no JSON: {error}"))?;
-    let Value::Object(fields) = read else {
-        return Err("no JSON object: write {\"payload\": ...}".into());
-    };
-    let text = |name: &str| match fields.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(format!("\"{name}\" must be a text")),
-    };
-    let payload = match (fields.get("payload"), text("payload_base64")?) {
-        (Some(Value::String(text)), None) => text.clone().into_bytes(),
-        (Some(value), None) => value.to_string().into_bytes(),
-        (None, Some(text)) => base64::decode(text).ok_or("\"payload_base64\" is no base64")?,
-        _ => return Err("needs either \"payload\" or \"payload_base64\"".into()),
-    };
-    let mut item = Item::new(payload);
-    if let Some(key) = text("key")? {
-        item = item.key(key);
-    }
-    if let Some(delay) = text("delay")? {
-        let delay: Duration = duration(delay).map_err(|why| format!("\"delay\": {why}"))?;
-        item = item.delay(delay);
-    }
-    Ok(item)
+    let read = serde_json::from_slice(line);
+    let Object(written): Object<Written> = read.map_err(|error| format!("no such JSON: {error}"))?;
+    written.item()
 }
 
 fn print(receipts: &[Receipt], json: bool) -> Result<(), Failure> {
@@ -162,31 +140,4 @@ fn print(receipts: &[Receipt], json: bool) -> Result<(), Failure> {
             "the messages are in the queue, but their numbers cannot be written: {error}"
         ))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_of_json_is_a_message() {
-        let read = |line: &str| from_json(line.as_bytes());
-        assert_eq!(read(r#"{"payload":"a b"}"#), Ok(Item::new("a b")));
-        assert_eq!(read(r#"{"payload":{"id":17}}"#), Ok(Item::new(r#"{"id":17}"#)));
-        assert_eq!(read(r#"{"payload_base64":"/w=="}"#), Ok(Item::new(&b"\xff"[..])));
-        let whole = Item::new("x").key("k").delay(Duration::from_secs(5));
-        assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s","number":7}"#), Ok(whole));
-        for wrong in [
-            "",
-            "7",
-            "{}",
-            r#"{"payload":"x","payload_base64":"eA=="}"#,
-            r#"{"payload_base64":"?"}"#,
-            r#"{"payload":"x","delay":5}"#,
-            r#"{"payload":"x","delay":"5"}"#,
-            r#"{"payload":"x","key":7}"#,
-        ] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-    }
 }

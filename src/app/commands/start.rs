@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::dashboard;
 use crate::app::args::program::Source;
 use crate::app::args::sources::{Generating, Handling, Resolved};
+use crate::app::args::token::Tokens;
 use crate::app::exit::{FAILED, Failure};
 use crate::app::lab::ledger::Recorder;
 use crate::app::output::log::Log;
@@ -37,11 +38,11 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     if resolved.verbose {
         say_settings(resolved, &log);
     }
-    let token = resolved
-        .dashboard
-        .and_then(|_| dashboard::token(resolved).transpose())
-        .transpose()?;
-    let secrets = Secrets::of(resolved, token.as_ref());
+    let tokens = match resolved.dashboard {
+        Some(_) => dashboard::tokens(resolved)?,
+        None => Tokens::default(),
+    };
+    let secrets = Secrets::of(resolved, &tokens);
     let generator = roles::generator(resolved, &secrets, &log)?;
     let handler = roles::handler(resolved, &secrets, &log)?;
     let mut settings = resolved.settings.clone();

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use super::Options;
 use super::reply::Refusal;
 use super::session::{SESSION_TIME, Sessions};
-use crate::app::args::token::Token;
+use crate::app::args::token::{Right, Tokens};
 use crate::app::http::host::{Hosts, WrongHost};
 use crate::app::output::log::Log;
 
@@ -21,7 +21,7 @@ use crate::app::output::log::Log;
 const WRONG_TOKEN_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) struct Access {
-    token: Option<Token>,
+    tokens: Tokens,
     pub read_only: bool,
     hosts: Hosts,
     /// One for each port, since browsers do not keep the cookies of ports apart.
@@ -39,16 +39,23 @@ pub(super) struct Access {
 pub(super) enum Person {
     /// No token is needed.
     Anyone,
-    Token,
-    Session(String, Arc<Sessions>),
+    Token(Right),
+    Session(Right, String, Arc<Sessions>),
 }
 
 impl Person {
     /// False once this session has ended: streams end with it.
     pub fn is_still_admitted(&self) -> bool {
         match self {
-            Self::Anyone | Self::Token => true,
-            Self::Session(id, sessions) => sessions.knows(id),
+            Self::Anyone | Self::Token(_) => true,
+            Self::Session(_, id, sessions) => sessions.right(id).is_some(),
+        }
+    }
+
+    pub fn right(&self) -> Right {
+        match self {
+            Self::Anyone => Right::Rule,
+            Self::Token(right) | Self::Session(right, ..) => *right,
         }
     }
 
@@ -56,7 +63,7 @@ impl Person {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Anyone => "anyone",
-            Self::Token => "token",
+            Self::Token(right) => right.token_name(),
             Self::Session(..) => "session",
         }
     }
@@ -65,7 +72,7 @@ impl Person {
 impl Access {
     pub fn new(options: &Options, port: u16, log: Arc<Log>) -> Self {
         Self {
-            token: options.token.clone(),
+            tokens: options.tokens.clone(),
             read_only: options.read_only,
             hosts: Hosts::new(&options.hosts),
             cookie: format!("queenright_{port}"),
@@ -77,7 +84,7 @@ impl Access {
     }
 
     pub fn wants_token(&self) -> bool {
-        self.token.is_some()
+        !self.tokens.is_empty()
     }
 
     /// A page of another site must neither read (under a name that it let point here) nor change anything.
@@ -109,10 +116,11 @@ impl Access {
         matches!(scheme, "http" | "https") && (same || self.hosts.allows(place))
     }
 
-    /// Admits a request that carries the token, or the cookie of a session.
-    pub async fn check_person(&self, from: SocketAddr, headers: &HeaderMap) -> Result<Person, Refusal> {
+    /// Admits a request that carries a token with this right, or the cookie of such a session.
+    pub async fn check_person(&self, from: SocketAddr, headers: &HeaderMap, wanted: Right) -> Result<Person, Refusal> {
         if let Some(person) = self.person(headers) {
-            return Ok(person);
+            let may = person.right().includes(wanted);
+            return if may { Ok(person) } else { Err(lacks(person.right())) };
         }
         if bearer(headers).is_some() {
             return Err(self.wrong_token(from).await);
@@ -130,15 +138,15 @@ impl Access {
     }
 
     pub fn person(&self, headers: &HeaderMap) -> Option<Person> {
-        let Some(token) = &self.token else {
+        if self.tokens.is_empty() {
             return Some(Person::Anyone);
-        };
+        }
         if let Some(given) = bearer(headers) {
-            return token.is(given).then_some(Person::Token);
+            return self.tokens.right(given).map(Person::Token);
         }
         let given = self.session(headers)?;
-        let known = self.sessions.knows(given);
-        known.then(|| Person::Session(given.into(), self.sessions.clone()))
+        let right = self.sessions.right(given)?;
+        Some(Person::Session(right, given.into(), self.sessions.clone()))
     }
 
     /// Writes down a change: who made it, and from where.
@@ -151,15 +159,16 @@ impl Access {
         self.log.say(false, "dashboard_change", &fields);
     }
 
-    /// A cookie, if the token is right.
-    pub fn log_in(&self, from: SocketAddr, given: &str) -> Option<HeaderValue> {
-        if !self.token.as_ref().is_some_and(|token| token.is(given)) {
-            return None;
-        }
-        let cookie = self.set_cookie(&self.sessions.begin()?, SESSION_TIME);
-        self.log
-            .say(false, "dashboard_login", &[("from", &from.ip().to_string())]);
+    /// A cookie for who has this right.
+    pub fn log_in(&self, from: SocketAddr, right: Right) -> Option<HeaderValue> {
+        let cookie = self.set_cookie(&self.sessions.begin(right)?, SESSION_TIME);
+        let fields = [("by", right.token_name()), ("from", &from.ip().to_string())];
+        self.log.say(false, "dashboard_login", &fields);
         cookie
+    }
+
+    pub fn right(&self, given: &str) -> Option<Right> {
+        self.tokens.right(given)
     }
 
     pub fn log_out(&self, headers: &HeaderMap) -> Option<HeaderValue> {
@@ -185,6 +194,15 @@ impl Access {
     }
 }
 
+/// The token is known, but not for this.
+pub(super) fn lacks(right: Right) -> Refusal {
+    let line = match right {
+        Right::Push => "this token is for pushing messages only",
+        Right::Read | Right::Rule => "this token is for looking only",
+    };
+    Refusal::new(StatusCode::FORBIDDEN, "right", line)
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, given) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(given.trim())
@@ -200,6 +218,7 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
     use crate::app::args::sources::LogFormat;
+    use crate::app::args::token::Token;
 
     fn access(options: &Options) -> Access {
         let log = Log::to_stderr(LogFormat::Json, true, None);
@@ -264,16 +283,18 @@ mod tests {
 
     #[test]
     fn a_session_is_for_who_gave_the_token_and_until_it_is_ended() {
+        let mut tokens = Tokens::default();
+        tokens.set(Right::Rule, Token::new("0123456789abcdef").unwrap());
+        tokens.set(Right::Push, Token::new("only-for-pushing").unwrap());
         let access = access(&Options {
-            token: Some(Token::new("0123456789abcdef").unwrap()),
+            tokens,
             behind_tls: true,
             ..Options::default()
         });
         let from = SocketAddr::from(([127, 0, 0, 1], 1));
         let knows = |headers: &HeaderMap| access.person(headers).is_some();
         assert!(!knows(&HeaderMap::new()));
-        assert!(access.log_in(from, "0123456789abcdeX").is_none() && access.log_in(from, "").is_none());
-        let cookie = access.log_in(from, "0123456789abcdef").unwrap();
+        let cookie = access.log_in(from, Right::Read).unwrap();
         let text = cookie.to_str().unwrap();
         for part in [
             "HttpOnly",
@@ -288,11 +309,13 @@ mod tests {
         let mut with = HeaderMap::new();
         with.insert(COOKIE, text.split(';').next().unwrap().parse().unwrap());
         let person = access.person(&with).unwrap();
-        assert!(person.is_still_admitted());
+        assert!(person.is_still_admitted() && person.right() == Right::Read);
         access.log_out(&with);
         assert!(!knows(&with) && !person.is_still_admitted());
         let bearer = |value: &'static str| knows(&headers(&[("authorization", value)]));
         assert!(bearer("Bearer 0123456789abcdef") && bearer("bearer 0123456789abcdef"));
+        let pusher = access.person(&headers(&[("authorization", "Bearer only-for-pushing")]));
+        assert_eq!(pusher.map(|pusher| pusher.right()), Some(Right::Push));
         assert!(!bearer("Bearer 0123456789abcde") && !bearer("Basic 0123456789abcdef") && !bearer("Bearer "));
     }
 }

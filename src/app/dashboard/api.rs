@@ -10,28 +10,17 @@ use serde_json::json;
 use super::Dashboard;
 use super::access::Person;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
-use super::request::{Query, body, counted};
+use super::request::{Query, body};
 use super::route::Route;
-use super::{errors, page};
-use crate::api::push::{KEEP, push};
-use crate::app::base64;
+use super::{errors, messages, page, scale};
+use crate::app::args::token::Right;
 use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
 use crate::app::output::view::{PausedView, StoreView};
-use crate::engine::{Engine, Handover, Item};
+use crate::engine::{Engine, Handover};
 use crate::error::Error;
 
 const OPENAPI: &str = include_str!("openapi.json");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Message {
-    payload: Option<String>,
-    payload_base64: Option<String>,
-    key: Option<String>,
-    #[serde(default, deserialize_with = "counted")]
-    delay_ms: Option<u64>,
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,13 +59,14 @@ impl<E: Engine> Dashboard<E> {
             return looks.then_some(fixed).ok_or_else(|| Refusal::method("GET, HEAD"));
         }
         if looks && matches!(&*path, "/metrics" | "/readyz") {
-            self.access.check_person(from, request.headers()).await?;
+            self.access.check_person(from, request.headers(), Right::Read).await?;
             return Ok(self.for_machines(&path).await);
         }
         let route = path.strip_prefix("/api/v1/").map(Route::of);
         let person = match route {
             Some(Some(route)) if route.is_open() => Person::Anyone,
-            _ => self.access.check_person(from, request.headers()).await?,
+            Some(Some(route)) => self.access.check_person(from, request.headers(), route.right()).await?,
+            _ => self.access.check_person(from, request.headers(), Right::Read).await?,
         };
         let Some(route) = route.flatten() else {
             return Err(Refusal::missing("there is nothing here; see /api/v1/openapi.json"));
@@ -134,7 +124,12 @@ impl<E: Engine> Dashboard<E> {
                 self.note(asker, &format!("errors {what}: {count}"));
                 Ok(reply)
             }
-            Route::Messages => self.push(asker, body(request).await?).await,
+            Route::Messages => {
+                let (reply, change) = messages::push(engine, &self.settings, request).await?;
+                self.note(asker, &change);
+                Ok(reply)
+            }
+            Route::Scale => scale::tell(engine, query).await,
             Route::Pause => {
                 let pause: Pause = body(request).await?;
                 let paused = engine.pause(pause.generator, pause.handlers).await?;
@@ -162,21 +157,5 @@ impl<E: Engine> Dashboard<E> {
 
     fn note(&self, asker: &Asker, change: &str) {
         self.access.note(&asker.person, asker.from, change);
-    }
-
-    async fn push(&self, asker: &Asker, message: Message) -> Answer {
-        let payload = match (message.payload, message.payload_base64) {
-            (Some(text), None) => text.into_bytes(),
-            (None, Some(text)) => base64::decode(&text).ok_or_else(|| Refusal::bad("payload_base64 is no base64"))?,
-            _ => return Err(Refusal::bad("give either payload or payload_base64")),
-        };
-        let mut item = Item::new(payload);
-        item.key = message.key;
-        item.delay_ms = message.delay_ms.unwrap_or(0);
-        let pushed = push(&*self.engine, &self.settings, KEEP, &[item]).await?;
-        let receipt = pushed.first().ok_or_else(|| Refusal::bad("nothing was pushed"))?;
-        self.note(asker, &format!("pushed: message {}", receipt.number));
-        let pushed = json!({ "number": receipt.number, "repeated": receipt.repeated });
-        Ok(json(StatusCode::CREATED, &pushed))
     }
 }

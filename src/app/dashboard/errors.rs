@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Person;
 use super::reply::{Answer, Refusal, Reply, ok, stream};
-use super::request::{Object, Query, Whole, counted};
+use super::request::Query;
+use crate::app::args::json::{Object, Whole, counted};
 use crate::app::output::failed::{FailedInFull, FailedRow, lines};
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
 use select::{PARAMETERS, Select};

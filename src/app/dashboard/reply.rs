@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use super::messages::Pushed;
 use crate::app::args::explain;
 use crate::app::http::Body;
 use crate::error::Error;
@@ -31,6 +32,9 @@ pub(super) struct Refusal {
     pub code: &'static str,
     #[serde(rename = "error")]
     pub line: String,
+    /// Of several messages those that were pushed before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<Pushed>,
     /// The methods that would be served, where the method was wrong.
     #[serde(skip)]
     pub allow: Option<&'static str>,
@@ -42,6 +46,7 @@ impl Refusal {
             status,
             code,
             line: line.into(),
+            messages: Vec::new(),
             allow: None,
         }
     }

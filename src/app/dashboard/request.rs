@@ -1,25 +1,23 @@
 //! Requests: what stands behind the question mark, and what is in the body.
 
 use std::borrow::Cow;
-use std::marker::PhantomData;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::Number;
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use super::reply::Refusal;
+use crate::app::args::json::{NUMBER_MAX, Object};
 use crate::app::args::value;
 use crate::message::PAYLOAD_BYTES_MAX;
 
 /// The largest payload, escaped or in base64, with something around it.
-const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+pub(super) const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
 /// How long a body may take, with the wait for its room.
 const BODY_TIME: Duration = Duration::from_secs(20);
 /// The bytes of all bodies that are being read or looked at; further ones wait for their room.
@@ -64,9 +62,6 @@ pub(super) fn number(text: &str) -> Option<u64> {
     value::whole(text).ok().filter(|number| *number <= NUMBER_MAX)
 }
 
-/// What JSON readers count exactly up to.
-pub(super) const NUMBER_MAX: u64 = 1 << 53;
-
 /// `%41` is A, `+` is a space.
 fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if !text.contains(['%', '+']) {
@@ -96,12 +91,31 @@ pub(super) async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Res
 
 /// The same, of fewer bytes.
 pub(super) async fn body_up_to<T: DeserializeOwned>(most: usize, request: Request<Incoming>) -> Result<T, Refusal> {
+    if kind(&request) != "application/json" {
+        return Err(wrong_kind("the body must be application/json"));
+    }
+    parse(&read(most, request).await?)
+}
+
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
+    let parsed: serde_json::Result<Object<T>> = serde_json::from_slice(bytes);
+    let Object(parsed) = parsed.map_err(|error| Refusal::bad(format!("the body: {error}")))?;
+    Ok(parsed)
+}
+
+/// The type of the body, without its parameters.
+pub(super) fn kind(request: &Request<Incoming>) -> String {
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
-    if !kind.trim().eq_ignore_ascii_case("application/json") {
-        let line = "the body must be application/json";
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", line));
-    }
+    kind.trim().to_ascii_lowercase()
+}
+
+pub(super) fn wrong_kind(line: &str) -> Refusal {
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", line)
+}
+
+/// Reads a whole body, up to its limit in bytes and time.
+pub(super) async fn read(most: usize, request: Request<Incoming>) -> Result<Bytes, Refusal> {
     let large = || {
         let line = format!("the body has more than {most} bytes");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", line)
@@ -120,89 +134,16 @@ pub(super) async fn body_up_to<T: DeserializeOwned>(most: usize, request: Reques
         (held, collected)
     };
     let (_held, collected) = tokio::time::timeout(BODY_TIME, read).await.map_err(|_| slow())?;
-    let bytes = match collected {
-        Ok(collected) => collected.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(large()),
-        Err(_) => return Err(Refusal::bad("the body was cut off")),
-    };
-    let read: serde_json::Result<Object<T>> = serde_json::from_slice(&bytes);
-    let Object(read) = read.map_err(|error| Refusal::bad(format!("the body: {error}")))?;
-    Ok(read)
-}
-
-/// An object of JSON. A list of its values would do for serde, too. Read as it comes: a tree of values would need many times
-/// the memory of the body.
-#[derive(Debug)]
-pub(super) struct Object<T>(pub T);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct Fields<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
-            type Value = T;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(fields))
-            }
-        }
-        reader.deserialize_map(Fields(PhantomData)).map(Self)
+    match collected {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(large()),
+        Err(_) => Err(Refusal::bad("the body was cut off")),
     }
-}
-
-/// A whole number that every JSON reader counts exactly. To JSON 17.0 is as whole as 17.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Whole(pub u64);
-
-impl<'de> Deserialize<'de> for Whole {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        let number = Number::deserialize(reader)?;
-        let whole = number.as_u64().or_else(|| {
-            let float = number.as_f64()?;
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "it is whole and small"
-            )]
-            (float.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&float)).then_some(float as u64)
-        });
-        let whole = whole.filter(|number| *number <= NUMBER_MAX);
-        whole
-            .map(Self)
-            .ok_or_else(|| D::Error::custom("a number must be whole and at most 2^53"))
-    }
-}
-
-/// Such a number, if one is given.
-pub(super) fn counted<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<u64>, D::Error> {
-    Ok(Option::<Whole>::deserialize(reader)?.map(|Whole(number)| number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, Deserialize)]
-    struct One {
-        number: Whole,
-    }
-
-    #[test]
-    fn numbers_are_whole_and_objects_are_objects() {
-        let read = |text: &str| serde_json::from_str::<Whole>(text).map(|Whole(number)| number);
-        assert_eq!(read("17").unwrap(), 17);
-        assert_eq!(read("17.0").unwrap(), 17);
-        assert_eq!(read("9007199254740992").unwrap(), NUMBER_MAX);
-        for wrong in ["-1", "1.5", "9007199254740993", "1e300", "\"1\"", "null", "true"] {
-            assert!(read(wrong).is_err(), "{wrong}");
-        }
-        let read = |text: &str| serde_json::from_str::<Object<One>>(text);
-        assert_eq!(read(r#"{"number": 2}"#).unwrap().0.number, Whole(2));
-        assert!(read("[2]").is_err() && read("2").is_err() && read("{").is_err());
-    }
 
     #[test]
     fn parameters_are_decoded_known_and_given_once() {

@@ -1,12 +1,14 @@
 //! The paths of the API, and which methods each serves.
 
 use super::request::number;
+use crate::app::args::token::Right;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
     Document,
     Session,
     Status,
+    Scale,
     History,
     Store,
     Held,
@@ -27,6 +29,7 @@ impl Route {
             "openapi.json" => Self::Document,
             "session" => Self::Session,
             "status" => Self::Status,
+            "scale" => Self::Scale,
             "history" => Self::History,
             "store" => Self::Store,
             "held" => Self::Held,
@@ -47,6 +50,15 @@ impl Route {
             Self::Session => "GET, POST, DELETE",
             Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Handover => "POST",
             _ => "GET",
+        }
+    }
+
+    /// What a token must allow.
+    pub(super) fn right(self) -> Right {
+        match self {
+            Self::Messages => Right::Push,
+            Self::Requeue | Self::Delete | Self::Pause | Self::Handover => Right::Rule,
+            _ => Right::Read,
         }
     }
 

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::header::SET_COOKIE;
-use hyper::{Method, Request};
+use hyper::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use tokio::time::Instant;
 
-use super::access::Access;
-use super::reply::{Answer, ok};
+use super::access::{Access, Person, lacks};
+use super::reply::{Answer, Refusal, ok};
 use super::request::body_up_to;
+use crate::app::args::token::Right;
 
 /// How many browsers stay logged in; beyond that, the oldest session is forgotten.
 const SESSIONS_MAX: usize = 100;
@@ -26,34 +27,46 @@ const LOGIN_BYTES_MAX: usize = 4 * 1024;
 
 /// The sessions that were begun and not ended, the oldest first.
 #[derive(Default)]
-pub(super) struct Sessions(Mutex<VecDeque<(String, Instant)>>);
+pub(super) struct Sessions(Mutex<VecDeque<Begun>>);
+
+struct Begun {
+    id: String,
+    right: Right,
+    at: Instant,
+}
 
 impl Sessions {
     /// A new one; none, if the system has no random bits.
-    pub fn begin(&self) -> Option<String> {
+    pub fn begin(&self, right: Right) -> Option<String> {
         let id = random()?;
         let mut sessions = self.lock();
         if sessions.len() == SESSIONS_MAX {
             sessions.pop_front();
         }
-        sessions.push_back((id.clone(), Instant::now()));
+        sessions.push_back(Begun {
+            id: id.clone(),
+            right,
+            at: Instant::now(),
+        });
         Some(id)
     }
 
     pub fn end(&self, id: &str) {
-        self.lock().retain(|(known, _)| known != id);
+        self.lock().retain(|known| known.id != id);
     }
 
-    pub fn knows(&self, id: &str) -> bool {
+    /// What whoever has this session may do; none: it has ended.
+    pub fn right(&self, id: &str) -> Option<Right> {
         let mut sessions = self.lock();
-        sessions.retain(|(_, begun)| begun.elapsed() < SESSION_TIME);
+        sessions.retain(|begun| begun.at.elapsed() < SESSION_TIME);
         // All are compared, so that the time tells nothing.
-        sessions.iter().fold(false, |found, (known, _)| {
-            found | bool::from(known.as_bytes().ct_eq(id.as_bytes()))
+        sessions.iter().fold(None, |found, begun| {
+            let same = bool::from(begun.id.as_bytes().ct_eq(id.as_bytes()));
+            if same { Some(begun.right) } else { found }
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(String, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Begun>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -79,6 +92,11 @@ struct Session {
     version: &'static str,
 }
 
+fn no_entropy() -> Refusal {
+    let line = "the system has no random bits for a session";
+    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "entropy", line)
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Login {
@@ -87,23 +105,27 @@ struct Login {
 
 impl Access {
     pub(super) async fn log_in_or_out(&self, from: SocketAddr, request: Request<Incoming>) -> Answer {
-        let mut admitted = self.person(request.headers()).is_some();
+        let mut right = self.person(request.headers()).as_ref().map(Person::right);
         let mut cookie = None;
         if request.method() == Method::POST {
             let login: Login = body_up_to(LOGIN_BYTES_MAX, request).await?;
-            cookie = self.log_in(from, &login.token);
-            if cookie.is_none() && self.wants_token() {
-                return Err(self.wrong_token(from).await);
+            if self.wants_token() {
+                right = self.right(&login.token);
+                cookie = match right {
+                    // The page could show it nothing.
+                    Some(Right::Push) => return Err(lacks(Right::Push)),
+                    Some(right) => Some(self.log_in(from, right).ok_or_else(no_entropy)?),
+                    None => return Err(self.wrong_token(from).await),
+                };
             }
-            admitted = true;
         } else if request.method() == Method::DELETE {
             cookie = self.log_out(request.headers());
-            admitted = !self.wants_token();
+            right = (!self.wants_token()).then_some(Right::Rule);
         }
         let mut reply = ok(&Session {
             token: self.wants_token(),
-            admitted,
-            read_only: self.read_only,
+            admitted: right.is_some(),
+            read_only: self.read_only || right == Some(Right::Read),
             version: env!("CARGO_PKG_VERSION"),
         });
         if let Some(cookie) = cookie {
@@ -120,20 +142,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_ends_by_itself_after_its_time() {
         let sessions = Sessions::default();
-        let id = sessions.begin().expect("random bits");
+        let id = sessions.begin(Right::Read).expect("random bits");
         tokio::time::advance(SESSION_TIME / 2).await;
-        assert!(sessions.knows(&id) && !sessions.knows("another"));
+        assert_eq!(
+            (sessions.right(&id), sessions.right("another")),
+            (Some(Right::Read), None)
+        );
         tokio::time::advance(SESSION_TIME / 2).await;
-        assert!(!sessions.knows(&id));
+        assert_eq!(sessions.right(&id), None);
     }
 
     #[test]
     fn only_so_many_stay_logged_in() {
         let sessions = Sessions::default();
-        let first = sessions.begin().expect("random bits");
+        let first = sessions.begin(Right::Read).expect("random bits");
         for _ in 0..SESSIONS_MAX {
-            sessions.begin().expect("random bits");
+            sessions.begin(Right::Read).expect("random bits");
         }
-        assert!(!sessions.knows(&first));
+        assert_eq!(sessions.right(&first), None);
     }
 }

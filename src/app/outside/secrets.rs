@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use crate::app::args::options;
 use crate::app::args::sources::{Handling, Resolved, Store};
-use crate::app::args::token::Token;
+use crate::app::args::token::{Token, Tokens};
 use crate::node::event::escape;
 use crate::node::handle::Failure;
 
@@ -28,9 +28,9 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// What this process was told. The token is the one that is asked for, wherever it was found.
+    /// What this process was told. The tokens are those that are asked for, wherever they were found.
     #[must_use]
-    pub fn of(resolved: &Resolved, token: Option<&Token>) -> Self {
+    pub fn of(resolved: &Resolved, tokens: &Tokens) -> Self {
         let names = std::env::vars_os().map(|(name, _)| name);
         let is_withheld = |name: &OsString| {
             let name = name.to_string_lossy();
@@ -45,10 +45,7 @@ impl Secrets {
             _ => None,
         };
         let credentials = service.and_then(|header| header.to_str().ok()?.strip_prefix("Basic "));
-        let tokens = [resolved.token.as_ref(), token]
-            .into_iter()
-            .flatten()
-            .map(Token::expose);
+        let tokens = resolved.tokens.iter().chain(tokens.iter()).map(Token::expose);
         Self {
             withheld: names.filter(is_withheld).collect(),
             texts: forms(password.into_iter().chain(credentials).chain(tokens)),

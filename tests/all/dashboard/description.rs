@@ -26,6 +26,14 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             ("?range=24h", None, 200),
             ("?range=2h", None, 400),
         ],
+        "scale" => vec![
+            ("", None, 200),
+            ("?wait=10s&min=1&max=5", None, 200),
+            ("?backlog=0", None, 400),
+            ("?backlog=1&wait=1s", None, 400),
+            ("?wait=soon", None, 400),
+            ("?min=2&max=1", None, 400),
+        ],
         "errors" => vec![
             ("?limit=2", None, 200),
             ("?order=oldest&text=no", None, 200),
@@ -40,7 +48,14 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
         "push" => vec![
             post(json!({"payload": "x", "key": "k", "delay_ms": 3_600_000}), 201),
             post(json!({"payload_base64": "/w==", "delay_ms": 3_600_000}), 201),
-            post(json!({"payload": 7}), 400),
+            post(json!({"payload": {"any": ["JSON"]}, "delay": "1h"}), 201),
+            post(
+                json!([{"payload": 1, "delay": "1h"}, {"payload": 2, "delay": "1h"}]),
+                201,
+            ),
+            post(json!([]), 201),
+            post(json!({"payload": 7, "delay": "1h", "colour": "red"}), 400),
+            post(json!([{"payload": 1}, {}]), 400),
         ],
         "pause" => vec![
             post(json!({"generator": true}), 200),

@@ -39,6 +39,7 @@ pages! {
     the_commands_of_http_work: "docs/recipes/http.md",
     the_commands_of_jobs_work: "docs/recipes/jobs.md",
     the_commands_of_poller_work: "docs/recipes/poller.md",
+    the_commands_of_producers_work: "docs/recipes/producers.md",
     the_commands_of_python_work: "docs/recipes/python.md",
     the_commands_of_tests_work: "docs/recipes/tests.md",
 }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::app::args::options::connection::{PASS, URL};
-use crate::app::args::options::dashboard::TOKEN;
+use crate::app::args::options::dashboard::{PUSH_TOKEN, READ_TOKEN, TOKEN};
 use crate::app::args::options::{self, Effect, Opt};
 use crate::app::args::{Flags, Usage};
 
@@ -90,7 +90,8 @@ impl Layer {
 
     pub fn has_secret(&self) -> bool {
         let has_login = |url: &Given| url.text().contains('@');
-        self.get(&PASS).is_some() || self.get(&TOKEN).is_some() || self.get(&URL).is_some_and(has_login)
+        let secrets = [&PASS, &TOKEN, &READ_TOKEN, &PUSH_TOKEN];
+        secrets.iter().any(|secret| self.get(secret).is_some()) || self.get(&URL).is_some_and(has_login)
     }
 
     pub fn is_about_the_connection(&self) -> bool {

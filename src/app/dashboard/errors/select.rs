@@ -3,8 +3,9 @@
 use serde::Deserialize;
 
 use super::super::reply::Refusal;
-use super::super::request::{NUMBER_MAX, Query, counted};
+use super::super::request::Query;
 use crate::api::failed::Filter;
+use crate::app::args::json::{NUMBER_MAX, counted};
 
 /// The parameters of a query that choose errors.
 pub(super) const PARAMETERS: [&str; 5] = ["from", "to", "text", "before_ms", "since_ms"];

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::reply::Refusal;
-use super::super::request::NUMBER_MAX;
 use crate::api::failed::Filter;
+use crate::app::args::json::NUMBER_MAX;
 use crate::engine::{Engine, Failed};
 
 /// How many errors one call looks at, and for how long, at most.

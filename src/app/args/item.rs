@@ -1,0 +1,108 @@
+//! A message to be pushed, as JSON: a line of `push --json`, a body of `POST /api/v1/messages`.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::json::counted;
+use super::value::duration;
+use crate::app::base64;
+use crate::engine::Item;
+
+/// As it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Written {
+    /// Any JSON: of a text its characters, of all else what stands there.
+    payload: Option<Box<RawValue>>,
+    payload_base64: Option<String>,
+    key: Option<String>,
+    /// "5s".
+    delay: Option<String>,
+    #[serde(default, deserialize_with = "counted")]
+    delay_ms: Option<u64>,
+    // What `errors export` writes besides: it can be pushed again as it is.
+    #[serde(rename = "number")]
+    _number: Option<IgnoredAny>,
+    #[serde(rename = "error")]
+    _error: Option<IgnoredAny>,
+    #[serde(rename = "attempt")]
+    _attempt: Option<IgnoredAny>,
+    #[serde(rename = "failures")]
+    _failures: Option<IgnoredAny>,
+    #[serde(rename = "node")]
+    _node: Option<IgnoredAny>,
+    #[serde(rename = "time")]
+    _time: Option<IgnoredAny>,
+}
+
+impl Written {
+    /// Says what is wrong.
+    pub fn item(self) -> Result<Item, String> {
+        let payload = match (self.payload, self.payload_base64) {
+            (Some(value), None) if value.get().starts_with('"') => {
+                let text: String = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
+                text.into_bytes()
+            }
+            (Some(value), None) => value.get().as_bytes().to_vec(),
+            (None, Some(text)) => base64::decode(&text).ok_or("\"payload_base64\" is no base64")?,
+            _ => return Err("needs either \"payload\" or \"payload_base64\"".into()),
+        };
+        let mut item = Item::new(payload);
+        item.key = self.key;
+        match (self.delay, self.delay_ms) {
+            (Some(delay), None) => item = item.delay(duration(&delay).map_err(|why| format!("\"delay\": {why}"))?),
+            (None, delay_ms) => item.delay_ms = delay_ms.unwrap_or(0),
+            _ => return Err("needs either \"delay\" or \"delay_ms\"".into()),
+        }
+        Ok(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_an_object_of_known_fields() {
+        let read = |text: &str| {
+            let written: Written = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            written.item()
+        };
+        assert_eq!(read(r#"{"payload":"a b"}"#), Ok(Item::new("a b")));
+        assert_eq!(read(r#"{"payload":"\u00e9"}"#), Ok(Item::new("é")));
+        assert_eq!(
+            read(r#"{"payload": {"z":1, "a": 12345678901234567890.10} }"#),
+            Ok(Item::new(r#"{"z":1, "a": 12345678901234567890.10}"#))
+        );
+        assert_eq!(read(r#"{"payload":17}"#), Ok(Item::new("17")));
+        assert_eq!(
+            read(r#"{"payload_base64":"/w==","payload":null}"#),
+            Ok(Item::new(&b"\xff"[..]))
+        );
+        let whole = Item::new("x").key("k").delay(Duration::from_secs(5));
+        assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s"}"#), Ok(whole.clone()));
+        assert_eq!(read(r#"{"payload":"x","key":"k","delay_ms":5000.0}"#), Ok(whole));
+        let exported = r#"{"number":7,"payload":"x","error":"no","attempt":1,"failures":0,"node":"n","time":"t"}"#;
+        assert_eq!(read(exported), Ok(Item::new("x")));
+        for wrong in [
+            "",
+            "7",
+            "{}",
+            r#"{"payload":null}"#,
+            r#"{"payload":"x","payload_base64":"eA=="}"#,
+            r#"{"payload_base64":"?"}"#,
+            r#"{"payload":"x","delay":5}"#,
+            r#"{"payload":"x","delay":"5"}"#,
+            r#"{"payload":"x","delay":"5s","delay_ms":5}"#,
+            r#"{"payload":"x","delay_ms":-1}"#,
+            r#"{"payload":"x","key":7}"#,
+            r#"{"payload":"x","colour":7}"#,
+            r#"{"payload":"x","payload":"y"}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}
