@@ -7,6 +7,8 @@
 //! | `base64` | bytes as text |
 //! | `args` | flags, variables and files, read into one set of values |
 //! | `exit`, `run` | how a command ends, and what every command needs around it |
+//! | `init` | process 1 of a container |
+//! | `health` | whether the processes here are well |
 //! | `on_engine` | opens the engine of a store for a command |
 //! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
@@ -21,6 +23,9 @@ pub mod args;
 
 mod exit;
 mod run;
+
+mod health;
+mod init;
 
 mod on_engine;
 
@@ -48,6 +53,9 @@ use exit::Failure;
 /// stderr, and the exit code that belongs to it.
 #[must_use]
 pub fn run() -> ExitCode {
+    if let Some(code) = init::run() {
+        return code;
+    }
     let asked = match args::parse(std::env::args_os()) {
         Ok(asked) => asked,
         Err(Stop::Show(text)) => return show(&text),
@@ -56,6 +64,10 @@ pub fn run() -> ExitCode {
     if asked.command == args::Command::WatchChildren {
         outside::watch();
         return ExitCode::SUCCESS;
+    }
+    if let args::Command::Healthcheck(flags) = asked.command {
+        // Whatever else may be wrong with the environment, it has nothing to do with this.
+        return commands::healthcheck::run(flags).unwrap_or_else(|failure| fail(&failure));
     }
     let resolved = match sources::of_this_process(&asked) {
         Ok(resolved) => resolved,

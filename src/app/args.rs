@@ -40,7 +40,7 @@ pub use bench::{Bench, BenchHot, BenchNode};
 pub use dashboard::Dashboard;
 pub use demo::Demo;
 pub use flags::Flags;
-pub use look::{Doctor, GetErrors, Status};
+pub use look::{Doctor, GetErrors, Healthcheck, Status};
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use options::explain;
 pub use parse::{Invocation, Stop, Usage, parse};
@@ -128,6 +128,9 @@ pub enum Command {
     /// Check the store's configuration, and say how to mend what is wrong
     #[command(after_help = look::DOCTOR)]
     Doctor(Doctor),
+    /// Ask the copy or dashboard that runs in this container whether it is well
+    #[command(after_help = look::HEALTHCHECK)]
+    Healthcheck(Healthcheck),
     /// See it work: real processes, killed again and again, and no message lost
     #[command(after_help = demo::AFTER)]
     Demo(Demo),

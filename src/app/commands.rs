@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod errors;
 mod get_errors;
+pub(in crate::app) mod healthcheck;
 mod manage;
 mod push;
 mod start;
@@ -85,6 +86,7 @@ impl OnEngine for OnQueue<'_> {
             | Command::BenchNode(_)
             | Command::BenchHot(_)
             | Command::Demo(_)
+            | Command::Healthcheck(_)
             | Command::WatchChildren => unreachable!("they open their own engine, or none"),
         }
     }

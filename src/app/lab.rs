@@ -10,7 +10,9 @@
 
 pub(super) mod copy;
 pub(super) mod fleet;
-pub(super) mod ledger;
+// Public for the tests, which judge fleets of containers with it.
+#[allow(clippy::must_use_candidate, clippy::return_self_not_must_use)]
+pub mod ledger;
 pub mod proxy;
 pub(super) mod server;
 pub(super) mod test_bed;

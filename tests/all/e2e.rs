@@ -12,6 +12,7 @@ mod errors;
 mod failover;
 mod files;
 mod handling;
+mod healthcheck;
 mod managing;
 mod metrics;
 mod network;

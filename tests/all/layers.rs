@@ -21,7 +21,7 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 12] = [
+const APP: [(&str, &str); 14] = [
     (
         "base64",
         "bytes as text are the same in JSON, answers of children and cursors",
@@ -29,6 +29,8 @@ const APP: [(&str, &str); 12] = [
     ("args", "what was asked for is known before anything is done"),
     ("exit", "how a command ends is the same for all"),
     ("run", "a runtime, stdout and signals are the same for all"),
+    ("health", "whether a process is well is asked without a store"),
+    ("init", "the first process does not know what its child does"),
     ("on_engine", "work on a queue is the same on every engine"),
     ("output", "what is shown does not depend on who shows it"),
     ("http", "serving knows nothing of what is served"),

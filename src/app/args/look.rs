@@ -31,6 +31,26 @@ Examples:
   queenright doctor -h db1 -q jobs
   queenright doctor --json | jq -r '.checks[] | select(.verdict != \"ok\")'";
 
+pub(super) const HEALTHCHECK: &str = "\
+For HEALTHCHECK of a container, and for probes that run a command: needs no
+port and no file. It asks every `start` and `dashboard` of this container; on a
+machine without containers, those of this user. Unhealthy is who does not
+answer within 4 s. A store that is away makes nobody unhealthy, since a restart
+would not help.
+
+Exit codes: 0 all that run here are well, 1 one does not answer, or none runs.
+
+Examples:
+  docker exec CONTAINER /queenright healthcheck";
+
+/// Asks without a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Healthcheck {
+    /// Ask this process only
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+}
+
 /// Examines what a queue lives on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
 pub struct Doctor {

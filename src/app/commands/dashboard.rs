@@ -10,6 +10,7 @@ use crate::app::args::sources::Resolved;
 use crate::app::args::token::{Token, Tokens};
 use crate::app::dashboard::{Bound, Options, acceptor, bind};
 use crate::app::exit::Failure;
+use crate::app::health;
 use crate::app::output::log::Log;
 use crate::engine::{Engine, private};
 use crate::node::shutdown;
@@ -27,6 +28,9 @@ pub(super) async fn run<E: Engine>(
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
     log.say(false, "dashboard", &[("url", &bound.url)]);
+    if let Err(error) = health::listen(|| "serves the dashboard".into()) {
+        log.note(&format!("healthcheck will not find this process: {error}"));
+    }
     let settings = resolved.settings.clone();
     let address = resolved.address.clone();
     bound.serve(engine, settings, address, log, shutdown).await;

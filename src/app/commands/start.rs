@@ -4,6 +4,7 @@ mod beside;
 pub(super) mod roles;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::dashboard;
@@ -11,6 +12,7 @@ use crate::app::args::program::Source;
 use crate::app::args::sources::{Generating, Handling, Resolved};
 use crate::app::args::token::Tokens;
 use crate::app::exit::{FAILED, Failure};
+use crate::app::health;
 use crate::app::lab::ledger::Recorder;
 use crate::app::output::log::Log;
 use crate::app::outside::{self, Secrets};
@@ -20,7 +22,8 @@ use crate::error::Error;
 use crate::node::Node;
 use crate::node::event::{Entry, Event, Observer};
 use crate::node::id::new_id;
-use crate::node::shutdown::{self, Stopper};
+use crate::node::meter::Meter;
+use crate::node::shutdown::{self, Shutdown, Stopper};
 use beside::Beside;
 
 /// How long children may take to end after the node has: longer than each of them is given.
@@ -58,6 +61,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         ));
     }
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
+    answer_healthchecks(node.meter(), &shutdown, &log);
     let beside = Beside::bind(resolved, node.meter(), &shutdown, &log)?;
     let serving = beside.map(|beside| beside.serve(resolved, &log)).transpose()?;
     tokio::select! {
@@ -82,10 +86,36 @@ fn starts_commands(resolved: &Resolved) -> bool {
     handles || lines || matches!(resolved.generate, Generating::Each(_))
 }
 
+/// For `healthcheck`. A node works without it, too.
+fn answer_healthchecks(meter: Arc<Meter>, shutdown: &Shutdown, log: &Log) {
+    let shutdown = shutdown.clone();
+    let about = move || {
+        let role = match meter.generates.load(Ordering::Relaxed) {
+            _ if shutdown.is_stopping() => "stops",
+            true => "generates",
+            false => "handles",
+        };
+        match meter.silence() {
+            None => "waits for the store".into(),
+            Some(silence) => format!("{role}, heard of the store {} ms ago", silence.as_millis()),
+        }
+    };
+    if let Err(error) = health::listen(about) {
+        log.note(&format!("healthcheck will not find this process: {error}"));
+    }
+}
+
 /// The log, and the book if one is to be kept.
 fn observer(resolved: &Resolved, log: Arc<Log>) -> Result<Arc<dyn Observer>, Failure> {
     let Some(path) = &resolved.ledger else {
         return Ok(log);
+    };
+    // Copies that cannot be told different names, in containers, write one each into a directory.
+    let path = if path.is_dir() {
+        let machine = gethostname::gethostname();
+        &path.join(format!("{}-{}", machine.to_string_lossy(), std::process::id()))
+    } else {
+        path
     };
     let recorder = Recorder::to(path)
         .map_err(|error| Failure::failed(format!("--ledger: cannot write {}: {error}", path.display())))?;

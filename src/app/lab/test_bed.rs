@@ -34,6 +34,9 @@ pub enum Own {
     File,
 }
 
+/// Where Linux keeps files in memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 /// Who the copies are on a server of our own.
 pub const USER: &str = "copies";
 
@@ -187,10 +190,12 @@ pub struct Directory {
 impl Directory {
     /// In the directory for temporary files.
     pub fn temporary(command: &str) -> Result<Self, Failure> {
+        let name = format!("queenright-{command}-{}", new_id());
         let parent = std::env::temp_dir();
-        let path = parent.join(format!("queenright-{command}-{}", new_id()));
-        let _ = std::fs::create_dir_all(parent);
-        Self::create(&path, false)
+        let _ = std::fs::create_dir_all(&parent);
+        let made = Self::create(&parent.join(&name), false);
+        // A container whose disk is read-only still has memory to share.
+        made.or_else(|failure| Self::create(&Path::new(SHARED_MEMORY).join(&name), false).map_err(|_| failure))
     }
 
     /// The one that was asked for, which must be new, and stays.
