@@ -1,12 +1,14 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 //!
 //! - [`keys`]: every key of a queue; `rights`: what the user of a node must be allowed
-//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow); `refusal`: what the server's errors mean
+//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `bounds`: how many may come back);
+//!   `refusal`: what the server's errors mean
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
 //!   `status` (with `info`), `unsettled`
 
 mod bodies;
+mod bounds;
 #[cfg(feature = "mutants")]
 mod dump;
 mod errors;

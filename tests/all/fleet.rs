@@ -260,7 +260,8 @@ impl Fleet {
         Self::at(format!("sqlite:{}", path.display()))
     }
 
-    fn at(url: String) -> Plan {
+    /// The same at any address.
+    pub fn at(url: String) -> Plan {
         Plan {
             url,
             queue: format!("queue-{}", QUEUES.fetch_add(1, Ordering::Relaxed)),
@@ -508,6 +509,18 @@ pub fn signal(pid: u32, name: &str) {
         .args([format!("-{name}"), pid.to_string()])
         .status();
     assert!(sent.expect("kill is there").success(), "kill -{name} {pid}");
+}
+
+/// The most memory that a copy of the program has had, in KB. None: it has ended, or this is no Linux.
+pub fn peak_memory(pid: u32) -> Option<u64> {
+    // In the moment in which it starts, a child still has the memory of its parent, which is this one.
+    let runs = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    if runs.file_name() != Path::new(PROGRAM).file_name() {
+        return None;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
 }
 
 pub fn wait_exit(child: &mut Child) -> ExitStatus {

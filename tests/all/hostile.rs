@@ -4,5 +4,6 @@ mod accounts;
 mod cuts;
 mod damage;
 mod fuzz;
+mod liar;
 mod prefixes;
 mod rights;

@@ -8,7 +8,7 @@
 //! | `mutants` | removing any guard from the scripts or the rules fails a check |
 //! | `model` | every state that small fleets can reach keeps every promise |
 //! | `simulate` | whole fleets of production nodes in virtual time, one seed each |
-//! | `hostile` | connections cut at every byte, half a log of Redis, mutated input for every decoder |
+//! | `hostile` | connections cut at every byte, half a log of Redis, mutated input for every decoder, a server that lies |
 //! | `e2e` | real processes on a real Redis and on a file: kill -9, SIGSTOP, outages, every command |
 //! | `dashboard` | the page in a real browser, the API, and who may use it |
 //! | `library` | the API as a program uses it |

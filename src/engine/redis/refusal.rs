@@ -2,6 +2,7 @@
 
 use redis::RedisError;
 
+use super::bounds::Beyond;
 use super::rights;
 use crate::error::{Absence, Error, Refusal};
 
@@ -15,6 +16,7 @@ fn is_script_error(reason: &str) -> bool {
 /// Bytes came that are not of this protocol.
 fn is_no_redis(error: &RedisError, reason: &str) -> bool {
     error.kind() == redis::ErrorKind::Parse
+        || Beyond::of(error) == Some(Beyond::Foreign)
         || ["corrupt message", "InvalidContentType"]
             .iter()
             .any(|tls| reason.contains(tls))
@@ -87,6 +89,14 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
                 "what answers is no Redis, or TLS is needed or not spoken there ({reason}); check host and port, and use \
                  redis:// without TLS, rediss:// with it"
             );
+            return Error::Away {
+                store,
+                absence: Absence::Elsewhere,
+                reason,
+            };
+        }
+        None if Beyond::of(error).is_some() => {
+            let reason = format!("{reason}, which no Redis does here; is that one? Check host and port");
             return Error::Away {
                 store,
                 absence: Absence::Elsewhere,

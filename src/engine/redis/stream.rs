@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::bounds::Bounded;
+
 /// How much the kernel takes in that it cannot send yet. Without it, it would be megabytes: a whole body would seem to be
 /// sent at once, and then nothing would move while it is.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -69,7 +71,7 @@ pub(super) async fn connect(client: &Client, flow: &Arc<Flow>) -> RedisResult<Co
             let stream = counted.stream(UnixStream::connect(path).await?);
             speak(info, stream, &counted).await
         }
-        // What only the client knows how to do, or to refuse: nothing is counted there.
+        // What only the client knows how to do, or to refuse: nothing is counted or bounded there.
         _ => {
             let redis = client.get_multiplexed_async_connection_with_config(&config()).await?;
             Ok(Connection { redis, _driver: None })
@@ -84,11 +86,12 @@ fn config() -> AsyncConnectionConfig {
         .set_response_timeout(None)
 }
 
-/// Opens the protocol on a stream: user, password, database.
+/// Opens the protocol on a stream: user, password, database. What the server sends is bounded from its first byte on.
 async fn speak<S>(info: &ConnectionInfo, stream: S, counter: &Counter) -> RedisResult<Connection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Bounded::new(stream);
     let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config()).await?;
     counter.counts.store(true, Ordering::Relaxed);
     let driver = Some(Arc::new(Driver(tokio::spawn(driver))));

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::access::{TOKEN, token_file};
 use super::board::{Board, new_queue, push_all};
 use super::client::{Ask, get, post};
-use crate::fleet::{PATIENCE, program, within};
+use crate::fleet::{PATIENCE, peak_memory, program, within};
 use crate::server::RedisServer;
 
 /// Long enough for a busy machine, and shorter than what makes a connection that does nothing go away by itself.
@@ -44,16 +44,6 @@ fn is_healthy(board: &Board) -> bool {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     answer.starts_with("HTTP/1.1 200")
-}
-
-/// The most memory that a process has had, in KB.
-fn peak_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("Linux");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .expect("a peak");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 #[test]
@@ -92,7 +82,7 @@ fn what_is_sent_before_a_login_is_not_read_beyond_a_token() {
     let directory = tempfile::tempdir().expect("a directory");
     let board = guarded(&server, &directory);
     board.ask(&get("/")).is(200);
-    let before = peak_memory(board.child.id());
+    let before = peak_memory(board.child.id()).expect("Linux");
     // Below what a body may have after a login.
     let numbers = "1,".repeat(1_000_000);
     let body = format!("{{\"token\":[{numbers}1]}}");
@@ -114,7 +104,7 @@ fn what_is_sent_before_a_login_is_not_read_beyond_a_token() {
     let mut stream = hold(&board, chunked);
     let piece = format!("{:x}\r\n{}\r\n", 1 << 16, " ".repeat(1 << 16));
     while stream.write_all(piece.as_bytes()).is_ok() {}
-    let grown = peak_memory(board.child.id()) - before;
+    let grown = peak_memory(board.child.id()).expect("Linux") - before;
     assert!(grown < 20_000, "{grown} KB more");
     assert!(is_healthy(&board));
 }
