@@ -2,9 +2,9 @@
 
 mod access;
 mod attacks;
-mod board;
+pub mod board;
 mod browser;
-mod client;
+pub mod client;
 mod description;
 mod errors;
 mod figures;

@@ -5,7 +5,7 @@ mod bench;
 mod checks;
 mod cli;
 mod crowds;
-mod demo;
+pub mod demo;
 mod doctor;
 mod effects;
 mod errors;

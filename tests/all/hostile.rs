@@ -3,7 +3,9 @@
 mod accounts;
 mod cuts;
 mod damage;
+mod export;
 mod fuzz;
 mod liar;
 mod prefixes;
 mod rights;
+mod shown;

@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use queenright::engine::Item;
 use queenright::engine::redis::RedisEngine;
+use queenright::engine::{Engine, Item, Join, Seen};
 use queenright::{Message, Node, Settings, push, shutdown};
 use serde_json::Value;
 
@@ -137,6 +137,24 @@ pub fn fail_all(server: &RedisServer, queue: &str, payloads: &[Vec<u8>], text: f
     let handle = move |message: Message| async move { Err::<Vec<queenright::Effect>, _>(text(&message).into()) };
     let (_stopper, shutdown) = shutdown::channel();
     block_on(Node::new(engine, settings, generate, handle).run(shutdown)).expect("it ends");
+}
+
+/// A member whose id, host and version are this text.
+pub fn hostile_host(server: &RedisServer, queue: &str, text: &str) {
+    let join = Join {
+        node: text.into(),
+        lanes: 1,
+        lease_ms: 600_000,
+        seen: Seen::default(),
+        token: "token".into(),
+        host: text.into(),
+        pid: 1,
+        version: text.into(),
+        concurrency: 1,
+        deliveries_max: 5,
+    };
+    let engine = RedisEngine::open(&server.url(), &settings(queue)).expect("an engine");
+    block_on(engine.join(&join)).expect("joined");
 }
 
 /// The numbers 0 to `count` as payloads.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::access::token_file;
-use super::board::{Board, fail_all, new_queue, numbered, push_all};
+use super::board::{Board, fail_all, hostile_host, new_queue, numbered, push_all};
 use super::browser::Browser;
 use super::client::get;
 use crate::fleet::Fleet;
@@ -278,6 +278,16 @@ fn hostile_names_and_addresses_are_shown_as_text(browser: &Browser, server: &Red
     }
     let name = browser.text("#queue");
     assert!(name.ends_with("\\u202e\\u061cevil"), "{name}");
+    hostile_host(
+        server,
+        &queue,
+        "<img src=x onerror='window.hurt = 5'>\u{202e}\u{61c}\u{1b}[2J",
+    );
+    browser.wait_for(
+        "the stranger is listed",
+        "return document.body.innerText.includes('<img src=x onerror')",
+    );
+    assert_eq!(browser.run("return window.hurt ?? null"), Value::Null);
     let unseen = r"return /[\u061c\u202a-\u202e]/.test(document.body.innerText + document.title)";
     assert_eq!(browser.run(unseen), false, "nothing unseen is left in the text");
 }

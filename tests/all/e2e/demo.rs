@@ -20,6 +20,8 @@ pub struct Terminal {
     master: Box<dyn MasterPty + Send>,
     writer: Box<dyn Write + Send>,
     parser: Arc<Mutex<vt100::Parser>>,
+    /// Every byte that the program has written.
+    raw: Arc<Mutex<Vec<u8>>>,
     temporary: tempfile::TempDir,
 }
 
@@ -49,12 +51,16 @@ impl Terminal {
         let mut reader = pair.master.try_clone_reader().expect("readable");
         let writer = pair.master.take_writer().expect("writable");
         let parser = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
-        let feed = parser.clone();
+        let raw = Arc::new(Mutex::new(Vec::new()));
+        let (feed, keep) = (parser.clone(), raw.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = reader.read(&mut buffer) {
                 let mut parser = feed.lock().unwrap_or_else(PoisonError::into_inner);
                 parser.process(&buffer[..count]);
+                keep.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .extend_from_slice(&buffer[..count]);
             }
         });
         Self {
@@ -62,8 +68,13 @@ impl Terminal {
             master: pair.master,
             writer,
             parser,
+            raw,
             temporary,
         }
+    }
+
+    pub fn raw(&self) -> Vec<u8> {
+        self.raw.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn text(&self) -> String {
