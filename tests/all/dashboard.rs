@@ -12,3 +12,4 @@ mod page;
 mod pushing;
 mod running;
 mod schema;
+mod siege;
