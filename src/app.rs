@@ -9,6 +9,7 @@
 //! | `exit`, `run` | how a command ends, and what every command needs around it |
 //! | `init` | process 1 of a container |
 //! | `health` | whether the processes here are well |
+//! | `password` | one that is asked for at each connect |
 //! | `on_engine` | opens the engine of a store for a command |
 //! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
@@ -26,6 +27,7 @@ mod run;
 
 mod health;
 mod init;
+mod password;
 
 mod on_engine;
 

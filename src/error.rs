@@ -116,6 +116,17 @@ impl Error {
         matches!(self, Self::Away { absence, .. } if *absence != Absence::Elsewhere)
     }
 
+    /// Whether another password could help.
+    pub(crate) fn is_about_credentials(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused {
+                refusal: Refusal::Credentials,
+                ..
+            }
+        )
+    }
+
     /// Whether a node that is at work waits, and makes the same call again: the store is away; or someone has taken a right away or
     /// written into the queue, and can set that right. To end would not help, and the whole fleet would end.
     pub(crate) fn may_be_mended(&self) -> bool {

@@ -23,6 +23,7 @@ use crate::app::args::{Command, Invocation, Manage};
 use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::log::Log;
+use crate::app::password;
 use crate::engine::{Engine, Status};
 use crate::error::Error;
 
@@ -31,6 +32,7 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
+    password::check(&resolved)?;
     match &asked.command {
         Command::Verify(flags) => verify::run(asked, resolved, flags),
         Command::Bench(flags) => bench::run(asked, &resolved, flags),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::args::sources::{Resolved, Store};
+use crate::app::args::sources::{PasswordFrom, Resolved, Store};
 use crate::app::exit::Failure;
+use crate::app::password;
 use crate::app::run::runtime;
 use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
@@ -22,6 +23,8 @@ pub(in crate::app) trait OnEngine {
 /// Where a queue is kept.
 pub(in crate::app) struct QueueAt<'a> {
     pub(in crate::app) store: &'a Store,
+    /// Where the password comes from, if it is not in `store`.
+    pub(in crate::app) password: Option<&'a PasswordFrom>,
     /// For people: never with user or password.
     pub(in crate::app) address: &'a str,
     pub(in crate::app) settings: &'a Settings,
@@ -33,6 +36,7 @@ impl<'a> QueueAt<'a> {
     pub(in crate::app) fn of(resolved: &'a Resolved, answer_min: Duration) -> Self {
         Self {
             store: &resolved.store,
+            password: resolved.password.as_ref(),
             address: &resolved.address,
             settings: &resolved.settings,
             answer_min,
@@ -45,6 +49,7 @@ impl<'a> QueueAt<'a> {
         let ended = match self.store {
             Store::Redis(info) => {
                 let mut server = Server::new((**info).clone(), self.address.to_string(), self.settings);
+                server.password = self.password.map(password::provider);
                 server.answer_timeout = server.answer_timeout.max(self.answer_min);
                 let engine = RedisEngine::new(&server, Keys::new(queue, names))?;
                 runtime.block_on(work.run(Arc::new(engine)))

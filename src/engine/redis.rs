@@ -1,8 +1,8 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 //!
 //! - [`keys`]: every key of a queue; `rights`: what the user of a node must be allowed
-//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `bounds`: how many may come back);
-//!   `refusal`: what the server's errors mean
+//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `bounds`: how many may come back,
+//!   `password`: one that does not last); `refusal`: what the server's errors mean
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
 //!   `status` (with `info`), `unsettled`
@@ -18,6 +18,7 @@ pub mod keys;
 mod link;
 mod manage;
 mod membership;
+mod password;
 mod publish;
 mod push;
 mod refusal;
@@ -50,6 +51,7 @@ pub(crate) use exchange::exchange_bytes;
 #[cfg(feature = "cli")]
 pub(crate) use info::Info;
 pub use link::Server;
+pub use password::Password;
 pub use rights::ACL_LINE;
 #[cfg(not(feature = "mutants"))]
 use scripts::Scripts;

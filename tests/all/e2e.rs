@@ -18,6 +18,7 @@ mod metrics;
 mod network;
 mod outages;
 mod outside;
+mod passwords;
 mod poller;
 mod promoted;
 mod push;

@@ -111,6 +111,7 @@ impl RedisServer {
     pub fn server_as(&self, url: &str) -> Server {
         Server {
             info: url.into_connection_info().expect("a URL"),
+            password: None,
             address: format!("127.0.0.1:{}", self.port),
             answer_timeout: Duration::from_secs(10),
         }

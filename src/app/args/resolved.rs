@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+use super::program::Program;
 use super::token::{Right, Tokens};
 use super::value::{Builtin, Generating, Handling, LogFormat, Work};
 use crate::api::cron::{Cron, Missed};
@@ -45,6 +46,8 @@ pub struct Resolved {
     pub serving: Serving,
     /// What the dashboard asks for.
     pub tokens: Tokens,
+    /// In the place of the one that `store` has.
+    pub password: Option<PasswordFrom>,
     /// Where this copy writes down what it does, for whoever checks the queue from outside.
     pub ledger: Option<PathBuf>,
     /// Every message that is done adds its number to a counter with this prefix.
@@ -60,6 +63,14 @@ pub struct Resolved {
 pub enum Store {
     Redis(Box<ConnectionInfo>),
     Sqlite(Database),
+}
+
+/// Where the password of each new connection comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordFrom {
+    File(PathBuf),
+    /// What it prints.
+    Command(Program),
 }
 
 /// How a dashboard is served.
@@ -95,6 +106,7 @@ impl Default for Resolved {
             dashboard: None,
             serving: Serving::default(),
             tokens: Tokens::default(),
+            password: None,
             ledger: None,
             effects: None,
             until_stdin_closes: false,

@@ -21,7 +21,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-pub use super::resolved::{Resolved, Store};
+pub use super::resolved::{PasswordFrom, Resolved, Store};
 pub use super::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
 use super::options::generating::{GENERATE, GENERATE_EACH, INTERVAL};
@@ -73,10 +73,11 @@ fn read(path: &Path) -> io::Result<String> {
 pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let mut notes = Vec::new();
     let stack = stack(inputs, &mut notes)?;
-    let (store, address) = address::choose(&stack, &mut notes)?;
+    let chosen = address::choose(&stack, &mut notes)?;
     let mut resolved = Resolved {
-        store,
-        address,
+        store: chosen.store,
+        address: chosen.shown,
+        password: chosen.password,
         notes,
         ..Resolved::default()
     };

@@ -13,6 +13,7 @@ use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::output::json;
 use crate::app::output::time::age;
+use crate::app::password;
 use crate::app::run::{print, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
@@ -234,6 +235,7 @@ pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failur
         Store::Redis(info) => {
             let settings = &resolved.settings;
             let mut server = Server::new((**info).clone(), resolved.address.clone(), settings);
+            server.password = resolved.password.as_ref().map(password::provider);
             server.answer_timeout = LOOK_MAX;
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
             let user = info.redis_settings().username().unwrap_or("default").to_string();

@@ -90,6 +90,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
     let (store, address) = (bed.store.clone(), bed.address.clone());
     let queue = QueueAt {
         store: &store,
+        password: None,
         address: &address,
         settings: &settings,
         answer_min: Duration::ZERO,

@@ -18,6 +18,7 @@ use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
 use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
+use crate::app::password;
 use crate::engine::redis::rights::{ACL_LINE, FOR_EFFECTS, words};
 use crate::engine::sqlite::Database;
 use crate::node::id::new_id;
@@ -73,7 +74,7 @@ impl TestBed {
             Ok((Store::Sqlite(Database { path, full: false }), address, None))
         };
         let (store, address, server) = match (named, own, Server::program()) {
-            (Some(named), _, _) => Ok((named.store.clone(), named.address.clone(), None)),
+            (Some(named), _, _) => Ok((password::fixed(named)?, named.address.clone(), None)),
             (None, Own::Server(fsync) | Own::ServerOrFile(fsync), Some(program)) => {
                 let server = Server::start(&program, &directory.path, fsync);
                 let server = server.map_err(|error| Failure::cannot("start a redis-server", error))?;

@@ -9,16 +9,19 @@ use redis::{Client, Cmd, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::password::Password;
 use super::refusal::classify;
 use super::scripts::Script;
 use super::stream::{self, Connection, Flow};
-use crate::error::{Error, Result};
+use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
 pub struct Server {
     pub info: redis::ConnectionInfo,
+    /// In the place of the password that is in `info`.
+    pub password: Option<Password>,
     /// For people; without a password.
     pub address: String,
     /// How long to wait for an answer while nothing moves: longer than any script takes, short enough to stop in good time.
@@ -33,6 +36,7 @@ impl Server {
         let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         Self {
             info: info.set_tcp_settings(tcp),
+            password: None,
             address,
             answer_timeout: (settings.lease / 2).clamp(Duration::from_millis(500), Duration::from_secs(2)),
         }
@@ -59,7 +63,9 @@ const LOOKS: u32 = 8;
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
 /// verb allows for.
 pub(super) struct Link {
-    client: Client,
+    /// In a box: an engine has five of these, and is part of every future that holds it.
+    client: Box<Client>,
+    password: Option<Password>,
     address: String,
     answer_timeout: Duration,
     flow: Arc<Flow>,
@@ -75,7 +81,8 @@ impl Link {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::open(server.info.clone()).map_err(|error| classify(&server.address, &error))?;
         Ok(Self {
-            client,
+            client: Box::new(client),
+            password: server.password.clone(),
             address: server.address.clone(),
             answer_timeout: server.answer_timeout,
             flow: Arc::default(),
@@ -107,14 +114,38 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection> {
-        let connected = timeout(self.answer_timeout, self.open()).await;
-        connected
+        // Not within the time for an answer of the server: some ask a service for it.
+        let password = match &self.password {
+            Some(password) => Some(password.ask().await.map_err(|error| self.without_password(&error))?),
+            None => None,
+        };
+        let connected = timeout(self.answer_timeout, self.open(password)).await;
+        let connected = connected
             .unwrap_or_else(|_| Err(silent()))
-            .map_err(|error| classify(&self.address, &error))
+            .map_err(|error| classify(&self.address, &error));
+        match (&self.password, connected) {
+            (Some(password), Err(error)) if error.is_about_credentials() && password.was_admitted() => {
+                Err(self.without_password(&error))
+            }
+            (Some(password), Ok(connection)) => {
+                password.admitted();
+                Ok(connection)
+            }
+            (_, connected) => connected,
+        }
     }
 
-    async fn open(&self) -> RedisResult<Connection> {
-        let mut connection = stream::connect(&self.client, &self.flow).await?;
+    /// The next try may have another password.
+    fn without_password(&self, why: &impl std::fmt::Display) -> Error {
+        Error::Away {
+            store: format!("Redis at {}", self.address),
+            absence: Absence::Unable,
+            reason: format!("there is no password for it: {why}"),
+        }
+    }
+
+    async fn open(&self, password: Option<String>) -> RedisResult<Connection> {
+        let mut connection = stream::connect(&self.client, password, &self.flow).await?;
         if let Some(run) = &self.run {
             let told = connection
                 .redis

@@ -47,9 +47,14 @@ impl Drop for Driver {
     }
 }
 
-/// Connects to where the client would connect.
-pub(super) async fn connect(client: &Client, flow: &Arc<Flow>) -> RedisResult<Connection> {
-    let info = client.get_connection_info();
+/// Connects to where the client would connect; with this password, if there is one.
+pub(super) async fn connect(client: &Client, password: Option<String>, flow: &Arc<Flow>) -> RedisResult<Connection> {
+    let mut info = client.get_connection_info().clone();
+    if let Some(password) = password {
+        let settings = info.redis_settings().clone().set_password(password);
+        info = info.set_redis_settings(settings);
+    }
+    let info = &info;
     let counted = Counter::new(flow);
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
@@ -73,6 +78,7 @@ pub(super) async fn connect(client: &Client, flow: &Arc<Flow>) -> RedisResult<Co
         }
         // What only the client knows how to do, or to refuse: nothing is counted or bounded there.
         _ => {
+            let client = Client::open(info.clone())?;
             let redis = client.get_multiplexed_async_connection_with_config(&config()).await?;
             Ok(Connection { redis, _driver: None })
         }

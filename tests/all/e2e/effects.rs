@@ -51,6 +51,7 @@ fn engine(url: &str) -> RedisEngine {
     use redis::IntoConnectionInfo;
     let server = queenright::engine::redis::Server {
         info: url.into_connection_info().expect("a URL"),
+        password: None,
         address: "the test's".into(),
         answer_timeout: Duration::from_secs(5),
     };

@@ -40,6 +40,12 @@ options! {
         .with_dash()
         .env(&["REDIS_PASS"])
         .help("Redis password; better in REDIS_PASS, since other users of the machine can see command lines");
+    PASSWORD_FILE = part("password-file", "FILE")
+        .env(&["REDIS_PASSWORD_FILE"])
+        .help("Read the Redis password from this file, anew for each connection");
+    PASSWORD_COMMAND = part("password-command", "COMMAND")
+        .env(&["REDIS_PASSWORD_COMMAND"])
+        .help("Run this for each connection to Redis: it prints the password, such as a token that expires");
     DB = part("db", "N")
         .env(&["REDIS_DB"])
         .default_words("0")

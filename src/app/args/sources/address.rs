@@ -8,8 +8,11 @@ use redis::{ConnectionAddr, ProtocolVersion};
 
 use super::layer::{Given, Stack, either};
 use crate::app::args::options::Opt;
-use crate::app::args::options::connection::{DB, HOST_NAME, PASS, PORT_NUMBER, URL, USER};
-use crate::app::args::resolved::{HOST, PORT, Store};
+use crate::app::args::options::connection::{
+    DB, HOST_NAME, PASS, PASSWORD_COMMAND, PASSWORD_FILE, PORT_NUMBER, URL, USER,
+};
+use crate::app::args::program::Program;
+use crate::app::args::resolved::{HOST, PORT, PasswordFrom, Store};
 use crate::app::args::{Usage, value};
 use crate::engine::any::{RedisUrl, StoreUrl};
 use crate::engine::sqlite::Database;
@@ -27,13 +30,24 @@ enum Place {
     File(Database),
 }
 
-/// The store, and its address for people: never with user or password.
-pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<(Store, String), Usage> {
+/// The store that the sources name.
+pub struct Chosen {
+    pub store: Store,
+    /// Its address for people: never with user or password.
+    pub shown: String,
+    pub password: Option<PasswordFrom>,
+}
+
+pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
     let (depth, url) = match place(stack)? {
         Place::Server(depth, url) => (depth, url),
         Place::File(database) => {
             let shown = format!("sqlite:{}", database.path.display());
-            return Ok((Store::Sqlite(database), shown));
+            return Ok(Chosen {
+                store: Store::Sqlite(database),
+                shown,
+                password: None,
+            });
         }
     };
     let by_flag = |option| stack.0.iter().find(|layer| layer.is_flags)?.get(option);
@@ -48,6 +62,7 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<(Store, String),
     // A password in the URL belongs to the user in the URL, so a less specific source cannot add another user.
     let user = part(stack, depth, &USER, url.user.is_some() || url.pass.is_some());
     let pass = part(stack, depth, &PASS, url.pass.is_some());
+    let password = password(stack, depth, url.pass.is_some())?;
     let db = part(stack, depth, &DB, url.db.is_some());
     let url = RedisUrl {
         user: filled(user, url.user),
@@ -55,14 +70,45 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<(Store, String),
         db: db.map(|given| given.parse(value::db)).transpose()?.or(url.db),
         ..url
     };
-    if url.lacks_password() {
+    if url.lacks_password() && password.is_none() {
         return Err(Usage::new(
             "a user needs a password: set REDIS_PASS (to anything if the user has none)",
         ));
     }
     let shown = url.shown();
-    let server = url.connection().map_err(|error| Usage::new(reason(error)))?;
-    Ok((Store::Redis(Box::new(server)), shown))
+    // A stand-in: each connection asks for its own.
+    let pass = if password.is_some() {
+        Some(String::new())
+    } else {
+        url.pass
+    };
+    let server = RedisUrl { pass, ..url }
+        .connection()
+        .map_err(|error| Usage::new(reason(error)))?;
+    Ok(Chosen {
+        store: Store::Redis(Box::new(server)),
+        shown,
+        password,
+    })
+}
+
+/// The most specific of the three ways to give a password, if it is one of these two. Two ways in one source are a mistake.
+fn password(stack: &Stack, depth: usize, in_url: bool) -> Result<Option<PasswordFrom>, Usage> {
+    for (at, layer) in stack.0.iter().enumerate() {
+        let ways = [&PASS, &PASSWORD_FILE, &PASSWORD_COMMAND].map(|option| layer.get(option));
+        let mut given = ways.iter().flatten();
+        if let (Some(one), Some(other)) = (given.next(), given.next()) {
+            return Err(either(one, other));
+        }
+        match ways {
+            [_, Some(file), _] => return Ok(Some(PasswordFrom::File(file.path()))),
+            [_, _, Some(command)] => return command.parse(Program::parse).map(|it| Some(PasswordFrom::Command(it))),
+            [Some(_), ..] => return Ok(None),
+            _ if in_url && at == depth => return Ok(None),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// The most specific value of a part. Once the URL has that part, only sources at least as specific count.

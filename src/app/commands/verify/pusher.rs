@@ -60,6 +60,7 @@ impl Pusher {
         let thread = std::thread::Builder::new().name("pusher".into()).spawn(move || {
             let queue = QueueAt {
                 store: &store,
+                password: None,
                 address: &address,
                 settings: &settings,
                 answer_min: Duration::ZERO,

@@ -66,6 +66,7 @@ fn a_reply_that_no_script_gives_is_refused_or_can_be_read() {
             info: format!("unix:{}", socket.display())
                 .into_connection_info()
                 .expect("a URL"),
+            password: None,
             address: "nowhere".into(),
             answer_timeout: Duration::from_secs(10),
         };
