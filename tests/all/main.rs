@@ -10,6 +10,7 @@
 //! | `simulate` | whole fleets of production nodes in virtual time, one seed each |
 //! | `hostile` | connections cut at every byte, half a log of Redis, mutated input for every decoder, a server that lies |
 //! | `e2e` | real processes on a real Redis and on a file: kill -9, SIGSTOP, outages, every command |
+//! | `containers` | the image, compose and a fleet of containers, killed, frozen and cut off |
 //! | `dashboard` | the page in a real browser, the API, and who may use it |
 //! | `library` | the API as a program uses it |
 //! | `checker` | the checks of `verify` notice a queue that was harmed |
@@ -20,6 +21,8 @@
 
 mod checker;
 mod conformance;
+#[cfg(feature = "cli")]
+mod containers;
 #[cfg(feature = "cli")]
 mod dashboard;
 #[cfg(feature = "cli")]

@@ -1,0 +1,103 @@
+//! What the files for containers say, as far as that can be told without Docker.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::fleet::said;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn read(name: &str) -> String {
+    std::fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+fn the_dockerfile_needs_nothing_of_buildkit_and_knows_every_target() {
+    let text = read("Dockerfile");
+    for word in ["--mount", "--chmod", "--link", "<<", "# syntax"] {
+        assert!(!text.contains(word), "{word} needs BuildKit");
+    }
+    // Cargo wants a file for each target that Cargo.toml names, also for those that are not built.
+    let manifest = read("Cargo.toml");
+    for kind in ["bench", "example"] {
+        for part in manifest.split(&format!("[[{kind}]]\nname = \"")).skip(1) {
+            let name = part.split('"').next().expect("a name");
+            let file = format!("{}/{name}.rs", if kind == "bench" { "benches" } else { "examples" });
+            assert!(text.contains(&file), "Dockerfile does not stand in for {file}");
+        }
+    }
+    let version = format!("image.version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&version), "{version}");
+    let compiler = text
+        .split("FROM rust:")
+        .nth(1)
+        .and_then(|rest| rest.split('-').next())
+        .expect("a compiler");
+    let ci = read(".github/workflows/ci.yml");
+    assert!(
+        ci.contains(&format!("RUST: {compiler}.")),
+        "another compiler than that of the workflows: {compiler}"
+    );
+}
+
+#[test]
+fn what_compose_mounts_is_there() {
+    let text = read("compose.monitoring.yaml");
+    let mounted: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- ./")?.split(':').next())
+        .collect();
+    assert!(mounted.len() >= 5, "{mounted:?}");
+    for path in mounted {
+        assert!(Path::new(ROOT).join(path).is_file(), "{path}");
+    }
+    // Where Grafana is told to look is where the file is put.
+    let folder = "/var/lib/grafana/dashboards";
+    assert!(
+        read("contrib/grafana/dashboards.yml").contains(folder) && text.contains(&format!("grafana.json:{folder}/"))
+    );
+    assert!(read("contrib/grafana/datasources.yml").contains("http://prometheus:9090"));
+    assert!(
+        read("contrib/prometheus.yml").contains("/etc/prometheus/alerts.yml")
+            && text.contains(":/etc/prometheus/alerts.yml:ro")
+    );
+    let metrics = text
+        .split("QUEENRIGHT_METRICS: 0.0.0.0:")
+        .nth(1)
+        .and_then(|rest| rest.lines().next());
+    let port = metrics.expect("a port");
+    assert!(
+        read("contrib/prometheus.yml").contains(&format!("port: {port}")),
+        "{port}"
+    );
+}
+
+#[test]
+fn compose_understands_its_files() {
+    for (program, first) in [("docker-compose", None), ("docker", Some("compose"))] {
+        let compose = |words: &[&str]| {
+            let mut command = Command::new(program);
+            command.args(first).args(words).current_dir(ROOT);
+            command
+                .env("QUEENRIGHT_TOKEN", "a-token-for-the-tests")
+                .env("GRAFANA_PASSWORD", "secret");
+            command.output()
+        };
+        if !compose(&["version"]).is_ok_and(|output| output.status.success()) {
+            continue;
+        }
+        for files in [
+            &["-f", "compose.yaml"][..],
+            &["-f", "compose.yaml", "-f", "compose.monitoring.yaml"],
+        ] {
+            let output = compose(&[files, &["config"]].concat()).expect("it ran before");
+            assert!(
+                output.status.success() && output.stderr.is_empty(),
+                "{program}: {}",
+                said(&output)
+            );
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert_eq!(text.contains("grafana"), files.len() > 2, "{text}");
+        }
+    }
+}
