@@ -219,6 +219,7 @@ async fn remains(address: String, published: u64) -> Remains {
     let settings = Settings::default();
     let server = Server {
         info: format!("redis://{address}").into_connection_info().expect("a URL"),
+        password: None,
         address,
         answer_timeout: Duration::from_secs(10),
     };
