@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -16,6 +17,9 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const LABEL: &str = "queenright.test";
 /// As little as the image is said to need.
 pub const HARDENED: &str = "--read-only --cap-drop ALL --security-opt no-new-privileges";
+
+/// How long Docker may take to remove what a test started.
+const REMOVED_MAX: Duration = Duration::from_secs(10);
 
 static YARDS: AtomicU32 = AtomicU32::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -148,9 +152,17 @@ impl Drop for Yard {
             (format!("volume ls --quiet {project}"), "volume rm"),
             (format!("image ls --quiet {filter}"), "image rm --force"),
         ] {
-            let found = ours(&list);
-            if !found.trim().is_empty() {
-                docker(&format!("{remove} {found}"));
+            // A network is in use for a moment after the last of many containers has gone.
+            let gone = within(REMOVED_MAX, || {
+                let found = ours(&list);
+                let nothing = found.trim().is_empty();
+                if !nothing {
+                    docker(&format!("{remove} {found}"));
+                }
+                nothing.then_some(())
+            });
+            if gone.is_none() {
+                let _ = writeln!(std::io::stderr(), "containers: left behind: docker {list}");
             }
         }
     }
