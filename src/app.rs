@@ -67,9 +67,8 @@ pub fn run() -> ExitCode {
         outside::watch();
         return ExitCode::SUCCESS;
     }
-    if let args::Command::Healthcheck(flags) = asked.command {
-        // Whatever else may be wrong with the environment, it has nothing to do with this.
-        return commands::healthcheck::run(flags).unwrap_or_else(|failure| fail(&failure));
+    if let Some(ended) = commands::run_alone(&asked.command) {
+        return ended.unwrap_or_else(|failure| fail(&failure));
     }
     let resolved = match sources::of_this_process(&asked) {
         Ok(resolved) => resolved,

@@ -7,6 +7,7 @@
 //! | `options` | the table of options, one entry each |
 //! | `flags` | the table as clap's arguments, and what was given of it |
 //! | `look`, `manage`, `dashboard`, `demo`, `verify`, `bench` | the flags that only one command has |
+//! | `completions`, `man`, `version` | what packages carry beside the program, made from the same tables |
 //! | `parse` | from arguments to an [`Invocation`], or to one line that says what is wrong |
 //! | `sources` | from an [`Invocation`], the environment and files to `Resolved` |
 //!
@@ -17,12 +18,14 @@
 #![allow(clippy::doc_markdown)]
 
 mod bench;
+mod completions;
 mod dashboard;
 mod demo;
 mod flags;
 pub mod item;
 pub mod json;
 mod look;
+pub mod man;
 mod manage;
 pub mod options;
 mod parse;
@@ -33,14 +36,17 @@ pub mod token;
 pub mod url;
 pub mod value;
 mod verify;
+mod version;
 
 use clap::{ArgAction, Parser, Subcommand};
 
 pub use bench::{Bench, BenchHot, BenchNode};
+pub use completions::Completions;
 pub use dashboard::Dashboard;
 pub use demo::Demo;
 pub use flags::Flags;
 pub use look::{Doctor, GetErrors, Healthcheck, Status};
+pub use man::Man;
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use options::explain;
 pub use parse::{Invocation, Stop, Usage, parse};
@@ -99,6 +105,7 @@ Examples:
 #[command(
     name = "queenright",
     version,
+    long_version = version::LONG.as_str(),
     disable_help_flag = true,
     args_override_self = true,
     after_help = AFTER,
@@ -154,4 +161,10 @@ pub enum Command {
     Dashboard(Dashboard),
     #[command(flatten)]
     Manage(Manage),
+    /// Print what a shell needs to complete commands, flags and choices
+    #[command(after_help = completions::AFTER)]
+    Completions(Completions),
+    /// Print a man page, or write all of them
+    #[command(after_help = man::AFTER)]
+    Man(Man),
 }

@@ -6,7 +6,8 @@ mod demo;
 mod doctor;
 mod errors;
 mod get_errors;
-pub(in crate::app) mod healthcheck;
+mod healthcheck;
+mod man;
 mod manage;
 mod push;
 mod start;
@@ -24,11 +25,23 @@ use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::log::Log;
 use crate::app::password;
+use crate::app::run::print;
 use crate::engine::{Engine, Status};
 use crate::error::Error;
 
 /// How long a command that only reads waits for an answer: nobody's lease depends on it.
 const LOOK_MAX: Duration = Duration::from_secs(5);
+
+/// Runs what has to do with no queue: no variable and no file can be in its way. None: it is none of these.
+pub fn run_alone(command: &Command) -> Option<Result<ExitCode, Failure>> {
+    let printed = match command {
+        Command::Healthcheck(flags) => return Some(healthcheck::run(*flags)),
+        Command::Completions(flags) => print(&flags.script()),
+        Command::Man(flags) => man::run(flags),
+        _ => return None,
+    };
+    Some(printed.map(|()| ExitCode::SUCCESS))
+}
 
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
@@ -89,6 +102,8 @@ impl OnEngine for OnQueue<'_> {
             | Command::BenchHot(_)
             | Command::Demo(_)
             | Command::Healthcheck(_)
+            | Command::Completions(_)
+            | Command::Man(_)
             | Command::WatchChildren => unreachable!("they open their own engine, or none"),
         }
     }

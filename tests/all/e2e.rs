@@ -2,6 +2,7 @@
 //! of them is in `checks`.
 
 mod bench;
+mod carried;
 mod checks;
 mod cli;
 mod crowds;

@@ -100,8 +100,12 @@ fn help_and_version_are_shown_on_stdout() {
     assert!(help.status.success() && help.stderr.is_empty(), "{}", said(&help));
     assert!(String::from_utf8_lossy(&help.stdout).contains("--host beats REDIS_URL"));
     let version = run("--version", &[]);
-    let wanted = format!("queenright {}\n", env!("CARGO_PKG_VERSION"));
-    assert_eq!(String::from_utf8_lossy(&version.stdout), wanted);
+    let wanted = format!("queenright {}", env!("CARGO_PKG_VERSION"));
+    let text = String::from_utf8_lossy(&version.stdout);
+    assert!(text.starts_with(&wanted), "{text}");
+    assert!(text.contains("\nfeatures: cli cron serde sqlite tls"), "{text}");
+    let short = run("-V", &[]);
+    assert_eq!(String::from_utf8_lossy(&short.stdout), format!("{wanted}\n"));
 }
 
 #[test]

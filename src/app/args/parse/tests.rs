@@ -160,6 +160,8 @@ fn help_and_version_are_shown_for_every_command() {
         "drain --help",
         "purge --help",
         "dashboard --help",
+        "completions --help",
+        "man --help",
         "--version",
         "-V",
     ] {

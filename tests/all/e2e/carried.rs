@@ -1,0 +1,163 @@
+//! What packages carry beside the program: completions for shells, and man pages.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::fleet::{PROGRAM, program, said};
+
+fn printed(args: &[&str]) -> String {
+    let output = program().args(args).output().expect("the program starts");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn is_there(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok()
+}
+
+/// What a real bash offers when Tab is pressed after these words, of which the last is the one to be completed.
+fn offered(words: &[&str]) -> Vec<String> {
+    let (last, before) = words.split_last().expect("the program's name at least");
+    let script = r#"
+        source <("$0" completions bash)
+        [ "$(complete -p queenright | grep -c _queenright)" = 1 ] || exit 3
+        last=$1 before=$2; shift 2
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _queenright queenright "$last" "$before"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let output = Command::new("bash")
+        .args(["--norc", "-c", script, PROGRAM, last, before.last().expect("two words")])
+        .args(words)
+        .output()
+        .expect("bash runs");
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", said(&output));
+    let text = String::from_utf8(output.stdout).expect("text");
+    text.split_whitespace().map(String::from).collect()
+}
+
+#[test]
+fn bash_completes_commands_flags_and_choices() {
+    let commands = offered(&["queenright", ""]);
+    for command in ["start", "status", "errors", "get-errors", "completions"] {
+        assert!(commands.iter().any(|word| word == command), "{command}: {commands:?}");
+    }
+    for hidden in ["watch-children", "bench-node", "bench-hot"] {
+        assert!(!commands.iter().any(|word| word == hidden), "{hidden} is hidden");
+    }
+    assert_eq!(offered(&["queenright", "hand"]), ["handover"]);
+    assert_eq!(offered(&["queenright", "errors", "req"]), ["requeue"]);
+    assert_eq!(offered(&["queenright", "start", "--max-b"]), ["--max-backlog"]);
+    assert_eq!(offered(&["queenright", "status", "--que"]), ["--queue"]);
+    assert_eq!(offered(&["queenright", "--log", "j"]), ["json"]);
+    assert_eq!(
+        offered(&["queenright", "start", "--prefer", ""]),
+        ["generator", "either", "handler", "never"]
+    );
+    assert_eq!(offered(&["queenright", "completions", "z"]), ["zsh"]);
+}
+
+#[test]
+fn every_shell_gets_its_completions_and_can_read_them() {
+    for (shell, says) in [
+        ("bash", "complete -F _queenright"),
+        ("zsh", "#compdef queenright"),
+        ("fish", "complete -c queenright"),
+        ("elvish", "edit:completion:arg-completer[queenright]"),
+        ("powershell", "Register-ArgumentCompleter"),
+    ] {
+        let script = printed(&["completions", shell]);
+        assert!(script.contains(says), "{shell}: {says:?} is missing");
+        assert!(!script.contains("watch-children"), "{shell} is told of what is hidden");
+        let reads = match shell {
+            "fish" => "--no-execute",
+            "bash" | "zsh" => "-n",
+            _ => continue,
+        };
+        if !is_there(shell) {
+            eprintln!("no {shell} here: whether it can read its completions is not tried");
+            continue;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("completions");
+        std::fs::write(&path, script).expect("written");
+        let output = Command::new(shell).arg(reads).arg(&path).output().expect("it runs");
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{shell}: {}",
+            said(&output)
+        );
+    }
+}
+
+/// As lintian asks: not a word from groff.
+fn is_clean(page: &Path) {
+    let output = Command::new("man")
+        .args(["--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z"])
+        .arg(page)
+        .env("LC_ALL", "C.UTF-8")
+        .env("MANROFFSEQ", "")
+        .env("MANWIDTH", "80")
+        .output()
+        .expect("man runs");
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}: {}",
+        page.display(),
+        { String::from_utf8_lossy(&output.stderr) }
+    );
+}
+
+#[test]
+fn there_is_a_man_page_for_every_command_and_groff_has_nothing_to_say() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let to = directory.path().join("man1");
+    let names = printed(&["man", "--out", to.to_str().expect("text")]);
+    let names: Vec<&Path> = names.lines().map(Path::new).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for page in ["queenright.1", "queenright-start.1", "queenright-errors-requeue.1"] {
+        assert!(names.contains(&to.join(page).as_path()), "{page}: {names:?}");
+    }
+    let can_be_read = is_there("man");
+    for page in &names {
+        let text = std::fs::read_to_string(page).expect("a page");
+        assert!(
+            text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"),
+            "{}",
+            page.display()
+        );
+        if can_be_read {
+            is_clean(page);
+        }
+    }
+    if !can_be_read {
+        eprintln!("no man here: whether groff can read the pages is not tried");
+    }
+    let start = printed(&["man", "start"]);
+    for word in [
+        "QUEENRIGHT_MAX_BACKLOG",
+        "\\-\\-concurrency",
+        "SH GENERATING",
+        "SH NOTES",
+    ] {
+        assert!(start.contains(word), "{word} is missing: {start}");
+    }
+    assert_eq!(
+        start,
+        std::fs::read_to_string(to.join("queenright-start.1")).expect("a page")
+    );
+    assert!(!printed(&["man"]).contains("watch\\-children"), "what is hidden");
+}
+
+#[test]
+fn completions_and_man_pages_need_no_store_and_no_sound_environment() {
+    for args in [["completions", "bash"], ["man", "status"]] {
+        let output = program().args(args).env("QUEENRIGHT_LEASE", "soon").output();
+        let output = output.expect("the program starts");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let output = program().args(["man", "no-such-command"]).output().expect("starts");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
