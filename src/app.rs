@@ -9,6 +9,7 @@
 //! | `exit`, `run` | how a command ends, and what every command needs around it |
 //! | `init` | process 1 of a container |
 //! | `health` | whether the processes here are well |
+//! | `systemd` | what a service tells systemd |
 //! | `password` | one that is asked for at each connect |
 //! | `on_engine` | opens the engine of a store for a command |
 //! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
@@ -28,6 +29,7 @@ mod run;
 mod health;
 mod init;
 mod password;
+mod systemd;
 
 mod on_engine;
 

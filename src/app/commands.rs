@@ -33,6 +33,7 @@ use crate::error::Error;
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
 /// Runs what has to do with no queue: no variable and no file can be in its way. None: it is none of these.
+#[must_use]
 pub fn run_alone(command: &Command) -> Option<Result<ExitCode, Failure>> {
     let printed = match command {
         Command::Healthcheck(flags) => return Some(healthcheck::run(*flags)),

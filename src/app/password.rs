@@ -9,6 +9,7 @@ use crate::app::args::program::Program;
 use crate::app::args::sources::{PasswordFrom, Resolved, Store};
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
+use crate::app::systemd;
 use crate::engine::private;
 use crate::engine::redis::Password;
 
@@ -71,6 +72,9 @@ fn read(path: &Path) -> io::Result<String> {
 async fn run(program: &Program) -> io::Result<String> {
     let mut command = program.command();
     command.stdin(Stdio::null()).stdout(Stdio::piped());
+    for name in systemd::VARIABLES {
+        command.env_remove(name);
+    }
     let output = tokio::time::timeout(COMMAND_MAX, command.output()).await;
     let output =
         output.map_err(|_| io::Error::other(format!("{program} took longer than {} s", COMMAND_MAX.as_secs())))??;

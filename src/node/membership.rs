@@ -135,6 +135,7 @@ impl<E: Engine> Membership<E> {
             deliveries_max: settings.deliveries_max,
         };
         loop {
+            self.context.meter.beat_turns();
             if self.context.requests.requested().leave {
                 return Ok(None);
             }
@@ -173,6 +174,7 @@ impl<E: Engine> Membership<E> {
     /// Beats as this member, until it is none any more or is to leave.
     async fn serve(&mut self, node: &NodeId) -> Result<()> {
         loop {
+            self.context.meter.beat_turns();
             let requested = self.context.requests.requested();
             if requested.leave || (requested.abandon.as_ref() == Some(node) && guard("abandoned")) {
                 return Ok(());
@@ -366,6 +368,7 @@ impl<E: Engine> Membership<E> {
 
     async fn leave(&mut self, node: &NodeId) -> Result<()> {
         loop {
+            self.context.meter.beat_turns();
             match self.context.engine.leave(node).await {
                 Err(error) if error.may_be_mended() => self.wait(node, &error.to_string()).await,
                 done => return done,

@@ -25,6 +25,8 @@ pub(crate) struct Meter {
     clock: AtomicI64,
     /// When the store last answered a beat, in milliseconds after birth; 0: never.
     heard: AtomicU64,
+    /// When the beat last went round, answered or not, in milliseconds after birth.
+    turned: AtomicU64,
     pub generates: AtomicBool,
     pub elections: AtomicU64,
     pub redelivered: AtomicU64,
@@ -40,6 +42,7 @@ impl Default for Meter {
             in_hand: AtomicU64::new(0),
             clock: AtomicI64::new(ms(started).cast_signed()),
             heard: AtomicU64::new(0),
+            turned: AtomicU64::new(0),
             generates: AtomicBool::new(false),
             elections: AtomicU64::new(0),
             redelivered: AtomicU64::new(0),
@@ -67,6 +70,18 @@ impl Meter {
         self.heard.store(age.max(1), Ordering::Relaxed);
         self.clock
             .store(wall_ms.cast_signed() - age.cast_signed(), Ordering::Relaxed);
+    }
+
+    /// The beat goes on, whether the store answers or not.
+    pub fn beat_turns(&self) {
+        self.turned.store(ms(self.born.elapsed()), Ordering::Relaxed);
+    }
+
+    /// How long the beat has not gone on: a process whose beat hangs is of no use to anybody.
+    #[cfg(feature = "cli")]
+    pub fn beat_stands_for(&self) -> Duration {
+        let turned = Duration::from_millis(self.turned.load(Ordering::Relaxed));
+        self.born.elapsed().saturating_sub(turned)
     }
 
     /// How long the store has been silent. None: it never answered.

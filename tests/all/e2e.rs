@@ -30,6 +30,8 @@ mod ruling;
 mod silence;
 mod slow;
 mod sources;
+#[cfg(target_os = "linux")]
+mod systemd;
 mod variants;
 mod verify;
 mod watching;

@@ -21,7 +21,7 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 15] = [
+const APP: [(&str, &str); 16] = [
     (
         "base64",
         "bytes as text are the same in JSON, answers of children and cursors",
@@ -31,6 +31,10 @@ const APP: [(&str, &str); 15] = [
     ("run", "a runtime, stdout and signals are the same for all"),
     ("health", "whether a process is well is asked without a store"),
     ("init", "the first process does not know what its child does"),
+    (
+        "systemd",
+        "a service is told of by what the node tells all, and knows no command",
+    ),
     (
         "password",
         "it is asked for in the same way for every engine and every lab",

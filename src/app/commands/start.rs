@@ -17,6 +17,7 @@ use crate::app::lab::ledger::Recorder;
 use crate::app::output::log::Log;
 use crate::app::outside::{self, Secrets};
 use crate::app::run::on_signals;
+use crate::app::systemd::{Service, Telling};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::node::Node;
@@ -37,7 +38,8 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         stop_when_stdin_closes(stopper.clone())?;
     }
     stop_on_signal(stopper)?;
-    let observer = observer(resolved, log.clone())?;
+    let service = service(&log);
+    let observer = told(service.as_ref(), observer(resolved, log.clone())?);
     if resolved.verbose {
         say_settings(resolved, &log);
     }
@@ -62,6 +64,10 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     }
     let node = Node::new(engine.clone(), settings, generator, handler).observer(observer);
     answer_healthchecks(node.meter(), &shutdown, &log);
+    if let Some(service) = service {
+        let (lease, shutdown) = (resolved.settings.lease, shutdown.clone());
+        tokio::spawn(service.keep(node.meter(), lease, shutdown));
+    }
     let beside = Beside::bind(resolved, node.meter(), &shutdown, &log)?;
     let serving = beside.map(|beside| beside.serve(resolved, &log)).transpose()?;
     tokio::select! {
@@ -84,6 +90,27 @@ fn starts_commands(resolved: &Resolved) -> bool {
     let handles = matches!(resolved.handle, Handling::Child(_) | Handling::Each(_));
     let lines = matches!(resolved.generate, Generating::Lines(Source::Program(_)));
     handles || lines || matches!(resolved.generate, Generating::Each(_))
+}
+
+/// None: this is no service of systemd that is to tell it anything.
+fn service(log: &Log) -> Option<Arc<Service>> {
+    match Service::of_environment() {
+        Ok(service) => service.map(Arc::new),
+        Err(error) => {
+            log.note(&format!("systemd is told nothing: NOTIFY_SOCKET: {error}"));
+            None
+        }
+    }
+}
+
+fn told(service: Option<&Arc<Service>>, next: Arc<dyn Observer>) -> Arc<dyn Observer> {
+    match service {
+        None => next,
+        Some(service) => Arc::new(Telling {
+            service: service.clone(),
+            next,
+        }),
+    }
 }
 
 /// For `healthcheck`. A node works without it, too.

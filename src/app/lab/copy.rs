@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::app::systemd;
+
 /// Which of a copy's streams is read line by line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capture {
@@ -33,6 +35,9 @@ impl Copy {
             Capture::Nothing => {}
             Capture::Log => _ = command.stderr(Stdio::piped()),
             Capture::Stdout => _ = command.stdout(Stdio::piped()),
+        }
+        for name in systemd::VARIABLES {
+            command.env_remove(name);
         }
         // Ctrl-C is for the parent, which then stops its copies in good order.
         let mut child = command.process_group(0).spawn()?;

@@ -12,6 +12,7 @@ use tokio::process::Command;
 use crate::app::args::options;
 use crate::app::args::sources::{Handling, Resolved, Store};
 use crate::app::args::token::{Token, Tokens};
+use crate::app::systemd;
 use crate::node::event::escape;
 use crate::node::handle::Failure;
 
@@ -34,7 +35,8 @@ impl Secrets {
         let names = std::env::vars_os().map(|(name, _)| name);
         let is_withheld = |name: &OsString| {
             let name = name.to_string_lossy();
-            options::is_about_secrets(&name) && !resolved.pass_env.iter().any(|passed| *passed == name)
+            let is_ours = options::is_about_secrets(&name) || systemd::VARIABLES.contains(&&*name);
+            is_ours && !resolved.pass_env.iter().any(|passed| *passed == name)
         };
         let password = match &resolved.store {
             Store::Redis(server) => server.redis_settings().password(),
