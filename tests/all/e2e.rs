@@ -26,6 +26,7 @@ mod push;
 mod refusals;
 mod retries;
 mod roles;
+mod rolling;
 mod ruling;
 mod silence;
 mod slow;

@@ -28,16 +28,18 @@ struct Scale {
 
 /// What an autoscaler wants.
 struct Target {
-    per: Per,
+    /// So many messages may wait for each handler.
+    backlog: Option<u64>,
+    /// So long may a message wait.
+    wait: Option<Duration>,
     at_least: u64,
     at_most: u64,
 }
 
-enum Per {
-    /// So many messages may wait for each handler.
-    Backlog(u64),
-    /// So long may a message wait.
-    Wait(Duration),
+impl Target {
+    fn bounded(&self, copies: u64) -> u64 {
+        copies.max(self.at_least).min(self.at_most)
+    }
 }
 
 pub(super) async fn tell<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
@@ -46,7 +48,7 @@ pub(super) async fn tell<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
         Ok(status) => Ok(ok(&Scale::of(&status, &target))),
         // Nothing was ever put in.
         Err(Error::NoQueue { .. }) => Ok(ok(&Scale {
-            desired: target.at_least,
+            desired: target.bounded(0),
             ..Scale::default()
         })),
         Err(error) => Err(error.into()),
@@ -55,26 +57,21 @@ pub(super) async fn tell<E: Engine>(engine: &E, query: Option<&str>) -> Answer {
 
 fn target(query: Option<&str>) -> Result<Target, Refusal> {
     let query = Query::of(query, &["backlog", "wait", "min", "max"])?;
-    let per = match (query.number("backlog")?, query.text("wait")) {
-        (Some(_), Some(_)) => return Err(Refusal::bad("give either backlog or wait")),
-        (Some(0), None) => return Err(Refusal::bad("backlog must be at least 1")),
-        (backlog, None) => Per::Backlog(backlog.unwrap_or(BACKLOG)),
-        (None, Some(text)) => {
-            let wait = value::duration(text).map_err(|why| Refusal::bad(format!("wait: {why}")))?;
-            if wait.is_zero() {
-                return Err(Refusal::bad("wait must be longer than 0"));
-            }
-            Per::Wait(wait)
-        }
-    };
-    let (at_least, at_most) = (
-        query.number("min")?.unwrap_or(0),
-        query.number("max")?.unwrap_or(u64::MAX),
-    );
-    if at_least > at_most {
-        return Err(Refusal::bad("min must not be above max"));
+    let wait = query.text("wait").map(value::duration).transpose();
+    let wait = wait.map_err(|why| Refusal::bad(format!("wait: {why}")))?;
+    if wait.is_some_and(|wait| wait.is_zero()) {
+        return Err(Refusal::bad("wait must be longer than 0"));
     }
-    Ok(Target { per, at_least, at_most })
+    let backlog = query.number("backlog")?.or(wait.is_none().then_some(BACKLOG));
+    if backlog == Some(0) {
+        return Err(Refusal::bad("backlog must be at least 1"));
+    }
+    Ok(Target {
+        backlog,
+        wait,
+        at_least: query.number("min")?.unwrap_or(0),
+        at_most: query.number("max")?.unwrap_or(u64::MAX),
+    })
 }
 
 impl Scale {
@@ -88,26 +85,25 @@ impl Scale {
         let generators = u64::from(alive().any(|node| is_generator(&node)));
         let handlers = alive().count() as u64 - generators;
         let due = status.queued + status.in_hand;
-        let wanted = match target.per {
-            _ if due == 0 => 0,
-            Per::Backlog(most) => due.div_ceil(most),
-            Per::Wait(wait) => {
-                // What one handler gets done in that time, by what they get done now.
-                let milli = u128::from(rate_milli) * wait.as_millis() / u128::from(handlers.max(1));
-                match u128::from(due) * 1_000_000 {
-                    // Nobody has shown yet how fast it goes.
-                    _ if milli == 0 => handlers.max(1),
-                    milli_due => u64::try_from(milli_due.div_ceil(milli)).unwrap_or(u64::MAX),
-                }
+        let for_backlog = target.backlog.map_or(0, |most| due.div_ceil(most));
+        let for_wait = target.wait.map_or(0, |wait| {
+            // What one handler gets done in that time, by what they get done now.
+            let milli = u128::from(rate_milli) * wait.as_millis() / u128::from(handlers.max(1));
+            match u128::from(due) * 1_000_000 {
+                0 => 0,
+                // Nobody has shown yet how fast it goes.
+                _ if milli == 0 => handlers.max(1),
+                milli_due => u64::try_from(milli_due.div_ceil(milli)).unwrap_or(u64::MAX),
             }
-        };
+        });
+        let wanted = for_backlog.max(for_wait).saturating_add(generators);
         Self {
             queued: status.queued,
             in_hand: status.in_hand,
             later: status.later,
             rate: rate_milli as f64 / 1000.0,
             handlers,
-            desired: wanted.saturating_add(generators).clamp(target.at_least, target.at_most),
+            desired: target.bounded(wanted),
         }
     }
 }
@@ -167,6 +163,8 @@ mod tests {
         assert_eq!(desired(&dead, ""), 3, "also when nobody runs");
         assert_eq!(desired(&dead, "backlog=10"), 25);
         assert_eq!(desired(&dead, "backlog=10&max=7"), 7);
+        assert_eq!(desired(&dead, "backlog=10&wait=10s"), 25, "both are kept");
+        assert_eq!(desired(&dead, "min=5&max=4"), 4);
         assert_eq!(desired(&dead, "wait=10s"), 1, "one, to see how fast it goes");
         dead.nodes = vec![node_at("a", 5000)];
         dead.nodes[0].silent_ms = 1;

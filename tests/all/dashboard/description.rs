@@ -30,9 +30,9 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             ("", None, 200),
             ("?wait=10s&min=1&max=5", None, 200),
             ("?backlog=0", None, 400),
-            ("?backlog=1&wait=1s", None, 400),
+            ("?backlog=1&wait=1s", None, 200),
             ("?wait=soon", None, 400),
-            ("?min=2&max=1", None, 400),
+            ("?wait=0", None, 400),
         ],
         "errors" => vec![
             ("?limit=2", None, 200),
