@@ -31,6 +31,7 @@ mod status;
 mod stream;
 mod unsettled;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::engine::history::{History, Range, Report, Reported};
@@ -73,6 +74,8 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
+    /// Whether the next beat is tried in its short form.
+    beats_short: AtomicBool,
     /// The bodies of packs of this size are stored separately.
     body_bytes_min: usize,
     unreadable: exchange::Unreadable,
@@ -109,6 +112,7 @@ impl RedisEngine {
             exchange: Link::new(server)?,
             bell: Link::new(server)?,
             crown: Link::new(server)?,
+            beats_short: AtomicBool::new(false),
             body_bytes_min: bodies::BODY_BYTES_MIN,
             unreadable: exchange::Unreadable::default(),
             aside: Link::new(server)?.asking_for_the_run(),

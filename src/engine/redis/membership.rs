@@ -1,5 +1,6 @@
 //! Membership and the crown: join, beat, reap, leave, and waiting for a bell.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::link::Keyed;
@@ -70,8 +71,28 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
 }
 
 pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
+    // As the last one was: a handler's beats are short, a generator's long.
+    let short = engine.beats_short.load(Ordering::Relaxed);
+    let renewed = match if short {
+        try_beat(engine, beat, false).await?
+    } else {
+        None
+    } {
+        Some(renewed) => renewed,
+        None => try_beat(engine, beat, true)
+            .await?
+            .ok_or_else(|| super::unknown("long"))?,
+    };
+    let is_plain = matches!(&renewed, Renewed::Alive(member) if !member.generator && member.crown_in_ms > 0);
+    engine.beats_short.store(is_plain, Ordering::Relaxed);
+    Ok(renewed)
+}
+
+/// None: it must be asked in the long form.
+async fn try_beat(engine: &RedisEngine, beat: &Beat, long: bool) -> Result<Option<Renewed>> {
     let keys = &engine.keys;
-    let (typed, kinds): (Vec<&String>, Vec<&str>) = keys.typed().into_iter().unzip();
+    let all = long.then(|| keys.typed());
+    let (typed, kinds): (Vec<&String>, Vec<&str>) = all.into_iter().flatten().unzip();
     let run = engine.control.run(&engine.scripts.beat, |cmd| {
         let own = [
             &keys.meta,
@@ -102,7 +123,7 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
-        "ok" => Ok(Renewed::Alive(named!(reply => Member {
+        "ok" => Ok(Some(Renewed::Alive(named!(reply => Member {
             generator,
             epoch,
             seq,
@@ -120,8 +141,9 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             made_before,
             damaged,
             wrong,
-        }))),
-        "deposed" => Ok(Renewed::Deposed),
+        })))),
+        "deposed" => Ok(Some(Renewed::Deposed)),
+        "long" => Ok(None),
         other => Err(super::unknown(other)),
     }
 }

@@ -105,16 +105,14 @@ pub(super) fn lpush(session: &Session, requests: u64, clients: usize) -> Result<
 fn redis_benchmark(session: &Session, key: &str, requests: u64, clients: usize) -> Option<f64> {
     let (host, port) = &session.at;
     let redis = session.info.redis_settings();
-    if redis.username().is_some() {
+    // Not every version of it takes a password from the environment, and arguments are for everybody to see.
+    if redis.username().is_some() || redis.password().is_some() {
         return None;
     }
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", host, "-p", &port.to_string(), "--csv"]);
     command.args(["-n", &requests.to_string(), "-c", &clients.to_string()]);
     command.args(["--dbnum", &redis.db().to_string(), "LPUSH", key, "x"]);
-    if let Some(password) = redis.password() {
-        command.env("REDISCLI_AUTH", password);
-    }
     let output = command.output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let line = text.lines().find(|line| line.starts_with("\"LPUSH"))?;
@@ -126,19 +124,21 @@ fn own_lpush(session: &Session, key: &str, requests: u64, clients: usize) -> io:
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut out = Vec::new();
     socket::put(&mut out, &[b"LPUSH", key.as_bytes(), b"x"]);
-    let (host, port) = &session.at;
+    let sockets: Vec<_> = (0..clients).map(|_| session.connect()).collect::<io::Result<_>>()?;
     session.runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
         let start = Instant::now();
-        for _ in 0..clients {
-            let mut stream = tokio::net::TcpStream::connect((host.as_str(), *port)).await?;
-            stream.set_nodelay(true)?;
+        for socket in sockets {
+            let mut stream = tokio::net::TcpStream::from_std(socket.into_stream()?)?;
             let out = out.clone();
             tasks.spawn(async move {
                 let mut answer = [0; 64];
                 for _ in 0..requests / clients as u64 {
                     stream.write_all(&out).await?;
-                    let _ = stream.read(&mut answer).await?;
+                    let read = stream.read(&mut answer).await?;
+                    if !answer[..read].starts_with(b":") {
+                        return Err(io::Error::other(String::from_utf8_lossy(&answer[..read]).into_owned()));
+                    }
                 }
                 io::Result::Ok(())
             });

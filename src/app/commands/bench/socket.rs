@@ -79,6 +79,12 @@ impl Socket {
         Ok(socket)
     }
 
+    /// The connection itself, logged in, for a runtime.
+    pub(super) fn into_stream(self) -> io::Result<TcpStream> {
+        self.stream.set_nonblocking(true)?;
+        Ok(self.stream)
+    }
+
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }

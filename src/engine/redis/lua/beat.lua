@@ -1,16 +1,16 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then, in the long form, all keys
+--       of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10.. the types that the keys from 12 on must have
+-- The short form will do for nearly all beats: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
---          cursor, made_before, damaged and wrong (a key of another type) | deposed
+--          cursor, made_before, damaged and wrong (a key of another type) | deposed | long (ask in the long form)
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
 --+ members
 --+ rights
-lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
-if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
@@ -20,21 +20,33 @@ local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'ep
 if not m[1] then return {'deposed'} end
 -- Fields that someone has changed into no numbers. What the queue cannot do without must be set right by hand. Hints and counts
 -- begin anew: what is missing from the counts shows in `status`.
-local NEEDED = {[1] = 'clock', [5] = 'epoch', [8] = 'seq', [9] = 'made'}
-local OTHERS = {[2] = 'wall', [3] = 'step', [6] = 'crown', [10] = 'due', [11] = 'grain', [12] = 'rewinds', [13] = 'skipped',
-  [14] = 'paused', [16] = 'rank', [17] = 'ruled', [20] = 'head', [21] = 'done', [22] = 'failed', [23] = 'requeued', [24] = 'trimmed'}
 local function is_whole(text)
   local n = tonumber(text or '')
   return n and n >= 0 and n <= $COUNTER_MAX + 1 and n == math.floor(n)
 end
-for i, field in pairs(NEEDED) do
-  if not is_whole(m[i]) then
-    return redis.error_reply('ERR queenright: the field ' .. field .. ' of ' .. KEYS[1] .. ' is no number: set it right')
+if not (is_whole(m[1]) and is_whole(m[5]) and is_whole(m[8]) and is_whole(m[9])) then
+  for i, field in pairs({[1] = 'clock', [5] = 'epoch', [8] = 'seq', [9] = 'made'}) do
+    if not is_whole(m[i]) then
+      return redis.error_reply('ERR queenright: the field ' .. field .. ' of ' .. KEYS[1] .. ' is no number: set it right')
+    end
   end
 end
 -- They are looked at by who keeps house, and by all while the crown is no number. Others that meet one wait for that.
 local looks = m[4] == node or not is_whole(m[6]) or tonumber(m[6]) <= tonumber(m[1])
-for i, field in pairs(looks and OTHERS or {}) do
+if #KEYS == 11 then
+  -- The clock may move by a step in this very beat.
+  local plain = not looks and is_whole(m[3]) and tonumber(m[6]) > m[1] + m[3] and m[15] == ''
+    and is_whole(m[16]) and tonumber(ARGV[4]) <= tonumber(m[16]) and (ARGV[8] == '' or ARGV[8] == m[19])
+    and tonumber(ARGV[5]) <= tonumber(m[8]) and tonumber(ARGV[6]) <= tonumber(m[5]) and tonumber(ARGV[7]) <= tonumber(m[9])
+  if not plain then return {'long'} end
+  lack = lacks('HSET', 'ZADD', 'LREM') -- guard: rights
+else
+  lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
+end
+if lack then return lack end
+local OTHERS = looks and {[2] = 'wall', [3] = 'step', [6] = 'crown', [10] = 'due', [11] = 'grain', [12] = 'rewinds', [13] = 'skipped',
+  [14] = 'paused', [16] = 'rank', [17] = 'ruled', [20] = 'head', [21] = 'done', [22] = 'failed', [23] = 'requeued', [24] = 'trimmed'}
+for i, field in pairs(OTHERS or {}) do
   if not is_whole(m[i]) or (field == 'grain' and tonumber(m[i]) < 1) then
     --+ aside
     set_aside(KEYS[1], KEYS[11], field, m[i] or '')
