@@ -21,6 +21,8 @@ securityContext:
   runAsNonRoot: true
   runAsUser: 65532
   runAsGroup: 65532
+  # Mounted secrets belong to this group: with mode 0440 the program reads them, and nobody else.
+  fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
