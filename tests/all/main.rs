@@ -15,6 +15,7 @@
 //! | `library` | the API as a program uses it |
 //! | `checker` | the checks of `verify` notice a queue that was harmed |
 //! | `supply` | actions and compilers are pinned; the scripts around crates and sudo say what they do |
+//! | `packages` | the Debian package is installed and removed, the crate is small |
 //! | `instructions` | the hot paths cost as many instructions as recorded (`benches/instructions.txt`) |
 //!
 //! `fleet` and `server` start what the tests above need.
@@ -41,6 +42,8 @@ mod library;
 mod model;
 mod mutants;
 mod oracle;
+#[cfg(feature = "cli")]
+mod packages;
 mod server;
 mod simulate;
 mod sources;
