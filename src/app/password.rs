@@ -50,7 +50,7 @@ pub(in crate::app) fn fixed(resolved: &Resolved) -> Result<Store, Failure> {
     let (Some(from), Store::Redis(info)) = (&resolved.password, &resolved.store) else {
         return Ok(resolved.store.clone());
     };
-    let asked = runtime()?.block_on(provider(from).ask());
+    let asked = runtime()?.block_on(provider(from).ask(COMMAND_MAX));
     let password = asked.map_err(|error| Failure::failed(error.to_string()))?;
     let settings = info.redis_settings().clone().set_password(password);
     Ok(Store::Redis(Box::new((**info).clone().set_redis_settings(settings))))

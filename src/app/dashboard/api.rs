@@ -125,9 +125,8 @@ impl<E: Engine> Dashboard<E> {
                 Ok(reply)
             }
             Route::Messages => {
-                let (reply, change) = messages::push(engine, &self.settings, request).await?;
-                self.note(asker, &change);
-                Ok(reply)
+                let note = |change: &str| self.note(asker, change);
+                messages::push(engine, &self.settings, request, note).await
             }
             Route::Scale => scale::tell(engine, query).await,
             Route::Pause => {

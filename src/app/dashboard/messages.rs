@@ -6,12 +6,13 @@ use hyper::{Request, StatusCode};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::reply::{Refusal, Reply, json};
-use super::request::{BODY_BYTES_MAX, kind, read, wrong_kind};
+use super::reply::{Answer, Refusal, json};
+use super::request::{BODY_BYTES_MAX, Whole, kind, read, wrong_kind};
 use crate::api::push::{KEEP, check, push_with};
 use crate::app::args::explain;
 use crate::app::args::item::Written;
 use crate::app::args::json::Object;
+use crate::app::lab::ledger::hash_of;
 use crate::engine::{Engine, Item, KEY_BYTES_MAX, Receipt};
 use crate::settings::Settings;
 
@@ -19,11 +20,13 @@ use crate::settings::Settings;
 const MESSAGES_MAX: usize = 10_000;
 /// Makes a request that is sent again one that changes nothing.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Begins the keys of requests: no key of a message does by chance.
+const OF_REQUEST: char = '\u{1}';
 /// Within a key, before and behind what the client gave.
-const KEY_ROOM: usize = 16;
+const KEY_ROOM: usize = 32;
 
 /// What a message got.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(super) struct Pushed {
     number: u64,
     repeated: bool,
@@ -39,20 +42,43 @@ impl From<&Receipt> for Pushed {
 }
 
 #[derive(Serialize)]
-struct All {
-    messages: Vec<Pushed>,
+struct All<'a> {
+    messages: &'a [Pushed],
 }
 
-/// The answer, and what to write down. Either no message is taken for a fault of its own, or all are; where the store refuses
-/// in the midst of them, the answer says which are in.
+/// What is in so far, written down in the end, however that comes: also if the client has gone.
+struct Noted<N: Fn(&str)> {
+    messages: Vec<Pushed>,
+    note: N,
+}
+
+impl<N: Fn(&str)> Drop for Noted<N> {
+    fn drop(&mut self) {
+        match &self.messages[..] {
+            [] => {}
+            [only] => (self.note)(&format!("pushed: message {}", only.number)),
+            [first, .., last] => {
+                let count = self.messages.len();
+                (self.note)(&format!(
+                    "pushed: {count} messages, {} to {}",
+                    first.number, last.number
+                ));
+            }
+        }
+    }
+}
+
+/// Either no message is taken for a fault of its own, or all are; where the store refuses in the midst of them, the answer says
+/// which are in.
 pub(super) async fn push<E: Engine>(
     engine: &E,
     settings: &Settings,
     request: Request<Incoming>,
-) -> Result<(Reply, String), Refusal> {
+    note: impl Fn(&str),
+) -> Answer {
     let key = idempotency_key(request.headers())?;
     let kind = kind(&request);
-    let bytes = match &*kind {
+    let Whole { bytes, room: _room } = match &*kind {
         "application/json" | "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
             read(BODY_BYTES_MAX, request).await?
         }
@@ -85,31 +111,23 @@ pub(super) async fn push<E: Engine>(
         };
         items.push(item.map_err(|why| Refusal::bad(place(why)))?);
     }
-    let mut messages: Vec<Pushed> = Vec::with_capacity(items.len());
-    let told = |receipts: &[Receipt]| messages.extend(receipts.iter().map(Pushed::from));
+    drop(bytes);
+    let mut noted = Noted {
+        messages: Vec::with_capacity(items.len()),
+        note,
+    };
+    let told = |receipts: &[Receipt]| noted.messages.extend(receipts.iter().map(Pushed::from));
     let pushed = push_with(engine, settings, KEEP, &items, told).await;
     if let Err(error) = pushed {
         return Err(Refusal {
-            messages,
+            messages: noted.messages.clone(),
             ..Refusal::from(error)
         });
     }
-    let change = match &messages[..] {
-        [] => "pushed: nothing".to_string(),
-        [only] => format!("pushed: message {}", only.number),
-        [first, .., last] => format!(
-            "pushed: {} messages, {} to {}",
-            messages.len(),
-            first.number,
-            last.number
-        ),
-    };
-    let reply = if is_one {
-        json(StatusCode::CREATED, &messages[0])
-    } else {
-        json(StatusCode::CREATED, &All { messages })
-    };
-    Ok((reply, change))
+    Ok(match &noted.messages[..] {
+        [only] if is_one => json(StatusCode::CREATED, only),
+        messages => json(StatusCode::CREATED, &All { messages }),
+    })
 }
 
 fn one(bytes: &[u8]) -> serde_json::Result<Written> {
@@ -182,10 +200,14 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     Ok((!text.is_empty()).then(|| text.to_string()))
 }
 
-/// A key of its own counts before that of the request.
+/// A key of its own counts before that of the request. The place and the payload are part of it: other messages under the same key
+/// are other messages, and none is dropped.
 fn with_key(item: Item, request: Option<&str>, at: usize) -> Item {
     match (&item.key, request) {
-        (None, Some(request)) => item.key(format!("http:{request}:{at}")),
+        (None, Some(request)) => {
+            let print = hash_of(&item.payload);
+            item.key(format!("{OF_REQUEST}{request}:{at}:{print:x}"))
+        }
         _ => item,
     }
 }

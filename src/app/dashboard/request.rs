@@ -9,7 +9,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_TYPE;
 use hyper::{Request, StatusCode};
 use serde::de::DeserializeOwned;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::reply::Refusal;
 use crate::app::args::json::{NUMBER_MAX, Object};
@@ -18,6 +18,8 @@ use crate::message::PAYLOAD_BYTES_MAX;
 
 /// The largest payload, escaped or in base64, with something around it.
 pub(super) const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
+/// Bodies that may have no more than this need no room: there are no more of them than connections.
+const SMALL_BYTES_MAX: usize = 4 * 1024;
 /// How long a body may take, with the wait for its room.
 const BODY_TIME: Duration = Duration::from_secs(20);
 /// The bytes of all bodies that are being read or looked at; further ones wait for their room.
@@ -94,7 +96,7 @@ pub(super) async fn body_up_to<T: DeserializeOwned>(most: usize, request: Reques
     if kind(&request) != "application/json" {
         return Err(wrong_kind("the body must be application/json"));
     }
-    parse(&read(most, request).await?)
+    parse(&read(most, request).await?.bytes)
 }
 
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refusal> {
@@ -114,8 +116,15 @@ pub(super) fn wrong_kind(line: &str) -> Refusal {
     Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "media_type", line)
 }
 
+/// A body, and its room.
+pub(super) struct Whole {
+    pub(super) bytes: Bytes,
+    /// To be kept for as long as what was in the body.
+    pub(super) room: Option<SemaphorePermit<'static>>,
+}
+
 /// Reads a whole body, up to its limit in bytes and time.
-pub(super) async fn read(most: usize, request: Request<Incoming>) -> Result<Bytes, Refusal> {
+pub(super) async fn read(most: usize, request: Request<Incoming>) -> Result<Whole, Refusal> {
     let large = || {
         let line = format!("the body has more than {most} bytes");
         Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", line)
@@ -128,14 +137,21 @@ pub(super) async fn read(most: usize, request: Request<Incoming>) -> Result<Byte
     let read = async {
         // Without a stated length it may become as large as it may.
         let expected = hint.upper().unwrap_or(most as u64).min(most as u64);
-        let room = u32::try_from(expected.max(1)).expect("bounded");
-        let held = ROOM.acquire_many(room).await.expect("never closed");
+        let bytes = u32::try_from(expected.max(1)).expect("bounded");
+        let room = match most {
+            // Who logs in does not wait behind others.
+            0..=SMALL_BYTES_MAX => None,
+            _ => Some(ROOM.acquire_many(bytes).await.expect("never closed")),
+        };
         let collected = Limited::new(request.into_body(), most).collect().await;
-        (held, collected)
+        (room, collected)
     };
-    let (_held, collected) = tokio::time::timeout(BODY_TIME, read).await.map_err(|_| slow())?;
+    let (room, collected) = tokio::time::timeout(BODY_TIME, read).await.map_err(|_| slow())?;
     match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
+        Ok(collected) => Ok(Whole {
+            bytes: collected.to_bytes(),
+            room,
+        }),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(large()),
         Err(_) => Err(Refusal::bad("the body was cut off")),
     }

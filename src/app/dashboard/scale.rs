@@ -91,8 +91,9 @@ impl Scale {
             let milli = u128::from(rate_milli) * wait.as_millis() / u128::from(handlers.max(1));
             match u128::from(due) * 1_000_000 {
                 0 => 0,
-                // Nobody has shown yet how fast it goes.
-                _ if milli == 0 => handlers.max(1),
+                // Nobody has shown yet how fast it goes: one to see it, and twice as many while messages wait.
+                _ if milli == 0 && status.queued == 0 => handlers.max(1),
+                _ if milli == 0 => (2 * handlers).max(1),
                 milli_due => u64::try_from(milli_due.div_ceil(milli)).unwrap_or(u64::MAX),
             }
         });

@@ -18,7 +18,7 @@ use super::reply::{Answer, Refusal, ok};
 use super::request::body_up_to;
 use crate::app::args::token::Right;
 
-/// How many browsers stay logged in; beyond that, the oldest session is forgotten.
+/// How many browsers stay logged in with each kind of token; beyond that, the oldest session is forgotten.
 const SESSIONS_MAX: usize = 100;
 /// How long a browser stays logged in.
 pub(super) const SESSION_TIME: Duration = Duration::from_hours(24);
@@ -40,8 +40,12 @@ impl Sessions {
     pub fn begin(&self, right: Right) -> Option<String> {
         let id = random()?;
         let mut sessions = self.lock();
-        if sessions.len() == SESSIONS_MAX {
-            sessions.pop_front();
+        // Who may less must not end the sessions of those who may more.
+        let same = |begun: &Begun| begun.right == right;
+        if sessions.iter().filter(|begun| same(begun)).count() >= SESSIONS_MAX
+            && let Some(oldest) = sessions.iter().position(same)
+        {
+            sessions.remove(oldest);
         }
         sessions.push_back(Begun {
             id: id.clone(),
@@ -160,5 +164,14 @@ mod tests {
             sessions.begin(Right::Read).expect("random bits");
         }
         assert_eq!(sessions.right(&first), None);
+        let ruler = sessions.begin(Right::Rule).expect("random bits");
+        for _ in 0..SESSIONS_MAX {
+            sessions.begin(Right::Read).expect("random bits");
+        }
+        assert_eq!(
+            sessions.right(&ruler),
+            Some(Right::Rule),
+            "those who only look end no other session"
+        );
     }
 }

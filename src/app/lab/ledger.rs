@@ -25,7 +25,7 @@ use crate::node::event::{Entry, What};
 
 pub use book::Book;
 pub use numbers::Numbers;
-pub use record::{Record, print_of};
+pub use record::{Record, hash_of, print_of};
 pub use recorder::Recorder;
 
 /// Errors per look at the store.

@@ -114,9 +114,13 @@ impl Link {
     }
 
     async fn connect(&self) -> Result<Connection> {
-        // Not within the time for an answer of the server: some ask a service for it.
         let password = match &self.password {
-            Some(password) => Some(password.ask().await.map_err(|error| self.without_password(&error))?),
+            Some(password) => Some(
+                password
+                    .ask(self.answer_timeout)
+                    .await
+                    .map_err(|error| self.without_password(&error))?,
+            ),
             None => None,
         };
         let connected = timeout(self.answer_timeout, self.open(password)).await;

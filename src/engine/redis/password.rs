@@ -1,16 +1,24 @@
-//! Passwords that do not last: asked for anew at each connect.
+//! Passwords that do not last: asked for anew when a connection is made.
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+/// Connections that are made within this time share a password: a node makes several at once.
+const SHARED: Duration = Duration::from_secs(5);
+/// How long the first connection waits for its password.
+const FIRST_MAX: Duration = Duration::from_secs(30);
 
 type Asked = Pin<Box<dyn Future<Output = io::Result<String>> + Send>>;
+/// When it came, and what it was.
+type Answer = (Instant, Result<String, String>);
 
 /// Where the password of each new connection comes from: a token of a cloud service is valid for minutes, a mounted secret
 /// changes under a running node.
@@ -19,8 +27,8 @@ pub struct Password(Arc<Inner>);
 
 struct Inner {
     ask: Box<dyn Fn() -> Asked + Send + Sync>,
-    /// The last answer, and when it came.
-    last: Mutex<Option<(Instant, String)>>,
+    /// The last question; none, while there is no answer.
+    last: Mutex<Option<watch::Receiver<Option<Answer>>>>,
     /// A server has taken one of them.
     admitted: AtomicBool,
 }
@@ -32,7 +40,7 @@ impl fmt::Debug for Password {
 }
 
 impl Password {
-    /// `ask` is called for each connection; connections that are made at the same time share an answer.
+    /// `ask` is called when connections are made; those of the same five seconds share an answer.
     ///
     /// ```
     /// use queenright::engine::redis::Password;
@@ -50,17 +58,41 @@ impl Password {
         }))
     }
 
-    pub(crate) async fn ask(&self) -> io::Result<String> {
-        let wanted = Instant::now();
-        let mut last = self.0.last.lock().await;
-        if let Some((given, password)) = &*last
-            && *given >= wanted
-        {
-            return Ok(password.clone());
+    /// Waits for so long at most. Who gives up does not end the question: its answer serves the next connection. A node that was
+    /// admitted before must not stand still for it.
+    pub(crate) async fn ask(&self, at_most: Duration) -> io::Result<String> {
+        let at_most = if self.was_admitted() {
+            at_most
+        } else {
+            at_most.max(FIRST_MAX)
+        };
+        let mut question = self.question();
+        let answered = timeout(at_most, question.wait_for(Option::is_some)).await;
+        let slow = || io::Error::other("whoever gives it has not answered yet");
+        let answer = answered.map_err(|_| slow())?.map_err(io::Error::other)?.clone();
+        answer.ok_or_else(slow)?.1.map_err(io::Error::other)
+    }
+
+    /// One that is under way, or whose answer is new; otherwise a new one.
+    fn question(&self) -> watch::Receiver<Option<Answer>> {
+        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(question) = &*last {
+            let serves = match &*question.borrow() {
+                None => question.has_changed().is_ok(),
+                Some((at, answer)) => answer.is_ok() && at.elapsed() < SHARED,
+            };
+            if serves {
+                return question.clone();
+            }
         }
-        let password = (self.0.ask)().await?;
-        *last = Some((Instant::now(), password.clone()));
-        Ok(password)
+        let (tell, question) = watch::channel(None);
+        let asked = (self.0.ask)();
+        tokio::spawn(async move {
+            let answer = asked.await.map_err(|error| error.to_string());
+            tell.send_replace(Some((Instant::now(), answer)));
+        });
+        *last = Some(question.clone());
+        question
     }
 
     pub(super) fn admitted(&self) {
@@ -76,25 +108,46 @@ impl Password {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
-    use std::time::Duration;
 
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn each_connect_asks_anew_and_those_at_the_same_time_share_an_answer() {
+    /// Takes two seconds for each answer, which is a number; the third is an error.
+    fn counting() -> Password {
         let asked = Arc::new(AtomicU32::new(0));
-        let count = asked.clone();
-        let password = Password::new(move || {
-            let number = count.fetch_add(1, Ordering::Relaxed);
+        Password::new(move || {
+            let number = asked.fetch_add(1, Ordering::Relaxed);
             async move {
                 tokio::time::sleep(Duration::from_secs(2)).await;
-                Ok(number.to_string())
+                let fails = || io::Error::other("no more");
+                (number < 2).then(|| number.to_string()).ok_or_else(fails)
             }
-        });
-        let all = tokio::join!(password.ask(), password.ask(), password.ask());
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_at_the_same_time_share_a_password_and_later_ones_ask_anew() {
+        let password = counting();
+        let long = Duration::from_mins(1);
+        let all = tokio::join!(password.ask(long), password.ask(long), password.ask(long));
         assert_eq!([all.0.unwrap(), all.1.unwrap(), all.2.unwrap()], ["0", "0", "0"]);
-        tokio::time::advance(Duration::from_millis(1)).await;
-        assert_eq!(password.ask().await.unwrap(), "1");
+        tokio::time::advance(SHARED).await;
+        assert_eq!(password.ask(long).await.unwrap(), "1");
+        tokio::time::advance(SHARED).await;
+        let both = tokio::join!(password.ask(long), password.ask(long));
+        assert_eq!(both.0.unwrap_err().to_string(), "no more");
+        assert_eq!(both.1.unwrap_err().to_string(), "no more", "asked once for both");
         assert_eq!(format!("{password:?}"), "Password");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_was_admitted_before_does_not_wait_long_and_the_answer_serves_the_next() {
+        let password = counting();
+        let short = Duration::from_millis(500);
+        assert_eq!(password.ask(short).await.unwrap(), "0", "the first waits for it");
+        password.admitted();
+        tokio::time::advance(SHARED).await;
+        assert!(password.ask(short).await.is_err());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(password.ask(short).await.unwrap(), "1");
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::access::{TOKEN, token_file};
 use super::board::{Board, new_queue, numbered, push_all};
 use super::client::{Ask, Reply, get, post};
-use crate::fleet::{Fleet, PATIENCE, json_lines, program, said, within};
+use crate::fleet::{Fleet, PATIENCE, json_lines, peak_memory, program, said, signal, within};
 use crate::server::RedisServer;
 
 const MESSAGES: &str = "/api/v1/messages";
@@ -92,7 +92,10 @@ fn a_request_that_is_sent_again_under_its_key_puts_nothing_in() {
     let longer = lines("{\"payload\":1}\n{\"payload\":2}\n{\"payload\":3}\n").header("idempotency-key", "import-7");
     assert_eq!(numbers(&board.ask(&longer).is(201)), [(0, true), (1, true), (2, false)]);
     board.ask(&ask().header("idempotency-key", "another")).is(400);
-    assert_eq!(payloads(&server, &queue), ["1", "2", "3"]);
+    // Another message under a key that was used is no repeat: nothing is dropped.
+    let other = lines("{\"payload\":9}\n").header("idempotency-key", "import-7");
+    assert_eq!(numbers(&board.ask(&other).is(201)), [(3, false)]);
+    assert_eq!(payloads(&server, &queue), ["1", "2", "3", "9"]);
 }
 
 #[test]
@@ -112,7 +115,37 @@ fn when_the_queue_is_full_the_answer_says_what_is_in() {
     let wanted: Vec<(u64, bool)> = (0..told.len() as u64).map(|number| (number, false)).collect();
     assert!((1000..=1500).contains(&told.len()), "{}", told.len());
     assert_eq!(told, wanted);
+    let noted = board.said("dashboard_change")["change"].to_string();
+    assert!(noted.contains(&format!("pushed: {} messages", told.len())), "{noted}");
     assert_eq!(payloads(&server, &queue).len(), told.len());
+}
+
+#[test]
+fn many_who_push_while_the_store_stands_still_do_not_fill_the_memory() {
+    const PUSHERS: usize = 60;
+    let server = RedisServer::start();
+    let queue = new_queue();
+    let board = Board::start(&server, &queue, &[]);
+    board.ask(&post(MESSAGES, &json!({"payload": "x"}))).is(201);
+    let before = peak_memory(board.child.id()).expect("it runs");
+    // Two megabytes each, of payloads that are kept until the store answers.
+    let line = format!("{{\"payload\":\"{}\"}}\n", "x".repeat(500));
+    let body = line.repeat(1_900_000 / line.len());
+    signal(server.pid(), "STOP");
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..PUSHERS).map(|_| lines(&body).open(&board.address)).collect();
+        // Who logs in does not wait behind them.
+        scope
+            .spawn(|| board.ask(&get("/api/v1/session")).is(200))
+            .join()
+            .expect("answered");
+        std::thread::sleep(std::time::Duration::from_secs(4));
+        drop(asking);
+    });
+    signal(server.pid(), "CONT");
+    let grown = peak_memory(board.child.id()).expect("it runs") - before;
+    // Of 114 MB of bodies it holds 16 at once, each twice at most.
+    assert!(grown < 60_000, "{grown} KB more");
 }
 
 #[test]
