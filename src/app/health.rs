@@ -41,14 +41,17 @@ impl fmt::Display for Health {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::io::{self, Read};
+    use std::io;
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-    use std::time::{Duration, Instant};
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::time::Duration;
 
-    use rustix::net::sockopt::socket_peercred;
     use rustix::process::getuid;
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+    use tokio::task::JoinSet;
+    use tokio::time::{Instant, timeout_at};
 
     use super::Health;
 
@@ -56,6 +59,9 @@ mod linux {
     const ANSWER_BYTES_MAX: u64 = 200;
     /// After a connection could not be accepted: out of file descriptors, most likely.
     const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+    /// After a process had no room for one more who asks.
+    const ROOM_PAUSE: Duration = Duration::from_millis(20);
+    const ROOT: u32 = 0;
 
     /// The names of this container's processes begin so. Containers may share a network, and with it these names; process
     /// numbers belong to their namespace.
@@ -82,55 +88,102 @@ mod linux {
         Ok(())
     }
 
+    /// What a process said.
+    enum Answer {
+        Well(String),
+        Silent,
+        /// It ended meanwhile, or it is a stranger, who can say nothing about us.
+        Nothing,
+    }
+
     /// Asks one process, or all of this container, or of this user where there is none; together they have so much time.
     pub(in crate::app) fn ask(one: Option<u32>, time: Duration) -> io::Result<Health> {
-        let deadline = Instant::now() + time;
-        let asked: Vec<(u32, UnixStream)> = numbers(&std::fs::read_to_string("/proc/net/unix")?, &prefix()?)
-            .into_iter()
-            .filter(|pid| one.is_none_or(|one| *pid == one))
-            .filter_map(|pid| Some((pid, connect(pid).ok()??)))
-            .collect();
-        let mut health = Health::default();
-        for (pid, stream) in asked {
-            match answer(stream, deadline) {
-                Ok(about) if !about.is_empty() => health.well.push((pid, about)),
-                // It ended meanwhile.
-                Ok(_) => {}
-                Err(_) => health.silent.push(pid),
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(ask_all(one, time))
+    }
+
+    async fn ask_all(one: Option<u32>, time: Duration) -> io::Result<Health> {
+        let (deadline, prefix) = (Instant::now() + time, prefix()?);
+        let mut asked = JoinSet::new();
+        for pid in numbers(&std::fs::read("/proc/net/unix")?, prefix.as_bytes()) {
+            // Whose name it is not, is not even asked: anybody can take any name.
+            let owner = std::fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
+            if one.is_none_or(|one| pid == one) && owner.is_ok_and(|owner| is_ours(pid, owner)) {
+                let name = format!("\0{prefix}{pid}");
+                // All at once: nobody takes the time of the others.
+                asked.spawn(async move { (pid, answer(pid, &name, deadline).await) });
             }
         }
+        let mut health = Health::default();
+        while let Some(answered) = asked.join_next().await {
+            match answered.map_err(io::Error::other)? {
+                (pid, Answer::Well(about)) => health.well.push((pid, about)),
+                (pid, Answer::Silent) => health.silent.push(pid),
+                (_, Answer::Nothing) => {}
+            }
+        }
+        health.well.sort_unstable();
+        health.silent.sort_unstable();
         Ok(health)
     }
 
-    /// The processes whose names are in this list of the kernel's.
-    pub(super) fn numbers(list: &str, prefix: &str) -> Vec<u32> {
-        let names = list.lines().filter_map(|line| line.split_once(" @"));
-        let mut numbers: Vec<u32> = names
-            .filter_map(|(_, name)| name.strip_prefix(prefix)?.parse().ok())
-            .collect();
+    /// The processes whose names are in this list of the kernel's. Names of others need not be text.
+    pub(super) fn numbers(list: &[u8], prefix: &[u8]) -> Vec<u32> {
+        let number = |line: &[u8]| {
+            let at = line.windows(2).position(|two| two == b" @")?;
+            let number = line[at + 2..].strip_prefix(prefix)?;
+            std::str::from_utf8(number).ok()?.parse().ok()
+        };
+        let mut numbers: Vec<u32> = list.split(|byte| *byte == b'\n').filter_map(number).collect();
         // Each of its connections has its name, too.
         numbers.sort_unstable();
         numbers.dedup();
         numbers
     }
 
-    /// None: the name belongs to a stranger, who can say nothing about us.
-    fn connect(pid: u32) -> io::Result<Option<UnixStream>> {
-        let name = format!("{}{pid}", prefix()?);
-        let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-        let (theirs, ours) = (socket_peercred(&stream)?.uid, getuid());
-        Ok((theirs == ours || theirs.is_root() || ours.is_root()).then_some(stream))
+    /// Whether what a process of this user says is about us. Root asks for everybody, and strangers are not believed: it must be
+    /// this program.
+    fn is_ours(pid: u32, theirs: u32) -> bool {
+        let ours = getuid().as_raw();
+        theirs == ours || theirs == ROOT || (ours == ROOT && is_this_program(pid))
     }
 
-    fn answer(mut stream: UnixStream, deadline: Instant) -> io::Result<String> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let mut text = String::new();
-        match (&mut stream).take(ANSWER_BYTES_MAX).read_to_string(&mut text) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(String::new()),
-            read => read?,
+    fn is_this_program(pid: u32) -> bool {
+        let file = |of: &str| std::fs::metadata(format!("/proc/{of}/exe")).map(|file| (file.dev(), file.ino()));
+        matches!((file(&pid.to_string()), file("self")), (Ok(its), Ok(ours)) if its == ours)
+    }
+
+    async fn answer(pid: u32, name: &str, deadline: Instant) -> Answer {
+        let stream = loop {
+            match UnixStream::connect(name).await {
+                Ok(stream) => break stream,
+                // So many ask it already: it is frozen, or will have room in a moment. Or somebody else has taken its name.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !is_this_program(pid) {
+                        return Answer::Nothing;
+                    }
+                    if Instant::now() >= deadline {
+                        return Answer::Silent;
+                    }
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                }
+                Err(_) => return Answer::Nothing,
+            }
         };
-        Ok(text.trim_end().to_string())
+        // Of another namespace of processes it is 0.
+        let is_it = |peer: tokio::net::unix::UCred| {
+            peer.pid().and_then(|peer| u32::try_from(peer).ok()) == Some(pid) && is_ours(pid, peer.uid())
+        };
+        if !stream.peer_cred().is_ok_and(is_it) {
+            return Answer::Nothing;
+        }
+        let mut text = String::new();
+        match timeout_at(deadline, stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text)).await {
+            Ok(Ok(_)) if !text.is_empty() => Answer::Well(text.trim_end().to_string()),
+            Ok(Ok(_)) => Answer::Nothing,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionReset => Answer::Nothing,
+            _ => Answer::Silent,
+        }
     }
 }
 
@@ -159,7 +212,12 @@ mod tests {
                     0000000000000000: 00000002 00000000 00010000 0001 01 103 @queenright/pid:[1]/x\n\
                     0000000000000000: 00000002 00000000 00010000 0001 01 104 /run/queenright/pid:[1]/19\n\
                     0000000000000000: 00000002 00000000 00010000 0001 01 105 @queenright/pid:[1]/2\n";
-        assert_eq!(linux::numbers(list, "queenright/pid:[1]/"), [2, 17]);
+        let list = [
+            list.as_bytes(),
+            b"0: 2 0 1 0001 01 106 @\xff\n0: 2 0 1 0001 01 107 @queenright/pid:[1]/3",
+        ]
+        .concat();
+        assert_eq!(linux::numbers(&list, b"queenright/pid:[1]/"), [2, 3, 17]);
     }
 
     #[test]

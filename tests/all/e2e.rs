@@ -13,6 +13,7 @@ mod errors;
 mod failover;
 mod files;
 mod handling;
+#[cfg(target_os = "linux")]
 mod healthcheck;
 mod managing;
 mod metrics;
