@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// 10,000 nodes has 7 MB.
 const BYTES_MAX: u64 = 64 << 20;
 /// The values of an answer, lists among them. A look at 10,000 nodes, as many as a Redis takes clients unless told otherwise,
-/// has 230,000; `verify` reads a whole backlog, of 100,000 messages unless told otherwise.
+/// has 230,000. A backlog may have more packs than that: whoever reads a whole one does so in pages.
 const VALUES_MAX: u64 = 1 << 18;
 /// A line: a status, an error, a number or a length. The texts of errors are the longest.
 const LINE_BYTES_MAX: u32 = 64 << 10;
@@ -86,9 +86,9 @@ struct Frames {
     open: Vec<u64>,
     bytes: u64,
     values: u64,
-    /// The counts begin anew with the end of this answer: so what comes together, as the answers of a transaction do, is counted
+    /// How many answers were asked for. The counts begin anew with the end of each of them; all that comes unasked is counted
     /// together.
-    is_last: bool,
+    asked: u64,
     /// How many answers have ended, without what a server may send to whom it likes.
     ended: u64,
     pushed: bool,
@@ -101,7 +101,7 @@ impl Frames {
             open: Vec::new(),
             bytes: 0,
             values: 0,
-            is_last: true,
+            asked: u64::MAX,
             ended: 0,
             pushed: false,
         }
@@ -227,7 +227,7 @@ impl Frames {
             self.open.pop();
         }
         self.ended = self.ended.saturating_add(u64::from(!self.pushed));
-        if std::mem::take(&mut self.is_last) {
+        if !self.pushed && self.ended <= self.asked {
             (self.bytes, self.values) = (0, 0);
         }
     }
@@ -256,23 +256,25 @@ impl<S> Bounded<S> {
     pub(super) fn new(stream: S) -> Self {
         Self {
             stream,
-            answers: Frames::new(),
+            answers: Frames {
+                asked: 0,
+                ..Frames::new()
+            },
             questions: Frames::new(),
         }
     }
 
     fn sent(&mut self, bytes: &[u8]) {
-        self.answers.is_last = true;
         // Beyond a bound is what the server may refuse: then nothing is known of how many answers it owes.
         if self.questions.read(bytes).is_err() {
             self.questions.ended = u64::MAX;
         }
-        self.questions.is_last = true;
+        self.answers.asked = self.questions.ended;
     }
 
     fn came(&mut self, bytes: &[u8]) -> Result<(), Beyond> {
         self.answers.read(bytes)?;
-        if self.answers.ended > self.questions.ended.saturating_add(UNASKED_MAX) {
+        if self.answers.ended > self.answers.asked.saturating_add(UNASKED_MAX) {
             return Err(Beyond::Unasked);
         }
         Ok(())

@@ -58,6 +58,13 @@ impl RedisEngine {
         Ok(state)
     }
 
+    /// A whole hash.
+    async fn hash<T: Decode>(&self, key: &str) -> Result<T> {
+        let mut cmd = redis::cmd("HGETALL");
+        cmd.arg(key);
+        T::decode(self.aside.query(&cmd).await?)
+    }
+
     /// What is remembered of removed queues.
     async fn purged(&self) -> Result<(u64, Vec<String>)> {
         let mut fields: Named = self.hash(&self.keys.purged).await?;

@@ -10,7 +10,7 @@ pub(crate) type Right = (&'static str, &'static str);
 pub(crate) const NEEDED: &[Right] = &[
     (
         "+@hash",
-        "HSET K a 1, HSETNX K a 1, HDEL K a, HEXISTS K a, HGET K a, HGETALL K, HINCRBY K a 1, HKEYS K, HMGET K a, \
+        "HSET K a 1, HSETNX K a 1, HDEL K a, HEXISTS K a, HGET K a, HINCRBY K a 1, HKEYS K, HMGET K a, HSCAN K 0, \
          HSTRLEN K a",
     ),
     (

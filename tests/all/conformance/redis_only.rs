@@ -36,6 +36,7 @@ redis_checks![
     with_memory_full_a_queue_is_paused_and_handed_over,
     with_memory_full_nothing_is_published,
     with_memory_full_nothing_is_pushed,
+    a_backlog_of_many_packs_is_read_in_pages,
     a_push_into_a_foreign_key_is_refused,
     forgotten_scripts_are_sent_again,
     a_foreign_key_is_refused,
@@ -416,6 +417,28 @@ async fn verbs_of_an_operator(engine: &RedisEngine) -> Result<(), Error> {
     );
     assert_eq!(engine.purge(false).await?, Purged::Gone);
     Ok(())
+}
+
+/// More packs than values may be in an answer, and more bytes: as far as `--max-backlog` lets it come.
+async fn a_backlog_of_many_packs_is_read_in_pages(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let keys = Keys::new(QUEUE, &Names::default());
+    let more = "local pack = redis.call('LINDEX', KEYS[1], 0) \
+                for i = 1, 300000 do redis.call('RPUSH', KEYS[1], pack) end";
+    hive.bench.command(&["EVAL", more, "1", &keys.queue]).await;
+    let large = "for i = 1, 70 do redis.call('HSET', KEYS[1], i, string.rep('x', 1000000)) end";
+    hive.bench.command(&["EVAL", large, "1", &keys.bodies]).await;
+    // The bodies belong to nobody, which is found only by those who could read them all.
+    let found = hive.engine().unsettled().await;
+    assert!(
+        matches!(&found, Err(Error::Protocol { .. })) && format!("{found:?}").contains("but stubs of"),
+        "{found:?}"
+    );
+    hive.bench.command(&["DEL", &keys.bodies]).await;
+    assert_eq!(hive.engine().unsettled().await.expect("readable").len(), 300_001);
+    // What compares the whole queue after every check reads it at once.
+    hive.bench.command(&["LTRIM", &keys.queue, "0", "0"]).await;
 }
 
 async fn a_replica_is_away(hive: &Redis) {
