@@ -7,14 +7,18 @@
 //! | `EXTEND_TIMEOUT_USEC=` | while there is no store yet, and while the node stops: both may take longer than systemd waits |
 //! | `WATCHDOG=1` | the runtime that generates and handles runs, and the beat goes round, whether the store answers or not |
 //! | `STOPPING=1` | it was told to stop |
+//! | `STATUS=` | what it does is not what was told last |
 //!
 //! So a process that hangs is restarted, and one whose store is away is not: a restart would not help.
 
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::node::event::{Entry, Event, Observer, escape};
 use crate::node::meter::Meter;
@@ -29,6 +33,9 @@ const TELL_AT_LEAST_EVERY: Duration = Duration::from_secs(5);
 /// A beat that waits for an answer gives up after half a lease; what is longer than this is no waiting.
 const BEAT_EXTRA: Duration = Duration::from_secs(5);
 
+const HANDLES: &str = "handling";
+const STOPS: &str = "finishing what is in hand";
+
 /// The service that this process is.
 pub struct Service {
     socket: UnixDatagram,
@@ -38,6 +45,18 @@ pub struct Service {
     has_joined: AtomicBool,
     /// Systemd was told that it is ready.
     is_ready: AtomicBool,
+    heard: Mutex<Heard>,
+    /// Something was heard that changes what is told.
+    changed: Notify,
+}
+
+/// What only the events say.
+#[derive(Default)]
+struct Heard {
+    /// Of the crown that it was given.
+    epoch: Option<u64>,
+    /// When the store was said to be away, and why.
+    away: Option<(Instant, String)>,
 }
 
 impl Service {
@@ -63,6 +82,8 @@ impl Service {
                 .map(Duration::from_micros),
             has_joined: AtomicBool::new(false),
             is_ready: AtomicBool::new(false),
+            heard: Mutex::default(),
+            changed: Notify::new(),
         }))
     }
 
@@ -70,9 +91,8 @@ impl Service {
         self.socket.send_to_addr(words.as_bytes(), &self.to).is_ok()
     }
 
-    /// What `systemctl status` shows.
-    fn tell_status(&self, status: &str) {
-        self.tell(&format!("STATUS={}", escape(status.as_bytes())));
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn hears(&self, event: &Event) {
@@ -81,17 +101,32 @@ impl Service {
                 self.has_joined.store(true, Ordering::Relaxed);
                 self.tell_ready();
             }
-            Event::Elected { epoch, .. } => self.tell_status(&format!("generating, epoch {epoch}")),
-            Event::Deposed { .. } | Event::Reconnected => self.tell_status("handling"),
-            Event::Away { reason } => self.tell_status(&format!("waiting for the store: {reason}")),
-            _ => {}
+            Event::Elected { epoch, .. } => self.heard().epoch = Some(*epoch),
+            Event::Deposed { .. } => self.heard().epoch = None,
+            Event::Away { reason } => self.heard().away = Some((Instant::now(), reason.clone())),
+            Event::Reconnected => self.heard().away = None,
+            _ => return,
+        }
+        self.changed.notify_one();
+    }
+
+    /// What `systemctl status` shows. A lane tells only that the store is away: that it is back is seen by its answers.
+    fn status(&self, meter: &Meter, is_stopping: bool) -> String {
+        let heard = self.heard();
+        let is_silent = |since: &Instant| meter.silence().is_none_or(|silence| silence >= since.elapsed());
+        match (&heard.away, heard.epoch) {
+            _ if is_stopping => STOPS.into(),
+            (Some((since, reason)), _) if is_silent(since) => format!("waiting for the store: {reason}"),
+            _ if !self.has_joined.load(Ordering::Relaxed) => "looking for the store".into(),
+            (_, Some(epoch)) if meter.generates.load(Ordering::Relaxed) => format!("generating, epoch {epoch}"),
+            _ => HANDLES.into(),
         }
     }
 
     /// Once, as soon as it is so and systemd has room for it.
     fn tell_ready(&self) -> bool {
         let is_new = self.has_joined.load(Ordering::Relaxed) && !self.is_ready.load(Ordering::Relaxed);
-        if is_new && self.tell("READY=1\nSTATUS=handling") {
+        if is_new && self.tell(&format!("READY=1\nSTATUS={HANDLES}")) {
             self.is_ready.store(true, Ordering::Relaxed);
         }
         self.is_ready.load(Ordering::Relaxed)
@@ -103,22 +138,24 @@ impl Service {
         let every = self
             .watchdog
             .map_or(TELL_AT_LEAST_EVERY, |watchdog| (watchdog / 4).min(TELL_AT_LEAST_EVERY));
-        if !self.is_ready.load(Ordering::Relaxed) {
-            self.tell_status("looking for the store");
-        }
-        let mut is_stopping = false;
+        let (mut is_stopping, mut told_of_stop, mut told) = (false, false, String::new());
         loop {
+            if is_stopping && !told_of_stop {
+                told_of_stop = self.tell(&format!("STOPPING=1\nSTATUS={STOPS}"));
+            }
             if !self.tell_ready() || is_stopping {
                 self.tell(&extend);
+            }
+            let status = self.status(&meter, is_stopping);
+            if status != told && self.tell(&format!("STATUS={}", escape(status.as_bytes()))) {
+                told = status;
             }
             if self.watchdog.is_some() && meter.beat_stands_for() < 2 * lease + BEAT_EXTRA {
                 self.tell("WATCHDOG=1");
             }
             tokio::select! {
-                () = shutdown.stopping(), if !is_stopping => {
-                    is_stopping = true;
-                    self.tell("STOPPING=1\nSTATUS=finishing what is in hand");
-                }
+                () = shutdown.stopping(), if !is_stopping => is_stopping = true,
+                () = self.changed.notified() => {}
                 () = tokio::time::sleep(every) => {}
             }
         }

@@ -115,6 +115,75 @@ async fn a_start_and_a_stop_may_take_their_time() {
     );
 }
 
+fn last_status(words: &[String]) -> Option<&str> {
+    words.iter().rev().find_map(|words| words.split("STATUS=").nth(1))
+}
+
+fn elected() -> Event {
+    Event::Elected {
+        epoch: 3,
+        next_number: 0,
+    }
+}
+
+fn away() -> Event {
+    let reason = "no answer".into();
+    Event::Away { reason }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generator_that_kept_its_crown_over_an_outage_is_not_said_to_handle() {
+    let (_directory, systemd, service) = service();
+    let (meter, lease) = (Arc::new(Meter::default()), Duration::from_mins(1));
+    let (_stopper, shutdown) = shutdown::channel();
+    tokio::spawn(service.clone().keep(meter.clone(), lease, shutdown));
+    tokio::time::sleep(WATCHDOG).await;
+    service.hears(&Event::Joined);
+    meter.hears(1);
+    meter.generates.store(true, Ordering::Relaxed);
+    service.hears(&elected());
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(last_status(&words), Some("generating, epoch 3"), "{words:?}");
+    service.hears(&away());
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(
+        last_status(&words),
+        Some("waiting for the store: no answer"),
+        "{words:?}"
+    );
+    service.hears(&Event::Reconnected);
+    meter.hears(2);
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(last_status(&words), Some("generating, epoch 3"), "{words:?}");
+    meter.generates.store(false, Ordering::Relaxed);
+    service.hears(&Event::Deposed { epoch: Some(3) });
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(last_status(&words), Some("handling"), "{words:?}");
+    let words = told_within(&systemd, 10 * WATCHDOG).await;
+    assert_eq!(last_status(&words), None, "nothing is new: {words:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_back_is_seen_by_its_answer_even_if_nobody_tells_of_it() {
+    let (_directory, systemd, service) = service();
+    let (meter, lease) = (Arc::new(Meter::default()), Duration::from_mins(1));
+    let (_stopper, shutdown) = shutdown::channel();
+    service.hears(&Event::Joined);
+    tokio::spawn(service.clone().keep(meter.clone(), lease, shutdown));
+    meter.hears(1);
+    tokio::time::sleep(WATCHDOG).await;
+    service.hears(&away());
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(
+        last_status(&words),
+        Some("waiting for the store: no answer"),
+        "{words:?}"
+    );
+    meter.hears(2);
+    let words = told_within(&systemd, 2 * WATCHDOG).await;
+    assert_eq!(last_status(&words), Some("handling"), "{words:?}");
+}
+
 #[test]
 fn the_watchdog_of_another_process_and_addresses_of_other_kinds_are_no_concern() {
     let of = |pairs: &'static [(&str, &str)]| {
@@ -145,14 +214,23 @@ fn the_watchdog_of_another_process_and_addresses_of_other_kinds_are_no_concern()
 #[tokio::test(start_paused = true)]
 async fn a_systemd_without_room_is_told_later_and_holds_up_nobody() {
     let (_directory, systemd, service) = service();
+    let meter = Arc::new(Meter::default());
+    meter.generates.store(true, Ordering::Relaxed);
     while service.tell("STATUS=full") {}
     service.hears(&Event::Joined);
-    let (_stopper, shutdown) = shutdown::channel();
-    tokio::spawn(service.keep(Arc::default(), Duration::from_secs(2), shutdown));
+    service.hears(&elected());
+    let (stopper, shutdown) = shutdown::channel();
+    tokio::spawn(service.clone().keep(meter, Duration::from_secs(2), shutdown));
     let words = told_within(&systemd, WATCHDOG).await;
+    assert_eq!(last_status(&words), Some("generating, epoch 3"), "{words:?}");
     assert_eq!(
         words.iter().filter(|words| words.starts_with("READY=1")).count(),
         1,
         "{words:?}"
     );
+    while service.tell("STATUS=full") {}
+    stopper.stop();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let words = told_within(&systemd, WATCHDOG).await;
+    assert!(words.iter().any(|words| words.starts_with("STOPPING=1\n")), "{words:?}");
 }

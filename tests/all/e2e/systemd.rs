@@ -4,6 +4,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::Command;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::fleet::{Fleet, PATIENCE, PROGRAM, said};
@@ -11,7 +12,8 @@ use crate::server::RedisServer;
 
 /// A socket that plays systemd.
 struct Systemd {
-    socket: UnixDatagram,
+    /// Read at once, as systemd does: a socket has room for ten words only.
+    heard: mpsc::Receiver<String>,
     words: Vec<String>,
 }
 
@@ -21,20 +23,24 @@ impl Systemd {
     }
 
     fn of(socket: UnixDatagram) -> Self {
-        socket
-            .set_read_timeout(Some(Duration::from_millis(50)))
-            .expect("a socket");
+        let (sender, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 2000];
+            while let Ok(bytes) = socket.recv(&mut buffer) {
+                let words = String::from_utf8_lossy(&buffer[..bytes]).into_owned();
+                if sender.send(words).is_err() {
+                    return;
+                }
+            }
+        });
         Self {
-            socket,
+            heard,
             words: Vec::new(),
         }
     }
 
     fn listen(&mut self) {
-        let mut buffer = [0; 2000];
-        if let Ok(bytes) = self.socket.recv(&mut buffer) {
-            self.words.push(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
-        }
+        self.words.extend(self.heard.recv_timeout(Duration::from_millis(50)));
     }
 
     fn count(&self, begin: &str) -> usize {
