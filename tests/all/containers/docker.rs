@@ -15,6 +15,8 @@ use crate::fleet::{PATIENCE, said, within};
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Whoever looks for what the tests left: `docker ps -a --filter label=queenright.test`.
 const LABEL: &str = "queenright.test";
+/// Names an image that is there.
+const NAMED: &str = "QUEENRIGHT_TEST_IMAGE";
 /// As little as the image is said to need.
 pub const HARDENED: &str = "--read-only --cap-drop ALL --security-opt no-new-privileges";
 
@@ -24,27 +26,30 @@ const REMOVED_MAX: Duration = Duration::from_secs(10);
 static YARDS: AtomicU32 = AtomicU32::new(0);
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The image under test, built once, or the one that `QUEENRIGHT_TEST_IMAGE` names. An error: why there is none.
-static IMAGE: LazyLock<Result<String, String>> = LazyLock::new(|| {
-    if let Ok(named) = std::env::var("QUEENRIGHT_TEST_IMAGE") {
-        return Ok(named);
+/// Why there is nothing to build the image on; scripts/test has tried, and says so in `QUEENRIGHT_NO_CONTAINERS`.
+static NO_BASE: LazyLock<Option<String>> = LazyLock::new(|| {
+    if let Ok(why) = std::env::var("QUEENRIGHT_NO_CONTAINERS") {
+        return Some(why);
+    }
+    if std::env::var_os(NAMED).is_some() {
+        return None;
     }
     let base = Command::new(Path::new(ROOT).join("scripts/base-images")).output();
-    let base = base.map_err(|error| error.to_string())?;
-    if !base.status.success() {
-        return Err(format!("scripts/base-images: {}", said(&base)));
+    let base = base.expect("bash is there");
+    (!base.status.success()).then(|| format!("scripts/base-images failed: {}", said(&base)))
+});
+
+/// The image under test, built once, or the one that `QUEENRIGHT_TEST_IMAGE` names.
+static IMAGE: LazyLock<String> = LazyLock::new(|| {
+    if let Ok(named) = std::env::var(NAMED) {
+        return named;
     }
     let tag = format!("queenright-test:{}", place());
-    let label = format!("{LABEL}=image");
     // The same as in scripts/test, which builds it before the clocks of other tests run.
-    let build = docker(&format!(
-        "build --quiet --build-arg PROFILE=quick --label {label} --tag {tag} {ROOT}"
+    done(&format!(
+        "build --quiet --build-arg PROFILE=quick --label {LABEL}=image --tag {tag} {ROOT}"
     ));
-    if build.status.success() {
-        Ok(tag)
-    } else {
-        Err(said(&build))
-    }
+    tag
 });
 
 /// Clones of this repository on one machine do not share an image.
@@ -73,6 +78,11 @@ pub fn done(line: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
+/// Not eprintln!, which tests that pass do not show.
+pub fn left_out(why: &str) {
+    let _ = writeln!(std::io::stderr(), "containers: left out, since {why}");
+}
+
 /// The place of one test: a network, and whatever it starts there.
 pub struct Yard {
     pub name: String,
@@ -81,21 +91,21 @@ pub struct Yard {
 }
 
 impl Yard {
-    /// None: there is no Docker here, which stderr is told.
+    /// None: there is no Docker here, or nothing to build the image on, which stderr is told.
     pub fn open() -> Option<Self> {
         let answers = Command::new("docker")
             .args(["version", "--format", "{{.Server.Os}}"])
             .output();
         if !answers.is_ok_and(|output| output.status.success() && output.stdout.starts_with(b"linux")) {
-            // Not eprintln!, which tests that pass do not show.
-            let _ = writeln!(
-                std::io::stderr(),
-                "containers: left out, since no Docker daemon for Linux answers"
-            );
+            left_out("no Docker daemon for Linux answers");
             return None;
         }
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-        let image = IMAGE.as_ref().unwrap_or_else(|why| panic!("no image: {why}")).clone();
+        if let Some(why) = NO_BASE.as_deref() {
+            left_out(why);
+            return None;
+        }
+        let image = IMAGE.clone();
         let number = YARDS.fetch_add(1, Ordering::Relaxed);
         let name = format!("qr-test-{}-{number}", std::process::id());
         done(&format!("network create --label {LABEL}={name} {name}"));
