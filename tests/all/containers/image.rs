@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::docker::{HARDENED, Yard, docker, done, inspect, logs, wait_exit, wait_health};
 use crate::fleet::{PATIENCE, said, within};
 
-/// Stated in docs/containers.md for the profile `release`, which makes it smaller still.
+/// Of the profile `quick`, whose size docs/containers.md states; others are smaller.
 const SIZE_MAX: u64 = 32_000_000;
 
 #[test]
