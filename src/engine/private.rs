@@ -30,7 +30,7 @@ pub fn open_secret(path: &Path) -> io::Result<File> {
     // The file that was opened is looked at: a link that leads elsewhere a moment later changes nothing.
     if is_open_to_others(&file.metadata()?) {
         return Err(io::Error::other(format!(
-            "every user of this machine may read or write it; run: chmod 600 {}",
+            "every user of this machine may read or write it; run: chmod 600 {} (a mounted secret: mode 0440, and a group of this process)",
             path.display()
         )));
     }
