@@ -22,6 +22,8 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// The shell waits for its stdin to end, which it does with this process, and takes the server with it.
 const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -9 "$server""#;
 
+/// Who may do everything.
+const OWNER: &str = "lab";
 /// The name of its configuration.
 const SETTINGS: &str = "redis.conf";
 
@@ -29,7 +31,7 @@ pub struct Server {
     program: PathBuf,
     directory: PathBuf,
     port: u16,
-    /// Of the user who may do everything: other users of this machine reach the port, too.
+    /// Of [`OWNER`]: other users of this machine reach the port, too.
     password: String,
     /// Lines of its configuration.
     settings: Vec<String>,
@@ -77,8 +79,12 @@ impl Server {
         let mut settings = vec![
             format!("port {port}"),
             "bind 127.0.0.1".into(),
+            // The default user keeps its rights: Redis loads its append-only file as that user, and without them drops what
+            // transactions wrote.
             format!("requirepass {password}"),
-            // Its replica has the same password.
+            format!("user {OWNER} on >{password} ~* &* +@all"),
+            // Its replica has the same.
+            format!("masteruser {OWNER}"),
             format!("masterauth {password}"),
             format!("appendonly {append}"),
             format!("appendfsync {fsync}"),
@@ -195,8 +201,24 @@ impl Server {
 
     /// It, or what stands before it at this address.
     pub fn reached_at(&self, address: SocketAddr) -> ConnectionInfo {
-        let url = format!("redis://:{}@{address}", self.password);
+        let url = format!("redis://{OWNER}:{}@{address}", self.password);
         url.into_connection_info().expect("an address is a URL")
+    }
+
+    /// For as long as `during` runs, everybody may push to this key, and do nothing else.
+    pub fn open_for_pushes<T>(&self, key: &str, during: impl FnOnce() -> T) -> Result<T, redis::RedisError> {
+        let (key, password) = (format!("~{key}"), format!(">{}", self.password));
+        let everybody = ["ACL", "SETUSER", "default"];
+        self.command(
+            &[
+                &everybody[..],
+                &["reset", "on", "nopass", &key, "+lpush", "+ping", "+config|get"],
+            ]
+            .concat(),
+        )?;
+        let done = during();
+        self.command(&[&everybody[..], &["reset", "on", &password, "~*", "&*", "+@all"]].concat())?;
+        Ok(done)
     }
 
     pub fn command(&self, arguments: &[&str]) -> Result<redis::Value, redis::RedisError> {

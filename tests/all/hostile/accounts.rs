@@ -178,7 +178,7 @@ fn the_server_that_verify_starts_is_for_verify_alone() {
     let _verifying = Running::start(carelessly(&["verify", "--messages=100000000", "--keep", shown]));
     let settings = within(PATIENCE, || {
         let text = std::fs::read_to_string(keep.join("redis.conf")).ok()?;
-        text.contains("requirepass").then_some(text)
+        text.contains("user lab").then_some(text)
     });
     let settings = settings.expect("a server of its own");
     assert_eq!(mode(&keep), 0o700);
@@ -186,7 +186,7 @@ fn the_server_that_verify_starts_is_for_verify_alone() {
         let found = settings.lines().find_map(|line| line.strip_prefix(name));
         found.expect("a setting").trim().to_string()
     };
-    let (port, password) = (value("port"), value("requirepass"));
+    let (port, password) = (value("port"), value("masterauth"));
     let ask = || {
         let mut stream = std::net::TcpStream::connect(format!("127.0.0.1:{port}")).ok()?;
         stream.write_all(b"PING\r\n").ok()?;

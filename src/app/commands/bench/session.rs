@@ -13,7 +13,7 @@ use crate::app::args::Invocation;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::commands::status_if_any;
 use crate::app::exit::Failure;
-use crate::app::lab::server::Fsync;
+use crate::app::lab::server::{Fsync, Server};
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
 use crate::app::run::{on_signals, runtime};
 use crate::engine::redis::keys::Keys;
@@ -142,6 +142,11 @@ impl Session {
 
     pub(super) fn connect(&self) -> io::Result<Socket> {
         Socket::connect(&self.at, self.info.redis_settings())
+    }
+
+    /// The server that this run has started, if it has.
+    pub(super) fn own_server(&self) -> Option<&Server> {
+        self.bed.server.as_ref()
     }
 
     pub(super) fn socket(&self) -> Result<Socket, Failure> {
