@@ -62,7 +62,9 @@ pub fn run() -> ExitCode {
     }
     let asked = match args::parse(std::env::args_os()) {
         Ok(asked) => asked,
-        Err(Stop::Show(text)) => return show(&text),
+        Err(Stop::Show(text)) => {
+            return run::print(&text).map_or_else(|failure| fail(&failure), |()| ExitCode::SUCCESS);
+        }
         Err(Stop::Usage(wrong)) => return fail(&Failure::usage(wrong.to_string())),
     };
     if asked.command == args::Command::WatchChildren {
@@ -80,12 +82,6 @@ pub fn run() -> ExitCode {
         Ok(code) => code,
         Err(failure) => fail(&failure),
     }
-}
-
-/// Help, or the version.
-fn show(text: &str) -> ExitCode {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
 }
 
 fn fail(failure: &Failure) -> ExitCode {

@@ -96,9 +96,13 @@ fn stop(error: &clap::Error) -> Stop {
     if line.contains("://") || line.contains("unix:") {
         return Stop::Usage(Usage::new("unexpected argument; give the address of Redis with --url"));
     }
+    let similar = similar(error);
     let hint = if line.contains("'--host <HOST>'") {
         "-h is the host, help is queenright --help".to_string()
-    } else if let Some(similar) = similar(error) {
+    } else if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue).filter(|_| similar.is_none())
+    {
+        format!("write one of {}; see queenright --help", values.join(", "))
+    } else if let Some(similar) = similar {
         format!("did you mean {similar}? See queenright --help")
     } else {
         "see queenright --help".to_string()

@@ -308,7 +308,7 @@ fn a_scaled_fleet_whose_containers_are_killed_frozen_and_cut_off_loses_nothing_a
     let redis = fleet.containers("redis").remove(0);
     step("kill Redis, and start it again");
     done(&format!("kill {redis}"));
-    std::thread::sleep(Duration::from_secs(1));
+    wait_exit(&redis);
     done(&format!("start {redis}"));
     fleet.wait_for_all(copies - 3);
     let before = fleet.status().expect("Redis is there")["published"].as_u64();

@@ -109,6 +109,18 @@ fn help_and_version_are_shown_on_stdout() {
 }
 
 #[test]
+fn what_cannot_be_shown_on_a_full_disk_is_said() {
+    for arguments in ["--help", "--version", "completions bash", "man"] {
+        // Only Linux has it.
+        let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
+            return;
+        };
+        let output = program().args(arguments.split(' ')).stdout(full).output();
+        fails(&output.expect("the program starts"), 1, &["cannot write the output"]);
+    }
+}
+
+#[test]
 fn no_redis_is_one_line_with_the_address_and_exit_code_69() {
     let port = nobody();
     for command in [

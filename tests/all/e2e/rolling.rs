@@ -99,7 +99,7 @@ fn beside_a_newer_version_copies_of_this_one_end_with_one_line() {
 
 /// `cargo test --profile gate --all-features --test all -- --ignored --nocapture figures_of_a_rolling`.
 #[test]
-#[ignore = "figures, not a test: see docs/operations.md"]
+#[ignore = "figures, not a test: see docs/kubernetes.md"]
 fn figures_of_a_rolling_restart() {
     const INTERVAL_MS: u64 = 100;
     const MESSAGES: u64 = 300;

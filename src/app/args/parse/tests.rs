@@ -116,6 +116,10 @@ fn every_mistake_is_one_line() {
         assert!(said.contains("queenright --help"), "{line}: {said}");
     }
     assert_eq!(mistake("--foo"), "unexpected argument '--foo'; see queenright --help");
+    assert_eq!(
+        mistake("completions tcsh"),
+        "invalid value 'tcsh' for '<SHELL>'; write one of bash, elvish, fish, powershell, zsh; see queenright --help"
+    );
     assert!(mistake("--intervall 1s").contains("did you mean --interval?"));
     assert!(mistake("statuss").contains("did you mean status?"));
 }
