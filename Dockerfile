@@ -20,6 +20,8 @@ RUN mkdir -p src benches examples tests/all \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin queenright --target "$(rustc --print host-tuple)"
 
+# For `--version` and the label: docker build --build-arg QUEENRIGHT_COMMIT="$(git rev-parse --short=12 HEAD)"
+ARG QUEENRIGHT_COMMIT=
 # Newer than what was built above, whatever time their files have.
 COPY src src
 RUN touch src/lib.rs src/main.rs \
@@ -35,12 +37,14 @@ RUN mkdir -p /image/etc/ssl/certs \
     && echo 'queenright:x:65532:' > /image/etc/group
 
 FROM scratch
+ARG QUEENRIGHT_COMMIT=
 COPY --from=build /image/ /
 COPY LICENSE-MIT LICENSE-APACHE /
 LABEL org.opencontainers.image.title="queenright" \
       org.opencontainers.image.description="A job queue with a built-in leader election, on one Redis" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
-      org.opencontainers.image.version="0.1.0"
+      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.revision="$QUEENRIGHT_COMMIT"
 # By number, so that Kubernetes can tell that it is not root.
 USER 65532:65532
 # A graceful shutdown within --grace, 8 s by default; Docker waits for 10.

@@ -1,7 +1,9 @@
 //! A job at the times that a cron pattern names: once each, on whichever copy is free.
+//!
+//! `cargo run --example cron --features cron`, in several terminals; REDIS_URL names another store than redis://localhost.
 
 use queenright::cron::{Cron, Missed};
-use queenright::{Failure, Message, Next};
+use queenright::{Failure, Message, Next, shutdown};
 
 async fn report(message: Message) -> Result<(), Failure> {
     let tick_ms = String::from_utf8_lossy(&message.payload);
@@ -21,6 +23,6 @@ async fn main() -> queenright::Result<()> {
         })
         .handle(report)
         .retries(5)
-        .run_until(tokio::signal::ctrl_c())
+        .run_until(shutdown::signals())
         .await
 }

@@ -1,8 +1,10 @@
 //! What a handler wants to change in the same Redis happens together with the outcome: exactly once, under kill -9.
+//!
+//! `cargo run --example effects`, in several terminals; REDIS_URL names another store than redis://localhost.
 
 use std::time::Duration;
 
-use queenright::{Effect, Failure, Message, Next};
+use queenright::{Effect, Failure, Message, Next, shutdown};
 
 async fn count(message: Message) -> Result<Vec<Effect>, Failure> {
     let number = message.number;
@@ -23,6 +25,6 @@ async fn main() -> queenright::Result<()> {
         .generate(|next: Next| async move { format!("message {}", next.number) })
         .handle(count)
         .concurrency(10)
-        .run_until(tokio::signal::ctrl_c())
+        .run_until(shutdown::signals())
         .await
 }

@@ -1,4 +1,8 @@
-use queenright::{Effect, Failure, Message, Next};
+//! The smallest fleet: one copy makes addresses, all others read them and count that in the same store.
+//!
+//! `cargo run --example feeds`, in several terminals; REDIS_URL names another store than redis://localhost.
+
+use queenright::{Effect, Failure, Message, Next, shutdown};
 
 async fn read(message: Message) -> Result<Effect, Failure> {
     println!("reading {:?}", message.payload);
@@ -14,6 +18,6 @@ async fn main() -> queenright::Result<()> {
         .interval(std::time::Duration::from_millis(100))
         .generate(|next: Next| async move { format!("https://example.org/{}", next.number) })
         .handle(read)
-        .run_until(tokio::signal::ctrl_c())
+        .run_until(shutdown::signals())
         .await
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom};
 use std::time::Duration;
 
 use queenright::generate::{Draft, Generate, Made};
-use queenright::{Failure, Message, Next};
+use queenright::{Failure, Message, Next, shutdown};
 
 struct Poller {
     path: String,
@@ -55,6 +55,6 @@ async fn main() -> queenright::Result<()> {
         .queue("poller")
         .generator(Poller { path })
         .handle(handle)
-        .run_until(tokio::signal::ctrl_c())
+        .run_until(shutdown::signals())
         .await
 }

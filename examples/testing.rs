@@ -1,4 +1,6 @@
 //! A test of your own generator and handler, on the engine that lives in memory: no server, no files.
+//!
+//! `cargo run --example testing`. It ends by itself.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,12 @@
 //! Payloads as values, and state that handlers share.
+//!
+//! `cargo run --example typed --features serde`, in several terminals; REDIS_URL names another store than redis://localhost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use queenright::{Failure, Json, Message, Next};
+use queenright::{Failure, Json, Message, Next, shutdown};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -40,6 +42,6 @@ async fn main() -> queenright::Result<()> {
                 Ok(())
             }
         })
-        .run_until(tokio::signal::ctrl_c())
+        .run_until(shutdown::signals())
         .await
 }

@@ -6,6 +6,8 @@ pub mod cron;
 pub mod failed;
 mod generate;
 mod handle;
+pub(crate) mod metrics;
 pub mod push;
+mod told;
 #[cfg(feature = "serde")]
 pub mod typed;

@@ -12,6 +12,7 @@
 //! | `systemd` | what a service tells systemd |
 //! | `password` | one that is asked for at each connect |
 //! | `on_engine` | opens the engine of a store for a command |
+//! | `queues` | which queues there are at a store |
 //! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
 //! | `outside` | other programs as handlers and generators |
@@ -32,6 +33,7 @@ mod password;
 mod systemd;
 
 mod on_engine;
+mod queues;
 
 pub mod output;
 

@@ -21,7 +21,7 @@ pub mod history;
 mod layout;
 mod limits;
 pub mod memory;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "sqlite", feature = "tls"))]
 pub(crate) mod private;
 mod protocol;
 mod record;
@@ -149,6 +149,10 @@ pub trait Engine: Send + Sync + 'static {
     /// How many bytes publishes and exchanges have moved: one that is not answered yet may still make progress. None: there is
     /// no link that could be slow or cut off.
     fn moved(&self) -> Option<u64> {
+        None
+    }
+    /// Where the store is now, for people, if that is not where it was said to be: a cluster or sentinels have led elsewhere.
+    fn place(&self) -> Option<String> {
         None
     }
     /// Every message without an outcome, as runs of numbers (first, count), sorted. Reads the whole queue: for checks of a

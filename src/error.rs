@@ -116,6 +116,17 @@ impl Error {
         matches!(self, Self::Away { absence, .. } if *absence != Absence::Elsewhere)
     }
 
+    /// Whether the store answers that it cannot do this now.
+    pub(crate) fn is_unable(&self) -> bool {
+        matches!(
+            self,
+            Self::Away {
+                absence: Absence::Unable,
+                ..
+            }
+        )
+    }
+
     /// Whether another password could help.
     pub(crate) fn is_about_credentials(&self) -> bool {
         matches!(

@@ -19,7 +19,7 @@ pub struct Message {
     /// Unique and without gaps in its queue: a ready-made idempotency key.
     pub number: u64,
     /// 1 at first, one more each time it had to be handed on.
-    pub attempt: u16,
+    pub deliveries: u16,
     /// How often it failed before, and was put off to be tried again. Counted apart from deliveries.
     pub failures: u16,
     /// The reign in which it was published.
@@ -27,6 +27,20 @@ pub struct Message {
     /// When it was published, in milliseconds since 1970 by the store's clock.
     pub published_ms: u64,
     pub payload: Bytes,
+}
+
+impl Message {
+    /// A message as its first delivery brings it, with the number 0: for tests of handlers.
+    pub fn new(payload: impl Into<Bytes>) -> Self {
+        Self {
+            number: 0,
+            deliveries: 1,
+            failures: 0,
+            epoch: 1,
+            published_ms: 0,
+            payload: payload.into(),
+        }
+    }
 }
 
 /// How a message ended.
@@ -39,7 +53,7 @@ pub enum Outcome {
     /// Failed, and to be tried again after this time under the same number. The text is told, not stored: the one that
     /// counts is the last.
     Retry { error: String, after_ms: u64 },
-    /// Not started: goes back to the head of the queue, attempt unchanged.
+    /// Not started: goes back to the head of the queue, deliveries unchanged.
     Return,
 }
 

@@ -28,6 +28,7 @@ pub mod shutdown;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -37,7 +38,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::mutants::guard;
 use crate::node::context::Context;
-use crate::node::event::{Observer, Silent};
+use crate::node::event::{Event, Observer, Silent};
 use crate::node::generate::Generate;
 use crate::node::generator::Generator;
 use crate::node::handle::Handle;
@@ -86,6 +87,12 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         self
     }
 
+    /// Counts here.
+    pub(crate) fn metered(mut self, meter: Arc<Meter>) -> Self {
+        self.meter = meter;
+        self
+    }
+
     /// What it counts of itself.
     #[cfg(feature = "cli")]
     pub(crate) fn meter(&self) -> Arc<Meter> {
@@ -129,7 +136,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         tasks.spawn(Reporter::run(reporter.clone()));
         let mut generating = AbortOnDrop(tokio::spawn(Generator::new(context.clone(), self.generate).run()));
         let mut handling = AbortOnDrop(tokio::spawn(Handler::new(context.clone(), self.handle).run()));
-        let Context { settings, requests, .. } = context;
+        let (settings, requests) = (context.settings.clone(), context.requests.clone());
 
         // Generator and handler end before they are told to only with an error, because the membership has ended, or
         // when a burst is over.
@@ -141,9 +148,15 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
         };
         if ended.is_none() {
+            let in_hand = || context.meter.in_hand.load(Ordering::Relaxed);
+            context.tell_own(Event::Stopping { in_hand: in_hand() });
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
             requests.resign();
-            let _ = tokio::time::timeout(settings.grace, &mut handling.0).await;
+            let finished = tokio::time::timeout(settings.grace, &mut handling.0).await;
+            let messages = in_hand();
+            if finished.is_err() && messages > 0 {
+                context.tell_own(Event::GivenUp { messages });
+            }
         }
         drop((generating, handling));
         // Copies that live for less than a second are part of the history, too.

@@ -45,6 +45,8 @@ pub struct Settings {
     pub prefer: Prefer,
     /// Handle what is there, and end: never generates, and does not wait for what is put off.
     pub burst: bool,
+    /// A publish, an outcome and a push count only when so many replicas of the Redis have them. 0: when Redis has.
+    pub replicas: u32,
 }
 
 /// Names that can be chosen; `meta` records them, and a node with other names refuses to start.
@@ -144,6 +146,7 @@ impl Default for Settings {
             also_handle: false,
             prefer: Prefer::Either,
             burst: false,
+            replicas: 0,
         }
     }
 }
@@ -155,6 +158,8 @@ impl Settings {
     pub const BACKOFF_MAX: Duration = Duration::from_mins(10);
     /// The most [`retries`](Self::retries).
     pub const RETRIES_MAX: u16 = 1000;
+    /// The most [`replicas`](Self::replicas).
+    pub const REPLICAS_MAX: u32 = 100;
     /// The shortest [`lease`](Self::lease).
     pub const LEASE_MIN: Duration = Duration::from_millis(200);
     /// The longest [`lease`](Self::lease).
@@ -211,6 +216,9 @@ impl Settings {
         }
         if self.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return wrong("timeout", "must be more than 0");
+        }
+        if self.replicas > Self::REPLICAS_MAX {
+            return wrong("replicas", "must be at most 100");
         }
         if self.messages.is_some_and(|messages| messages > 1 << 53) {
             return wrong("messages", "must be at most 2^53");

@@ -14,7 +14,7 @@
 //!     .queue("feeds")
 //!     .generate(|next: Next| async move { format!("https://example.org/{}", next.number) })
 //!     .handle(read)
-//!     .run_until(async { tokio::time::sleep(std::time::Duration::from_secs(60)).await })
+//!     .run_until(queenright::shutdown::signals())
 //!     .await
 //! # }
 //! ```
@@ -30,21 +30,25 @@ use crate::engine::any::AnyEngine;
 use crate::error::Result;
 use crate::message::Message;
 use crate::node::Node;
-use crate::node::event::{Observer, Silent};
+use crate::node::event::Observer;
 use crate::node::generate::{Generate, Next};
 use crate::node::handle::Handle;
+use crate::node::meter::Meter;
 use crate::node::shutdown;
 use crate::settings::{Prefer, Settings};
 
+use crate::api::metrics;
+use crate::api::told::Told;
+
 #[cfg(feature = "cron")]
 use crate::api::cron::{Cron, Missed, Scheduled};
-pub use crate::api::generate::{FromFn, FromStream, Never};
+pub use crate::api::generate::{FromFn, FromStream};
 pub use crate::api::handle::{HandleFn, IntoEffects, IntoHandled};
 #[cfg(feature = "serde")]
 use crate::api::typed::HandleJson;
 
-/// Begins a node whose queue is there: a URL such as `redis://localhost`, `rediss://…` (TLS) or `sqlite:jobs.db`, or an
-/// engine in an [`Arc`].
+/// Begins a node whose queue is there: `localhost:6379`, a URL such as `redis://localhost`, `rediss://…` (TLS) or `sqlite:jobs.db`, or
+/// an engine in an [`Arc`]. Addresses are read as `queenright --url` reads them.
 pub fn on<C: Connect>(store: C) -> Builder<C, (), ()> {
     Builder {
         store,
@@ -53,13 +57,19 @@ pub fn on<C: Connect>(store: C) -> Builder<C, (), ()> {
             interval: Duration::ZERO,
             ..Settings::default()
         },
-        observer: Arc::new(Silent),
+        observer: Arc::new(Told),
+        meter: Arc::default(),
         generate: (),
         handle: (),
     }
 }
 
 /// Where a queue can be.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no queue",
+    label = "no address of a store",
+    note = "write a URL, such as \"redis://localhost\" or \"sqlite:jobs.db\", or give an engine in an `Arc`"
+)]
 pub trait Connect {
     /// The engine that speaks to it.
     type Engine: Engine;
@@ -97,6 +107,7 @@ pub struct Builder<C, G, H> {
     store: C,
     settings: Settings,
     observer: Arc<dyn Observer>,
+    meter: Arc<Meter>,
     generate: G,
     handle: H,
 }
@@ -144,10 +155,25 @@ impl<C, G, H> Builder<C, G, H> {
         self
     }
 
-    /// Tells `observer` what happens.
+    /// Tells `observer` what happens. Unless told otherwise, what needs attention (a store that is away, messages that nobody
+    /// handles) is a line on stderr, or with the feature `tracing`, and a subscriber, an event of that crate, as all else then is.
+    /// [`Silent`](crate::event::Silent) hears nothing.
     pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;
         self
+    }
+
+    /// Figures of this node as Prometheus reads them, for a server of yours: each call of what this returns tells the latest.
+    /// To be asked for when all settings are made.
+    ///
+    /// ```
+    /// let node = queenright::on("redis://localhost").queue("feeds").handle(async |_| {});
+    /// let metrics_text = node.metrics_text();
+    /// assert!(metrics_text().contains("queenright_messages_done_total{queue=\"feeds\"} 0"));
+    /// ```
+    pub fn metrics_text(&self) -> impl Fn() -> String + Clone + Send + Sync + use<C, G, H> {
+        let (meter, settings) = (self.meter.clone(), self.settings.clone());
+        move || metrics::of_node(&settings, &meter, None)
     }
 
     /// Messages are made by a [`Generate`], which can keep a cursor, have nothing to say, or come to an end.
@@ -163,6 +189,7 @@ impl<C, G, H> Builder<C, G, H> {
             store: self.store,
             settings: self.settings,
             observer: self.observer,
+            meter: self.meter,
             generate,
             handle: self.handle,
         }
@@ -212,6 +239,7 @@ impl<C, G, H> Builder<C, G, H> {
             store: self.store,
             settings: self.settings,
             observer: self.observer,
+            meter: self.meter,
             generate: self.generate,
             handle,
         }
@@ -229,17 +257,17 @@ impl<C, G, H> Builder<C, G, H> {
     }
 }
 
-impl<C: Connect, H: Handle> Builder<C, (), H> {
-    /// Handles until `stop` is ready; then finishes what is in hand, gives back the rest, and leaves.
-    pub async fn run_until(self, stop: impl Future) -> Result<()> {
-        self.with(Never).run_until(stop).await
-    }
-}
-
-impl<C: Connect, G: Generate, H: Handle> Builder<C, G, H> {
-    /// Works until `stop` is ready; then stops generating, hands the crown over, finishes what is in hand, gives back the
-    /// rest, and leaves.
-    pub async fn run_until(self, stop: impl Future) -> Result<()> {
+impl<C, G, H> Builder<C, G, H> {
+    /// Works until `stop` is ready, [`shutdown::signals()`] for instance; then stops generating, hands the crown over, finishes what
+    /// is in hand, gives back the rest, and leaves.
+    ///
+    /// A store that is away is waited for, and told to the [observer](Self::observer).
+    pub async fn run_until(self, stop: impl Future) -> Result<()>
+    where
+        C: Connect,
+        G: Generate,
+        H: Handle,
+    {
         let (stopper, shutdown) = shutdown::channel();
         let mut running = std::pin::pin!(self.run(shutdown));
         tokio::select! {
@@ -250,11 +278,14 @@ impl<C: Connect, G: Generate, H: Handle> Builder<C, G, H> {
     }
 
     /// The same, until `shutdown` says so.
-    pub async fn run(self, shutdown: shutdown::Shutdown) -> Result<()> {
+    pub async fn run(self, shutdown: shutdown::Shutdown) -> Result<()>
+    where
+        C: Connect,
+        G: Generate,
+        H: Handle,
+    {
         let engine = self.store.connect(&self.settings)?;
-        Node::new(engine, self.settings, self.generate, self.handle)
-            .observer(self.observer)
-            .run(shutdown)
-            .await
+        let node = Node::new(engine, self.settings, self.generate, self.handle);
+        node.metered(self.meter).observer(self.observer).run(shutdown).await
     }
 }

@@ -11,6 +11,7 @@ use crate::engine::{Collect, Collected, Engine, Failed};
 use crate::error::{Error, Result};
 use crate::mutants::guard;
 use crate::node::id::new_id;
+use tokio::time::Instant;
 
 pub use select::{Filter, scan};
 
@@ -20,6 +21,10 @@ const LEASE: Duration = Duration::from_secs(2);
 const BATCH: u32 = 500;
 /// How often to ask whether another reader is done.
 const POLL: Duration = Duration::from_millis(50);
+/// Whoever waits for less than this need not say so.
+const SAID: Duration = Duration::from_secs(1);
+/// How long a reader waits for others that show nothing: longer than their leases, so that what a dead one held is shown.
+const OTHERS: Duration = Duration::from_secs(6);
 /// How long a store may be away before a reader fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -27,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub trait Show: Send + 'static {
     /// Shows a batch, and may block. `Ok` says that it was shown: it is then removed from the store.
     fn show(&mut self, failed: &[Failed]) -> std::io::Result<()>;
+
+    /// So many other readers hold messages, and are waited for; called once, and once more with 0 if they were waited for in vain.
+    fn waits(&mut self, _others: u64) {}
 }
 
 impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
@@ -39,6 +47,9 @@ impl<F: FnMut(&[Failed]) -> std::io::Result<()> + Send + 'static> Show for F {
 pub trait ShowAsync: Sized + Send {
     /// Shows a batch, and returns what shows the next one. A batch that it returns an error for goes back.
     fn show(self, failed: Vec<Failed>) -> impl Future<Output = std::io::Result<Self>> + Send;
+
+    /// As [`Show::waits`].
+    fn waits(&mut self, _others: u64) {}
 }
 
 /// Shows on a thread that may block.
@@ -48,6 +59,10 @@ impl<S: Show> ShowAsync for Blocking<S> {
     async fn show(mut self, failed: Vec<Failed>) -> std::io::Result<Self> {
         let showing = tokio::task::spawn_blocking(move || self.0.show(&failed).map(|()| self));
         showing.await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+    }
+
+    fn waits(&mut self, others: u64) {
+        self.0.waits(others);
     }
 }
 
@@ -64,8 +79,8 @@ pub enum ReadError {
 
 /// Shows every failed message that was there at the beginning, and removes it; with a limit, at most so many.
 ///
-/// Several readers share the work. Without a limit, a reader waits for the others, and shows what readers that died had
-/// taken and not shown. Returns how many were shown.
+/// Several readers share the work. Without a limit, a reader waits for the others, for a few seconds, and shows what readers that
+/// died had taken and not shown. Returns how many were shown.
 pub async fn collect<E: Engine>(engine: Arc<E>, limit: Option<u64>, show: impl Show) -> Result<u64, ReadError> {
     collect_async(engine, limit, Blocking(show)).await
 }
@@ -86,7 +101,7 @@ pub async fn collect_async<E: Engine>(
         shown: Vec::new(),
         below,
     };
-    let (mut shown, mut show) = (0, show);
+    let (mut shown, mut show, mut waiting) = (0, show, None);
     loop {
         let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
         let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
@@ -108,9 +123,22 @@ pub async fn collect_async<E: Engine>(
             if victim.is_none() && !waits {
                 return Ok(shown);
             }
+            if waits {
+                let (since, told) = waiting.get_or_insert((Instant::now(), false));
+                if since.elapsed() > SAID && !*told {
+                    *told = true;
+                    show.waits(others);
+                }
+                // One that died was given up long before; this one lives, and its output may stand still for ever.
+                if since.elapsed() > OTHERS {
+                    show.waits(0);
+                    return Ok(shown);
+                }
+            }
             tokio::time::sleep(POLL).await;
             continue;
         }
+        waiting = None;
         shown += failed.len() as u64;
         show = match reader.show(failed, show).await {
             Ok(show) => show,
@@ -149,10 +177,10 @@ async fn published<E: Engine>(engine: &E) -> Result<Option<u64>> {
 
 /// Makes the same call until it is answered, or until the store has been away for long.
 async fn patiently<T, Answer: Future<Output = Result<T>>>(call: impl Fn() -> Answer) -> Result<T> {
-    let give_up = tokio::time::Instant::now() + PATIENCE;
+    let give_up = Instant::now() + PATIENCE;
     loop {
         match call().await {
-            Err(error) if error.is_away() && tokio::time::Instant::now() < give_up => tokio::time::sleep(POLL).await,
+            Err(error) if error.is_away() && Instant::now() < give_up => tokio::time::sleep(POLL).await,
             answer => return answer,
         }
     }

@@ -8,15 +8,6 @@ use futures_core::Stream;
 
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
 
-/// Never generates: for a node that only handles.
-pub struct Never;
-
-impl Generate for Never {
-    async fn generate(&mut self, _: Next, _: &mut Draft) -> Made {
-        Made::End
-    }
-}
-
 type Making = Pin<Box<dyn Future<Output = Vec<u8>> + Send>>;
 
 /// An async function as a generator. A message that it is at work on is kept while others are published.

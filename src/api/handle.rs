@@ -5,7 +5,13 @@ use std::future::Future;
 use crate::message::{Effect, Message};
 use crate::node::handle::{Failure, Handle, Handled};
 
-/// What a handler may return: nothing or effects, or a [`Failure`] or what becomes one.
+/// What a handler may return: nothing or effects, or a [`Result`] of that and a [`Failure`] or what becomes one: any error.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `{Self}`",
+    label = "the handler returns this",
+    note = "it returns `()`, an `Effect`, a `Vec<Effect>`, or a `Result` of one of these",
+    note = "the error of the `Result` is a `Failure`, a text, an `anyhow::Error` or any `std::error::Error`"
+)]
 pub trait IntoHandled {
     /// As a [`Handle`] returns it.
     fn into_handled(self) -> Handled;
@@ -17,7 +23,30 @@ impl<T: IntoEffects, E: Into<Failure>> IntoHandled for std::result::Result<T, E>
     }
 }
 
+impl IntoHandled for () {
+    fn into_handled(self) -> Handled {
+        Ok(Vec::new())
+    }
+}
+
+impl IntoHandled for Effect {
+    fn into_handled(self) -> Handled {
+        Ok(vec![self])
+    }
+}
+
+impl IntoHandled for Vec<Effect> {
+    fn into_handled(self) -> Handled {
+        Ok(self)
+    }
+}
+
 /// What a handler that is done may return.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot return `Ok` with `{Self}`",
+    label = "this is neither nothing nor an effect",
+    note = "it returns `Ok(())`, `Ok(effect)` or `Ok(vec![effect, …])`; what else it found out belongs into a store of yours"
+)]
 pub trait IntoEffects {
     /// The effects.
     fn into_effects(self) -> Vec<Effect>;

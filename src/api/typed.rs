@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -10,7 +11,14 @@ use crate::api::handle::IntoHandled;
 use crate::message::Message;
 use crate::node::handle::{Failure, Handle, Handled};
 
-/// A value as a payload: a generator returns `Json(value)`, and pushes send `Json(value).into()`.
+/// A value as a payload: a generator returns `Json(value)`, and pushes send `Item::new(Json(value))`.
+///
+/// ```
+/// use queenright::Json;
+/// use queenright::engine::Item;
+///
+/// assert_eq!(Item::new(Json([17, 18])), Item::new("[17,18]"));
+/// ```
 ///
 /// A value that cannot be written as JSON (a map whose keys are no strings) panics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +27,12 @@ pub struct Json<T>(pub T);
 impl<T: Serialize> From<Json<T>> for Vec<u8> {
     fn from(value: Json<T>) -> Self {
         serde_json::to_vec(&value.0).expect("a value that can be written as JSON")
+    }
+}
+
+impl<T: Serialize> From<Json<T>> for Bytes {
+    fn from(value: Json<T>) -> Self {
+        Vec::from(value).into()
     }
 }
 

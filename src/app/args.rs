@@ -45,13 +45,13 @@ pub use completions::Completions;
 pub use dashboard::Dashboard;
 pub use demo::Demo;
 pub use flags::Flags;
-pub use look::{Doctor, GetErrors, Healthcheck, Status};
+pub use look::{Doctor, GetErrors, Healthcheck, Queues, Status};
 pub use man::Man;
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use options::explain;
 pub use parse::{Invocation, Stop, Usage, parse};
 pub use resolved::Serving;
-pub use verify::Verify;
+pub use verify::{Several, Verify};
 
 const AFTER: &str = "\
 Where values come from, the first that has one:
@@ -88,14 +88,16 @@ Examples:
 
 const START: &str = "\
 One copy is elected to generate messages, all others handle them. When the
-generator dies, another copy takes over. SIGTERM or SIGINT stops a copy after it
-has finished its messages (graceful shutdown); a second signal stops it at once.
+generator dies, another copy takes over. A copy with a handler (--handle,
+--handle-each) that is told nothing of generating is a worker: it only handles.
+SIGTERM or SIGINT stops a copy after it has finished its messages (graceful
+shutdown); a second signal stops it at once.
 
 Examples:
   queenright start -q jobs -c 10 --handle 'python3 worker.py'
   queenright start -q jobs --cron '0 3 * * *' --tz Europe/Berlin
-  queenright start -q jobs --prefer never --handle-each ./resize
-                                           handles only what others generate";
+  queenright start -q jobs --handle-each ./resize
+                                           a worker: handles what others push";
 
 /// One elected generator, many competing handlers, exactly one outcome for every message, on one Redis.
 ///
@@ -132,6 +134,9 @@ pub enum Command {
     /// Show the generator, the nodes, and how much is queued, in hand, done and failed
     #[command(after_help = look::STATUS)]
     Status(Status),
+    /// List the queues that there are, and what waits in them
+    #[command(after_help = look::QUEUES)]
+    Queues(Queues),
     /// Check the store's configuration, and say how to mend what is wrong
     #[command(after_help = look::DOCTOR)]
     Doctor(Doctor),

@@ -10,24 +10,28 @@ mod healthcheck;
 mod man;
 mod manage;
 mod push;
+mod queues;
 mod start;
 mod status;
 mod verify;
 
 use std::collections::VecDeque;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::args::sources::Resolved;
-use crate::app::args::{Command, Invocation, Manage};
+use crate::app::args::sources::{Resolved, Store};
+use crate::app::args::{Command, Errors, Invocation, Manage};
 use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::log::Log;
 use crate::app::password;
+use crate::app::queues::which;
 use crate::app::run::print;
 use crate::engine::{Engine, Status};
 use crate::error::Error;
+use crate::node::event::escape;
 
 /// How long a command that only reads waits for an answer: nobody's lease depends on it.
 const LOOK_MAX: Duration = Duration::from_secs(5);
@@ -54,6 +58,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
         Command::BenchNode(flags) => bench::run_node(&resolved, flags),
         Command::Doctor(flags) => doctor::run(&resolved, *flags),
         Command::Demo(flags) => demo::run(asked, &resolved, flags),
+        Command::Queues(flags) => queues::run(&resolved, *flags),
         _ => {
             let log = log(&resolved);
             let answer_min = if asked.command == Command::Start {
@@ -66,9 +71,54 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
                 resolved: &resolved,
                 log,
             };
-            QueueAt::of(&resolved, answer_min).run(work).map(|()| ExitCode::SUCCESS)
+            if let Store::Sqlite(database) = &resolved.store
+                && !creates(&asked.command)
+            {
+                database.find()?;
+            }
+            let ended = QueueAt::of(&resolved, answer_min)
+                .looking(only_looks(&asked.command, &resolved))
+                .run(work);
+            unknown_queue(asked, &resolved, ended)
         }
     }
+}
+
+/// Whether a queue may come of a command. All others are about one that is there.
+fn creates(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Start | Command::Dashboard(_) | Command::Manage(Manage::Push(_))
+    )
+}
+
+/// Whether a command changes nothing: then it creates nothing either, and needs no right to write.
+fn only_looks(command: &Command, resolved: &Resolved) -> bool {
+    match command {
+        Command::GetErrors(flags) => flags.keep,
+        Command::Dashboard(_) => resolved.serving.read_only,
+        Command::Manage(Manage::Errors(Errors::Requeue(change) | Errors::Delete(change))) => change.dry_run,
+        Command::Status(_) | Command::Manage(Manage::Nodes(_) | Manage::Drain(_) | Manage::Errors(_)) => true,
+        _ => false,
+    }
+}
+
+/// Of a queue that is not there it is said which ones are. To read no errors is no failure, and before the first copy has run no
+/// reason to speak.
+fn unknown_queue(asked: &Invocation, resolved: &Resolved, ended: Result<(), Failure>) -> Result<ExitCode, Failure> {
+    let failure = match ended {
+        Ok(()) => return Ok(ExitCode::SUCCESS),
+        Err(failure) if failure.no_queue => failure,
+        Err(failure) => return Err(failure),
+    };
+    let (line, has_others) = which(&failure.line, resolved);
+    if !matches!(asked.command, Command::GetErrors(_)) {
+        return Err(Failure { line, ..failure });
+    }
+    if has_others {
+        let _ = writeln!(io::stderr(), "queenright: {}", escape(line.as_bytes()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What works on the queue that was named.
@@ -102,6 +152,7 @@ impl OnEngine for OnQueue<'_> {
             | Command::BenchNode(_)
             | Command::BenchHot(_)
             | Command::Demo(_)
+            | Command::Queues(_)
             | Command::Healthcheck(_)
             | Command::Completions(_)
             | Command::Man(_)
@@ -130,7 +181,10 @@ fn rate(samples: &VecDeque<u64>, most: usize, each: Duration) -> f64 {
 fn log(resolved: &Resolved) -> Arc<Log> {
     let no_color = std::env::var("NO_COLOR").ok();
     let log = Log::to_stderr(resolved.log, resolved.quiet, no_color.as_deref());
-    let log = Arc::new(log.with_starts(resolved.verbose));
+    let log = log
+        .with_starts(resolved.verbose)
+        .with_payloads_to(resolved.log_payload as usize);
+    let log = Arc::new(log);
     for note in &resolved.notes {
         log.note(note);
     }

@@ -3,6 +3,7 @@
 //! | file | |
 //! | --- | --- |
 //! | `route`, `api` | what is served where |
+//! | `roof` | several queues in one dashboard |
 //! | `access`, `session` | who may: Host, Origin, token, logging in |
 //! | `request`, `reply` | requests and answers, their limits and headers |
 //! | `sample`, `live` | the state of the queue twice a second, one sampler for all who look |
@@ -26,6 +27,7 @@ mod messages;
 mod page;
 mod reply;
 mod request;
+mod roof;
 mod route;
 mod sample;
 mod scale;
@@ -39,6 +41,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+pub use roof::Others;
 pub use tls::acceptor;
 
 use crate::app::args::token::Tokens;
@@ -54,6 +57,7 @@ use access::Access;
 use held::Sightings;
 use history::HistoryCache;
 use live::Live;
+use roof::Roof;
 use sample::{Rater, Sample, StatusView};
 
 /// How often the store is asked about itself.
@@ -69,12 +73,14 @@ pub struct Options {
     pub tls: Option<TlsAcceptor>,
     /// A proxy in front of it speaks TLS.
     pub behind_tls: bool,
+    /// Where there are others to switch to.
+    pub others: Option<Arc<Others>>,
 }
 
 /// A dashboard that is bound to its place, and not yet served.
 pub struct Bound {
     listener: TcpListener,
-    options: Options,
+    pub options: Options,
     pub url: String,
 }
 
@@ -91,11 +97,22 @@ pub(crate) struct Dashboard<E> {
     settings: Settings,
     /// The store, for people.
     address: String,
-    access: Access,
+    access: Arc<Access>,
     serves_tls: bool,
     live: Live,
     history: HistoryCache,
     sightings: Sightings,
+    shutdown: Shutdown,
+    roof: Arc<Roof>,
+}
+
+/// What the dashboards of all queues of one process have in common.
+#[derive(Clone)]
+struct Parts {
+    settings: Settings,
+    address: String,
+    access: Arc<Access>,
+    serves_tls: bool,
     shutdown: Shutdown,
 }
 
@@ -111,17 +128,16 @@ impl Bound {
     ) {
         let options = self.options;
         let port = self.listener.local_addr().map_or(0, |address| address.port());
-        let dashboard = Arc::new(Dashboard {
-            engine,
+        let queue = settings.queue.clone();
+        let parts = Parts {
             settings,
             address,
-            access: Access::new(&options, port, log),
+            access: Arc::new(Access::new(&options, port, log)),
             serves_tls: options.tls.is_some(),
-            live: Live::default(),
-            history: HistoryCache::default(),
-            sightings: Sightings::default(),
             shutdown: shutdown.clone(),
-        });
+        };
+        let roof = Arc::new(Roof::new(options.others));
+        let dashboard = Arc::new(Dashboard::new(engine, &queue, parts, roof));
         tokio::select! {
             () = serve(self.listener, options.tls, dashboard.clone(), shutdown) => {}
             () = dashboard.sample() => {}
@@ -130,6 +146,33 @@ impl Bound {
 }
 
 impl<E: Engine> Dashboard<E> {
+    fn new(engine: Arc<E>, queue: &str, parts: Parts, roof: Arc<Roof>) -> Self {
+        let mut settings = parts.settings;
+        settings.queue = queue.into();
+        Self {
+            engine,
+            settings,
+            address: parts.address,
+            access: parts.access,
+            serves_tls: parts.serves_tls,
+            live: Live::default(),
+            history: HistoryCache::default(),
+            sightings: Sightings::default(),
+            shutdown: parts.shutdown,
+            roof,
+        }
+    }
+
+    fn parts(&self) -> Parts {
+        Parts {
+            settings: self.settings.clone(),
+            address: self.address.clone(),
+            access: self.access.clone(),
+            serves_tls: self.serves_tls,
+            shutdown: self.shutdown.clone(),
+        }
+    }
+
     /// One sampler for all who look.
     async fn sample(&self) {
         let mut rater = Rater::default();

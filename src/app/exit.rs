@@ -16,6 +16,8 @@ pub(in crate::app) const NO_REDIS: u8 = 69;
 pub struct Failure {
     pub line: String,
     pub code: u8,
+    /// It is about a queue that is not there.
+    pub no_queue: bool,
 }
 
 impl Failure {
@@ -40,6 +42,7 @@ impl Failure {
         Self {
             line: line.into(),
             code,
+            no_queue: false,
         }
     }
 }
@@ -62,7 +65,10 @@ impl From<Error> for Failure {
             } => "; start Redis there, give another address with --url or --host, or use --url sqlite:queue.db",
             _ => "",
         };
-        Self::with(code, format!("{}{hint}", explain(&error)))
+        Self {
+            no_queue: matches!(error, Error::NoQueue { .. }),
+            ..Self::with(code, format!("{}{hint}", explain(&error)))
+        }
     }
 }
 

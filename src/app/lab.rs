@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `test_bed` | a directory of its own, and a store: named, our own, or a file |
 //! | `server` | a redis-server of our own, which may be harmed |
+//! | [`topology`] | several of them: behind sentinels, or as a cluster |
 //! | [`proxy`] | misbehaves on request, between copies and their Redis |
 //! | `copy`, `fleet` | copies of this program as real processes |
 //! | `ledger` | published against settled, from what the copies wrote down |
@@ -16,3 +17,4 @@ pub mod ledger;
 pub mod proxy;
 pub(super) mod server;
 pub(super) mod test_bed;
+pub mod topology;

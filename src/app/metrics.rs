@@ -1,8 +1,4 @@
-//! Figures for Prometheus and its relatives, and the server that a node has with `--metrics`. `table` has every metric,
-//! `text` the format.
-
-mod table;
-mod text;
+//! The server that a node has with `--metrics`: `api::metrics` has the figures.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,38 +9,20 @@ use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::time::Instant;
 
+use crate::api::metrics;
 use crate::app::http::host::Hosts;
 use crate::app::http::{self, Body, Handler};
 use crate::engine::{Engine, Status};
 use crate::node::meter::Meter;
 use crate::node::shutdown::Shutdown;
 use crate::settings::Settings;
-use table::{BUILD, NODE, Node, QUEUE};
-use text::Text;
 
-pub(in crate::app) use text::CONTENT_TYPE;
+pub(in crate::app) use crate::api::metrics::{CONTENT_TYPE, of_queue};
 
 /// A status of the queue is good for this time, however often it is asked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long it may take: Prometheus waits for ten seconds by default.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-
-/// The figures of a queue alone.
-pub(crate) fn of_queue(name: &str, status: Option<&Status>) -> String {
-    of(name, None, status)
-}
-
-fn of(queue: &str, node: Option<&Node>, status: Option<&Status>) -> String {
-    let mut text = Text::new(queue);
-    text.add(BUILD, &());
-    if let Some(node) = node {
-        text.add(NODE, node);
-    }
-    if let Some(status) = status {
-        text.add(QUEUE, status);
-    }
-    text.finish()
-}
 
 /// What a node serves with `--metrics`.
 pub(crate) struct Metrics<E> {
@@ -76,13 +54,7 @@ impl<E: Engine> Metrics<E> {
     }
 
     async fn text(&self) -> String {
-        let node = Node {
-            totals: self.meter.totals(),
-            meter: self.meter.clone(),
-            concurrency: self.settings.concurrency,
-            store_is_up: self.store_is_up(),
-        };
-        of(&self.settings.queue, Some(&node), self.status().await.as_ref())
+        metrics::of_node(&self.settings, &self.meter, self.status().await.as_ref())
     }
 
     /// One node is enough to tell how the queue is, and the generator is one.
@@ -98,18 +70,12 @@ impl<E: Engine> Metrics<E> {
         looked.as_ref().map(|(_, status)| status.clone())
     }
 
-    /// The store has answered within twice the time in which a node must be heard.
-    fn store_is_up(&self) -> bool {
-        let silence = self.meter.silence();
-        silence.is_some_and(|silence| silence < 2 * self.settings.lease)
-    }
-
     fn readiness(&self) -> Result<(), &'static str> {
         if self.shutdown.is_stopping() {
             Err("stopping\n")
         } else if self.meter.silence().is_none() {
             Err("not a member yet\n")
-        } else if !self.store_is_up() {
+        } else if !metrics::store_is_up(&self.settings, &self.meter) {
             Err("the store does not answer\n")
         } else {
             Ok(())

@@ -38,7 +38,7 @@ pub(in crate::app) fn check(resolved: &Resolved) -> Result<(), Failure> {
     let wrong = match &resolved.password {
         Some(PasswordFrom::File(path)) => read(path)
             .err()
-            .map(|error| named("--password-file", &error).to_string()),
+            .map(|error| named(&format!("--password-file: {}", path.display()), &error).to_string()),
         Some(PasswordFrom::Command(program)) => program.find().err().map(|why| format!("--password-command: {why}")),
         None => None,
     };
@@ -47,13 +47,15 @@ pub(in crate::app) fn check(resolved: &Resolved) -> Result<(), Failure> {
 
 /// The same store with the password of now, for commands that hand it on to other processes.
 pub(in crate::app) fn fixed(resolved: &Resolved) -> Result<Store, Failure> {
-    let (Some(from), Store::Redis(info)) = (&resolved.password, &resolved.store) else {
+    let (Some(from), Store::Redis(place)) = (&resolved.password, &resolved.store) else {
         return Ok(resolved.store.clone());
     };
     let asked = runtime()?.block_on(provider(from).ask(COMMAND_MAX));
     let password = asked.map_err(|error| Failure::failed(error.to_string()))?;
-    let settings = info.redis_settings().clone().set_password(password);
-    Ok(Store::Redis(Box::new((**info).clone().set_redis_settings(settings))))
+    let mut place = place.clone();
+    let settings = place.info.redis_settings().clone().set_password(password);
+    place.info = place.info.set_redis_settings(settings);
+    Ok(Store::Redis(place))
 }
 
 fn named(flag: &str, error: &io::Error) -> io::Error {

@@ -11,7 +11,7 @@ use super::{
     Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
     StoreInfo, Wake, verbs,
 };
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::settings::Settings;
 
 pub use super::url::{RedisUrl, StoreUrl};
@@ -39,8 +39,15 @@ impl AnyEngine {
     /// The queue of these settings at a URL: `redis://`, `rediss://` (TLS), `unix:`, `sqlite:PATH`, or `memory:` for a queue in
     /// this process that nobody else sees. A file is opened, and created if there is none; to a server nothing is sent yet.
     pub fn open(url: &str, settings: &Settings) -> Result<Self> {
-        Ok(match StoreUrl::parse(url)? {
-            StoreUrl::Redis(url) => Self::Redis(Box::new(RedisEngine::at(url, settings)?)),
+        let url = StoreUrl::parse(url)?;
+        if settings.replicas > 0 && !matches!(url, StoreUrl::Redis(_)) {
+            return Err(Error::Setting {
+                setting: "replicas",
+                reason: "only Redis has replicas".into(),
+            });
+        }
+        Ok(match url {
+            StoreUrl::Redis(url) => Self::Redis(Box::new(RedisEngine::at(*url, settings)?)),
             #[cfg(feature = "sqlite")]
             StoreUrl::Sqlite(database) => Self::Sqlite(SqliteEngine::open(database, &settings.queue, &settings.names)?),
             StoreUrl::Memory => Self::Memory(Local::new(&settings.queue)),
@@ -69,6 +76,15 @@ macro_rules! hand_on {
                     Self::Memory(engine) => engine.moved(),
                 }
             }
+
+            fn place(&self) -> Option<String> {
+                match self {
+                    Self::Redis(engine) => engine.place(),
+                    #[cfg(feature = "sqlite")]
+                    Self::Sqlite(engine) => engine.place(),
+                    Self::Memory(engine) => engine.place(),
+                }
+            }
         }
     };
 }
@@ -78,7 +94,6 @@ verbs!(hand_on);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Error;
 
     #[tokio::test]
     async fn a_url_names_the_engine() {

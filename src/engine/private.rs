@@ -1,17 +1,22 @@
 //! Files that only their owner may read.
 
-#[cfg(feature = "cli")]
+use std::fs::File;
+#[cfg(feature = "tls")]
 use std::fs::Metadata;
-use std::fs::{File, OpenOptions};
+#[cfg(feature = "sqlite")]
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
+#[cfg(feature = "sqlite")]
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// What all other users may do with a file.
-#[cfg(feature = "cli")]
+#[cfg(feature = "tls")]
 const OTHERS: u32 = 0o007;
 
 /// Creates a file where there is none.
+#[cfg(feature = "sqlite")]
 pub fn create(path: &Path) -> io::Result<File> {
     new_file().create_new(true).open(path)
 }
@@ -24,7 +29,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file that holds a secret.
-#[cfg(feature = "cli")]
+#[cfg(feature = "tls")]
 pub fn open_secret(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     // The file that was opened is looked at: a link that leads elsewhere a moment later changes nothing.
@@ -38,11 +43,12 @@ pub fn open_secret(path: &Path) -> io::Result<File> {
 }
 
 /// The group is not meant: that is how services are given their secrets.
-#[cfg(feature = "cli")]
+#[cfg(feature = "tls")]
 pub fn is_open_to_others(file: &Metadata) -> bool {
     file.is_file() && file.mode() & OTHERS != 0
 }
 
+#[cfg(feature = "sqlite")]
 fn new_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -50,6 +56,7 @@ fn new_file() -> OpenOptions {
 }
 
 /// In a directory that all may write to, somebody else's link would lead what we write to wherever they like.
+#[cfg(feature = "sqlite")]
 pub fn refuse_link_of_others(path: &Path) -> io::Result<()> {
     let Ok(found) = path.symlink_metadata() else {
         return Ok(());

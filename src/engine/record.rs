@@ -54,7 +54,7 @@ macro_rules! records {
 records! {
     Process { host, pid, version, concurrency, deliveries_max }
     Lane { call, done, failed, held, pieces, refused }
-    Failed { number, attempt, epoch, published_ms, time_ms, node, error, payload, failures }
+    Failed { number, deliveries, epoch, published_ms, time_ms, node, error, payload, failures }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
     Gauges { queued, in_hand, later, errors }
 }
@@ -341,7 +341,7 @@ mod tests {
     fn a_failed_message_survives_the_round_trip_and_cut_records_are_refused() {
         let failed = Failed {
             number: 1 << 40,
-            attempt: 3,
+            deliveries: 3,
             failures: 2,
             epoch: 9,
             published_ms: 1,

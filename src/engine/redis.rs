@@ -1,8 +1,9 @@
 //! The queue in Redis or Valkey: one Lua script per verb, everything of a verb in one step.
 //!
 //! - [`keys`]: every key of a queue; `rights`: what the user of a node must be allowed
-//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `bounds`: how many may come back,
-//!   `password`: one that does not last); `refusal`: what the server's errors mean
+//! - `place`: how a server is found and who connects; `locator`: which one has the queue now (`sentinel`: who says so)
+//! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `tls`, `bounds`: how many may come back,
+//!   `password`: one that does not last, `greeting`: what a server says first); `refusal`: what the server's errors mean
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
 //!   `status` (with `info`), `unsettled`
@@ -13,12 +14,15 @@ mod bounds;
 mod dump;
 mod errors;
 mod exchange;
+mod greeting;
 mod info;
 pub mod keys;
 mod link;
+mod locator;
 mod manage;
 mod membership;
 mod password;
+pub(crate) mod place;
 mod publish;
 mod push;
 mod refusal;
@@ -26,12 +30,16 @@ mod reply;
 mod report;
 pub(crate) mod rights;
 mod scripts;
+mod sentinel;
 mod settles;
 mod status;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod unsettled;
 
-use std::sync::atomic::AtomicBool;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::engine::history::{History, Range, Report, Reported};
@@ -45,6 +53,7 @@ use crate::engine::{
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 use link::Link;
+use locator::Locator;
 use reply::Reply;
 
 #[cfg(feature = "cli")]
@@ -53,6 +62,7 @@ pub(crate) use exchange::exchange_bytes;
 pub(crate) use info::Info;
 pub use link::Server;
 pub use password::Password;
+pub use place::{HostPort, Place, Sentinels, Tls, Via};
 pub use rights::ACL_LINE;
 #[cfg(not(feature = "mutants"))]
 use scripts::Scripts;
@@ -74,13 +84,15 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
-    /// Whether the next beat is tried in its short form.
-    beats_short: AtomicBool,
+    /// For whom the last beat had nothing to do: the next one only renews the lease. A join begins anew.
+    calm: Mutex<BTreeMap<NodeId, membership::Calm>>,
     /// The bodies of packs of this size are stored separately.
     body_bytes_min: usize,
     unreadable: exchange::Unreadable,
     /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
     aside: Link,
+    /// Where the server is.
+    locator: Arc<Locator>,
 }
 
 impl RedisEngine {
@@ -92,30 +104,33 @@ impl RedisEngine {
                 reason: "this is no address of a Redis".into(),
             });
         };
-        Self::at(url, settings)
+        Self::at(*url, settings)
     }
 
     /// The queue of these settings at a URL that was read; nothing is sent yet.
     pub(super) fn at(url: RedisUrl, settings: &Settings) -> Result<Self> {
         let address = url.shown();
-        let server = Server::new(url.connection()?, address, settings);
+        let server = Server::new(url.place()?, address, settings);
         Self::new(&server, Keys::new(&settings.queue, &settings.names))
     }
 
     /// The queue with these keys on a server; nothing is sent yet.
     pub fn new(server: &Server, keys: Keys) -> Result<Self> {
+        let locator = Locator::new(server);
+        let link = || Link::new(server, &locator);
         Ok(Self {
             keys,
             scripts: Box::new(Scripts::new()),
             address: server.address.clone(),
-            control: Link::new(server)?.asking_for_the_run(),
-            exchange: Link::new(server)?,
-            bell: Link::new(server)?,
-            crown: Link::new(server)?,
-            beats_short: AtomicBool::new(false),
+            control: link().asking_for_the_run(),
+            exchange: link(),
+            bell: link(),
+            crown: link(),
+            calm: Mutex::default(),
             body_bytes_min: bodies::BODY_BYTES_MIN,
             unreadable: exchange::Unreadable::default(),
-            aside: Link::new(server)?.asking_for_the_run(),
+            aside: link().asking_for_the_run().that_may_look_at_a_replica(),
+            locator,
         })
     }
 
@@ -146,6 +161,13 @@ impl RedisEngine {
     #[cfg(feature = "cli")]
     pub(crate) async fn ask(&self, cmd: &redis::Cmd) -> Result<redis::Value> {
         self.aside.query(cmd).await
+    }
+
+    /// The server that has the queue now.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn primary(&self) -> Result<redis::ConnectionInfo> {
+        self.ask(redis::cmd("TYPE").arg(&self.keys.meta)).await?;
+        Ok(self.locator.primary())
     }
 
     fn no_queue(&self) -> Error {
@@ -209,6 +231,10 @@ macro_rules! by_module {
 
             fn moved(&self) -> Option<u64> {
                 Some(self.exchange.moved())
+            }
+
+            fn place(&self) -> Option<String> {
+                self.locator.shown()
             }
         }
     };

@@ -10,6 +10,7 @@
 
 mod dump;
 mod file;
+mod look;
 mod tables;
 
 use std::borrow::Borrow;
@@ -28,6 +29,7 @@ use file::refuse;
 use tables::Tables;
 
 pub use file::Database;
+pub use look::SqliteLook;
 
 /// Between two looks at the bell. A look is a read of shared memory, no transaction.
 const LOOK: Duration = Duration::from_millis(1);
@@ -146,12 +148,7 @@ impl Steps for SqliteEngine {
     }
 
     async fn store_info(&self) -> Result<StoreInfo> {
-        Ok(StoreInfo {
-            kind: "SQLite".into(),
-            version: rusqlite::version().into(),
-            persistence: "a file".into(),
-            ..StoreInfo::default()
-        })
+        Ok(store_info())
     }
 
     async fn tidy(&self) -> Result<()> {
@@ -162,6 +159,15 @@ impl Steps for SqliteEngine {
             Ok(())
         })
         .await
+    }
+}
+
+fn store_info() -> StoreInfo {
+    StoreInfo {
+        kind: "SQLite".into(),
+        version: rusqlite::version().into(),
+        persistence: "a file".into(),
+        ..StoreInfo::default()
     }
 }
 
@@ -188,8 +194,17 @@ impl Queue {
 
     fn step<T>(&self, connection: &Mutex<Connection>, verb: impl FnOnce(&mut Tables, u64) -> Result<T>) -> Result<T> {
         let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+        self.within(&mut connection, TransactionBehavior::Immediate, verb)
+    }
+
+    fn within<T>(
+        &self,
+        connection: &mut Connection,
+        behavior: TransactionBehavior,
+        verb: impl FnOnce(&mut Tables, u64) -> Result<T>,
+    ) -> Result<T> {
         let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .transaction_with_behavior(behavior)
             .map_err(|error| refuse(&self.database, &error))?;
         // Read after the lock is held: a wait for it must not count twice.
         let now_ms = self.clock.as_ref().map_or_else(file::uptime_ms, |clock| clock());

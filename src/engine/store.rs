@@ -178,10 +178,10 @@ impl About {
 
     /// What it means for this node to take a pack.
     pub(super) fn delivery(&self, pack: &Pack) -> Delivery {
-        match pack.attempt() {
+        match pack.deliveries() {
             1 => Delivery::Early,
-            attempt if attempt >= self.deliveries_max => Delivery::Last,
-            attempt if attempt + 1 == self.deliveries_max => Delivery::Suspect,
+            deliveries if deliveries >= self.deliveries_max => Delivery::Last,
+            deliveries if deliveries + 1 == self.deliveries_max => Delivery::Suspect,
             _ => Delivery::Early,
         }
     }

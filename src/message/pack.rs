@@ -18,7 +18,7 @@ const OFFSET_BYTES: usize = 4;
 
 /// A run of consecutive messages, stored and moved as one piece.
 ///
-/// Little-endian: version u8, flags u8, attempt u16, failures u16, unordered u16, first number u64, epoch u64,
+/// Little-endian: version u8, flags u8, deliveries u16, failures u16, unordered u16, first number u64, epoch u64,
 /// published-at u64, count u32, then count + 1 offsets u32 and the payloads. The offsets of a piece are those of
 /// the pack that it was cut from, so that cutting copies bytes and computes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Pack {
     /// Which delivery this is, from 1.
     #[must_use]
     #[inline]
-    pub fn attempt(&self) -> u16 {
+    pub fn deliveries(&self) -> u16 {
         u16::from_le_bytes([self.head()[2], self.head()[3]])
     }
 
@@ -160,7 +160,7 @@ impl Pack {
     pub fn message(&self, index: usize) -> Message {
         Message {
             number: self.first() + index as u64,
-            attempt: self.attempt(),
+            deliveries: self.deliveries(),
             failures: self.failures(),
             epoch: self.epoch(),
             published_ms: self.published_ms(),
@@ -191,7 +191,7 @@ impl Pack {
     #[must_use]
     pub fn next_attempt(&self) -> Self {
         let mut out = BytesMut::from(&self.bytes[..]);
-        out[2..4].copy_from_slice(&self.attempt().saturating_add(1).to_le_bytes());
+        out[2..4].copy_from_slice(&self.deliveries().saturating_add(1).to_le_bytes());
         Self { bytes: out.freeze() }
     }
 
@@ -264,7 +264,7 @@ impl PackBuilder {
         self.payloads.clear();
     }
 
-    /// The pack, at its first attempt; the builder is empty again and keeps its memory.
+    /// The pack, at its first deliveries; the builder is empty again and keeps its memory.
     ///
     /// # Panics
     /// If nothing was pushed.
@@ -322,12 +322,12 @@ mod tests {
     fn the_next_attempt_changes_nothing_else() {
         let whole = pack(&[b"a", b"b"]);
         let again = whole.next_attempt();
-        assert_eq!(again.attempt(), 2);
+        assert_eq!(again.deliveries(), 2);
         assert_eq!(again.message(1).payload, "b");
         assert_eq!(again.epoch(), 3);
         assert_eq!(again.published_ms(), 99);
         assert_eq!(
-            (again.next_failure().attempt(), again.next_failure().failures()),
+            (again.next_failure().deliveries(), again.next_failure().failures()),
             (2, 1)
         );
         assert_eq!(again.next_failure().message(1).payload, "b");

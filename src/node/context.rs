@@ -28,6 +28,12 @@ impl<E> Context<E> {
     pub(crate) fn tell(&self, node: &str, event: Event) {
         self.observer.observe(node, &[event]);
     }
+
+    /// The same of this node, under whichever id it has now.
+    pub(crate) fn tell_own(&self, event: Event) {
+        let node = self.standing.borrow().node.clone();
+        self.tell(&node, event);
+    }
 }
 
 /// By hand: an engine itself need not be `Clone`.

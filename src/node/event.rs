@@ -21,21 +21,21 @@ pub enum Event {
     Started {
         epoch: u64,
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         payload: Bytes,
     },
     /// A message was handled.
     Done {
         epoch: u64,
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         payload: Bytes,
     },
     /// A message failed for good, and is kept among the errors.
     Error {
         epoch: u64,
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         payload: Bytes,
         error: String,
     },
@@ -43,7 +43,7 @@ pub enum Event {
     Retried {
         epoch: u64,
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         /// How often it has failed now.
         failures: u16,
         payload: Bytes,
@@ -54,7 +54,7 @@ pub enum Event {
     Redelivered {
         epoch: u64,
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         payload: Bytes,
     },
     /// Gave up a silent or departed node and handed on what it held.
@@ -73,12 +73,20 @@ pub enum Event {
     Rewound { next_number: u64 },
     /// The queue was removed on purpose, and another begins: what this node has seen is forgotten.
     Purged,
+    /// This node generates, nobody else is alive to handle, and it does not handle itself: so many messages wait.
+    Unhandled { queued: u64 },
     /// Someone else wrote into the queue: what cannot be read of it.
     Damaged { what: String },
     /// The store cannot be used at the moment.
     Away { reason: String },
     /// The store answers again.
     Reconnected,
+    /// It is told to stop, and finishes what it has in hand: so many messages.
+    Stopping { in_hand: u64 },
+    /// The time to finish is over: so many messages are given to others, who will handle them again.
+    GivenUp { messages: u64 },
+    /// The queue is on this server now: a cluster or sentinels say so.
+    Relocated { server: String },
     /// Ended its membership in good order.
     Left,
 }
@@ -103,11 +111,37 @@ impl Event {
             Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
             Self::Purged => "purged",
+            Self::Unhandled { .. } => "unhandled",
             Self::Damaged { .. } => "damaged",
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",
+            Self::Stopping { .. } => "stopping",
+            Self::GivenUp { .. } => "given_up",
+            Self::Relocated { .. } => "relocated",
             Self::Left => "left",
         }
+    }
+
+    /// In words, if somebody should look at it.
+    #[must_use]
+    pub fn warning(&self) -> Option<String> {
+        Some(match self {
+            Self::Deposed { epoch: None } => "was given up, and joins again".into(),
+            Self::Unhandled { queued } => format!(
+                "generates, and no other node is alive to handle ({queued} messages wait): start another, or let this one also handle"
+            ),
+            Self::GivenUp { messages } => {
+                format!("stops with {messages} messages unfinished: others handle them again")
+            }
+            Self::Rewound { next_number } => {
+                format!("the store lost writes that it had acknowledged; numbers go on at {next_number}")
+            }
+            Self::Purged => "the queue was removed, and another begins".into(),
+            Self::Damaged { what } => format!("someone else wrote into the queue: {}", escape(what.as_bytes())),
+            Self::Away { reason } => format!("{}; waiting for it", escape(reason.as_bytes())),
+            Self::Reconnected => "the store answers again".into(),
+            _ => return None,
+        })
     }
 
     /// Whether there is one of these for each message.
@@ -142,7 +176,7 @@ pub enum What {
     },
     /// Taken to be handled.
     Take {
-        attempt: u16,
+        deliveries: u16,
         epoch: u64,
     },
     Done,

@@ -77,6 +77,13 @@ pub trait Generate: Send + 'static {
 }
 
 /// A function from what is next to a payload is a generator.
+/// Never generates: of a node that only handles.
+impl Generate for () {
+    async fn generate(&mut self, _: Next, _: &mut Draft) -> Made {
+        Made::End
+    }
+}
+
 impl<F> Generate for F
 where
     F: FnMut(Next) -> Vec<u8> + Send + 'static,

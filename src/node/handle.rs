@@ -2,6 +2,7 @@
 //!
 //! The loop that feeds it is in `handler.rs`.
 
+use std::error::Error as StdError;
 use std::future::Future;
 use std::time::Duration;
 
@@ -59,25 +60,32 @@ impl Failure {
     }
 }
 
-impl From<String> for Failure {
-    fn from(text: String) -> Self {
+/// A text, any [`std::error::Error`], a `Box<dyn Error>` and an `anyhow::Error` are failures: so `?` works in handlers. What is
+/// kept is the text of the error and of those that caused it.
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            // Many errors repeat what caused them.
+            if !text.ends_with(&cause_text) {
+                text = format!("{text}: {cause_text}");
+            }
+            source = cause.source();
+        }
         Self::Error(text)
     }
 }
 
-impl From<&str> for Failure {
-    fn from(text: &str) -> Self {
-        Self::Error(text.into())
-    }
-}
-
-impl From<Box<dyn std::error::Error + Send + Sync>> for Failure {
-    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self::Error(error.to_string())
-    }
-}
-
 /// Handles messages.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not handle messages",
+    label = "no handler",
+    note = "give one before it runs: `.handle(f)` with `async fn f(message: Message) -> Result<(), Failure>`",
+    note = "or `.handler(value)` with a type that implements `Handle`"
+)]
 pub trait Handle: Send + Sync + 'static {
     /// Handles one message. It is called for several at once, up to [`Settings::concurrency`].
     fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send;
@@ -96,6 +104,23 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_has_the_texts_of_all_causes_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read the list")]
+        struct Outer(#[source] std::io::Error);
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read the list: {0}")]
+        struct Repeats(#[source] std::io::Error);
+        let cause = || std::io::Error::other("no such disk");
+        let whole = Failure::Error("cannot read the list: no such disk".into());
+        assert_eq!(Failure::from(Outer(cause())), whole);
+        assert_eq!(Failure::from(Repeats(cause())), whole);
+        let boxed: Box<dyn StdError + Send + Sync> = Box::new(Outer(cause()));
+        assert_eq!(Failure::from(boxed), whole);
+        assert_eq!(Failure::from("no"), Failure::from(String::from("no")));
+    }
 
     #[test]
     fn a_failure_is_tried_again_as_often_as_allowed_and_a_request_to_try_again_always() {

@@ -61,6 +61,8 @@ pub(crate) struct Membership<E> {
     outlet: Outlet,
     /// When the store answered again after it had been away, or did not know this node any more.
     returned: Option<Instant>,
+    /// Where the store was last found.
+    place: Option<String>,
     /// What was last told of damage to the queue: how many pieces, and what else.
     damage: (u64, String),
 }
@@ -74,6 +76,7 @@ impl<E: Engine> Membership<E> {
             turned: (0, Instant::now()),
             outlet: Outlet::new(Instant::now()),
             returned: None,
+            place: None,
             damage: (0, String::new()),
             context,
         }
@@ -387,6 +390,13 @@ impl<E: Engine> Membership<E> {
 
     /// The store has answered.
     fn back(&mut self, node: &NodeId) {
+        let place = self.context.engine.place();
+        if place != self.place {
+            self.place.clone_from(&place);
+            if let Some(server) = place {
+                self.context.tell(node, Event::Relocated { server });
+            }
+        }
         if !self.backoff.is_fresh() {
             self.backoff.reset();
             self.returned = Some(Instant::now());

@@ -85,7 +85,6 @@ impl Meter {
     }
 
     /// How long the store has been silent. None: it never answered.
-    #[cfg(feature = "cli")]
     pub fn silence(&self) -> Option<Duration> {
         let heard = self.heard.load(Ordering::Relaxed);
         (heard > 0).then(|| self.born.elapsed().saturating_sub(Duration::from_millis(heard)))

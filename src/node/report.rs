@@ -9,8 +9,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::history::{Figures, Gauges, Live, Report, Reported};
-use crate::engine::{Engine, NodeId};
+use crate::engine::{Engine, NodeId, Status};
 use crate::node::context::Context;
+use crate::node::event::Event;
 use crate::settings::ms;
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ pub(crate) struct Reporter<E> {
     pending: Option<(Report, Figures, u32)>,
     last: Option<(Live, Instant)>,
     ticks: VecDeque<(Instant, u64)>,
+    /// It was told that nobody handles, and that has not changed since.
+    unhandled: bool,
 }
 
 impl<E: Engine> Reporter<E> {
@@ -41,6 +44,7 @@ impl<E: Engine> Reporter<E> {
             pending: None,
             last: None,
             ticks: VecDeque::new(),
+            unhandled: false,
         }
     }
 
@@ -92,6 +96,7 @@ impl<E: Engine> Reporter<E> {
             let Ok(status) = self.context.engine.status().await else {
                 return;
             };
+            self.tell_unhandled(&status);
             let Some((live, _)) = self.last.clone() else { return };
             let gauges = Gauges {
                 queued: status.queued,
@@ -103,6 +108,21 @@ impl<E: Engine> Reporter<E> {
             self.pending = Some((report, self.told.clone(), 0));
             self.send().await;
         }
+    }
+
+    /// Says once that this node generates for nobody: the one who asks for help is the only one there.
+    fn tell_unhandled(&mut self, status: &Status) {
+        let handles = self.context.settings.also_handle || self.context.standing.borrow().reign.is_none();
+        let others = status
+            .nodes
+            .iter()
+            .any(|node| node.is_alive() && node.node != self.node);
+        let unhandled = !handles && !others && !status.paused.handlers;
+        if unhandled && !self.unhandled {
+            let queued = status.queued;
+            self.context.tell(&self.node, Event::Unhandled { queued });
+        }
+        self.unhandled = unhandled;
     }
 
     fn next(&mut self, live: Live, figures: Figures, gauges: Option<Gauges>) -> Report {

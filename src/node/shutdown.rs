@@ -20,6 +20,27 @@ pub fn channel() -> (Stopper, Shutdown) {
     (Stopper(Arc::new(sender)), Shutdown(receiver))
 }
 
+/// Returns at the first SIGTERM or SIGINT: what service managers, containers and Ctrl-C send. For
+/// [`run_until`](crate::builder::Builder::run_until).
+///
+/// From the first call on these signals do not end the process by themselves any more. Panics outside of a tokio runtime.
+#[cfg(unix)]
+pub fn signals() -> impl Future<Output = ()> + Send {
+    use tokio::signal::unix::{SignalKind, signal};
+    // Here, not at the first poll: a signal that comes in between must not end the process.
+    let listening = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    async move {
+        // Where they cannot be heard of, they end the process as they always did.
+        let (Ok(mut term), Ok(mut int)) = listening else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
+    }
+}
+
 impl Stopper {
     /// Asks for a graceful shutdown.
     pub fn stop(&self) {

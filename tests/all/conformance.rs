@@ -3,6 +3,7 @@
 //! To add an engine: a [`Bench`] for it, and one line in `engines!`.
 
 pub mod bench;
+mod calm;
 mod cursor;
 mod effects;
 mod election;
@@ -54,6 +55,7 @@ use checks;
 pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
     all.extend(leases::checks());
+    all.extend(calm::checks());
     all.extend(publish::checks());
     all.extend(cursor::checks());
     all.extend(push::checks());

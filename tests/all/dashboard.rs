@@ -13,3 +13,4 @@ mod pushing;
 mod running;
 mod schema;
 mod siege;
+mod switching;

@@ -9,6 +9,8 @@ mod run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use queenright::Settings;
+
 use page::{ROOT, Use, blocks, pages, read};
 
 #[test]
@@ -58,8 +60,10 @@ fn a_file_has_the_same_text_on_every_page_and_some_line_uses_it() {
 #[test]
 fn rust_is_that_of_an_example_and_compiled_as_a_doctest() {
     let examples = std::fs::read_dir(Path::new(ROOT).join("examples")).expect("examples");
+    // A page may leave out what a file says of itself.
     let examples: Vec<String> = examples
         .map(|entry| std::fs::read_to_string(entry.expect("a file").path()).expect("text"))
+        .flat_map(|text| [without_heading(&text), text])
         .collect();
     let library = read("src/lib.rs");
     for block in blocks().iter().filter(|block| matches!(block.usage(), Use::Rust)) {
@@ -110,9 +114,69 @@ fn the_book_lists_every_page_once() {
 }
 
 #[test]
+fn the_limits_on_the_page_are_those_of_the_program() {
+    use queenright::engine::{COUNTER_MAX, CURSOR_BYTES_MAX, DELAY_MS_MAX, KEY_BYTES_MAX};
+    use queenright::message::{ERROR_TEXT_BYTES_MAX, PAYLOAD_BYTES_MAX};
+    let text = read("docs/limits.md").replace(',', "");
+    let settings = Settings::default();
+    for limit in [
+        format!("| a payload | {PAYLOAD_BYTES_MAX} bytes"),
+        format!("| the text of an error | {ERROR_TEXT_BYTES_MAX} bytes"),
+        format!("| an idempotency key | {KEY_BYTES_MAX} bytes"),
+        format!("| a delay | {} days", DELAY_MS_MAX / 24 / 3600 / 1000),
+        format!("| a generator's cursor | {CURSOR_BYTES_MAX} bytes"),
+        format!("| messages at once in one node | {} ", Settings::CONCURRENCY_MAX),
+        format!("| retries | {} ", Settings::RETRIES_MAX),
+        format!("after at most {}m", Settings::BACKOFF_MAX.as_secs() / 60),
+        format!(
+            "| a lease | {}ms to {}h",
+            Settings::LEASE_MIN.as_millis(),
+            Settings::LEASE_MAX.as_secs() / 3600
+        ),
+    ] {
+        assert!(text.contains(&limit), "docs/limits.md has no {limit:?}");
+    }
+    assert_eq!(COUNTER_MAX, (1 << 53) - 1);
+    assert_eq!(settings.backlog_max, 1_000_000);
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = read("README.md").lines().count();
     assert!(lines <= 150, "{lines} lines: what is more belongs into docs/");
+}
+
+fn without_heading(text: &str) -> String {
+    let code = text
+        .lines()
+        .skip_while(|line| line.starts_with("//!") || line.is_empty());
+    code.flat_map(|line| [line, "\n"]).collect()
+}
+
+#[test]
+fn every_example_is_linked_and_says_what_it_shows_and_how_it_is_run() {
+    let listed = read("docs/examples.md");
+    let manifest = read("Cargo.toml");
+    for entry in std::fs::read_dir(Path::new(ROOT).join("examples")).expect("examples") {
+        let path = entry.expect("a file").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).expect("text");
+        let heading: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        assert!(heading.len() > 60, "examples/{name}.rs does not say what it shows");
+        if name == "picture" {
+            continue;
+        }
+        let needs = manifest.contains(&format!("[[example]]\nname = \"{name}\""));
+        let run = format!("cargo run --example {name}{}", if needs { " --features" } else { "" });
+        assert!(
+            heading.contains(&run),
+            "examples/{name}.rs does not say how it is run: {run}"
+        );
+        assert!(
+            listed.contains(&format!("examples/{name}.rs")),
+            "docs/examples.md does not list {name}"
+        );
+    }
 }
 
 /// The targets of links and pictures that are no addresses of the web.

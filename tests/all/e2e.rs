@@ -3,6 +3,7 @@
 
 mod bench;
 mod carried;
+mod certificates;
 mod checks;
 mod cli;
 mod crowds;
@@ -10,11 +11,13 @@ pub mod demo;
 mod doctor;
 mod effects;
 mod errors;
+mod examples;
 mod failover;
 mod files;
 mod handling;
 #[cfg(target_os = "linux")]
 mod healthcheck;
+mod looking;
 mod managing;
 mod metrics;
 mod network;
@@ -34,6 +37,9 @@ mod slow;
 mod sources;
 #[cfg(target_os = "linux")]
 mod systemd;
+mod topologies;
 mod variants;
 mod verify;
 mod watching;
+mod workers;
+mod wrong;

@@ -30,7 +30,7 @@ pub struct Line {
     pub node: String,
     pub epoch: Option<u64>,
     pub number: Option<u64>,
-    pub attempt: Option<u64>,
+    pub deliveries: Option<u64>,
     pub payload: String,
     pub error: String,
     /// All fields, `ts` and what is not above.
@@ -47,7 +47,7 @@ impl Line {
             node: string("node"),
             epoch: fields["epoch"].as_u64(),
             number: fields["number"].as_u64(),
-            attempt: fields["attempt"].as_u64(),
+            deliveries: fields["deliveries"].as_u64(),
             payload: string("payload"),
             error: string("error"),
             fields,

@@ -21,7 +21,7 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 16] = [
+const APP: [(&str, &str); 17] = [
     (
         "base64",
         "bytes as text are the same in JSON, answers of children and cursors",
@@ -40,6 +40,7 @@ const APP: [(&str, &str); 16] = [
         "it is asked for in the same way for every engine and every lab",
     ),
     ("on_engine", "work on a queue is the same on every engine"),
+    ("queues", "which queues there are is known to the store alone"),
     ("output", "what is shown does not depend on who shows it"),
     ("http", "serving knows nothing of what is served"),
     ("metrics", "figures are served with and without a dashboard"),

@@ -310,3 +310,109 @@ fn a_payload_that_is_too_large_ends_the_node_and_says_so() {
         ("payload", Some(0), PAYLOAD_BYTES_MAX + 1, PAYLOAD_BYTES_MAX)
     );
 }
+
+/// What `?` is tried on.
+fn parse(text: &[u8]) -> Result<u64, std::num::ParseIntError> {
+    String::from_utf8_lossy(text).parse()
+}
+
+async fn with_failure(message: Message) -> Result<(), Failure> {
+    if message.number == 1 {
+        return Err(Failure::retry_after("not now", Duration::from_millis(1)))
+            .or_else(|failure| if message.failures == 0 { Err(failure) } else { Ok(()) });
+    }
+    let number = parse(&message.payload)?;
+    let _: Vec<u8> = std::fs::read(format!("/no/such/file/{number}"))?;
+    Ok(())
+}
+
+async fn with_anyhow(message: Message) -> anyhow::Result<Effect> {
+    use anyhow::Context;
+    let number = parse(&message.payload).context("cannot read the number")?;
+    anyhow::ensure!(number != 1, "one is unlucky");
+    Ok(Effect::add("sum", 1))
+}
+
+async fn with_any_error(message: Message) -> Result<Vec<Effect>, Box<dyn std::error::Error + Send + Sync>> {
+    parse(&message.payload)?;
+    Ok(vec![])
+}
+
+async fn without_result(_: Message) {}
+
+#[test]
+fn a_question_mark_works_in_handlers_with_any_error() {
+    let payloads = || Items(["x", "1"].into(), false);
+    let parsed = "invalid digit found in string";
+    let errors = run(2, |builder| builder.stream(payloads()).handle(with_failure));
+    assert_eq!(errors, [(0, parsed.to_string())]);
+    let errors = run(2, |builder| builder.stream(payloads()).handle(with_anyhow));
+    let wanted = [
+        (0, format!("cannot read the number: {parsed}")),
+        (1, "one is unlucky".into()),
+    ];
+    assert_eq!(errors, wanted);
+    let errors = run(2, |builder| builder.stream(payloads()).handle(with_any_error));
+    assert_eq!(errors, [(0, parsed.to_string())]);
+    let errors = run(2, |builder| builder.stream(payloads()).handle(without_result));
+    assert_eq!(errors, []);
+}
+
+#[test]
+fn addresses_are_those_of_the_command_line() {
+    let settings = Settings::default();
+    for address in [
+        "localhost:6379",
+        "redis:6379",
+        "127.0.0.1:7000",
+        "rediss://db1",
+        "sqlite:/tmp",
+        "valkey://db1/2",
+    ] {
+        if address == "sqlite:/tmp" {
+            // A directory is no file; what is said is what the command line says.
+            let refused = AnyEngine::open(address, &settings).err().expect("a directory");
+            assert!(refused.to_string().contains("the database /tmp"), "{refused}");
+            continue;
+        }
+        assert!(AnyEngine::open(address, &settings).is_ok(), "{address}");
+    }
+    for address in [
+        "localhost",
+        "localhost:",
+        "localhost:http",
+        ":6379",
+        "local host:6379",
+        "ftp://localhost",
+    ] {
+        let refused = AnyEngine::open(address, &settings).err().expect("no address");
+        assert_eq!(refused.setting(), Some("url"), "{address}");
+    }
+}
+
+#[test]
+fn a_node_without_a_generator_runs_until_a_shutdown_says_so_and_tells_figures() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let engine = Arc::new(Local::new("library"));
+        push::push(&*engine, &Settings::default(), push::KEEP, &[Item::new(Json(["one"]))])
+            .await
+            .expect("it is put in");
+        let (stopper, shutdown) = queenright::shutdown::channel();
+        let node = queenright::on(engine.clone())
+            .queue("library")
+            .handle_json(async |value: Vec<String>, _| {
+                assert_eq!(value, ["one"]);
+            });
+        let figures = node.metrics_text();
+        let watching = async move {
+            while !figures().contains("queenright_messages_done_total{queue=\"library\"} 1\n") {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            stopper.stop();
+        };
+        let both = async { tokio::join!(node.run(shutdown), watching) };
+        let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.expect("in time");
+        ended.expect("it ends well");
+    });
+}

@@ -92,6 +92,7 @@ const CATCHES: &[(&str, &str)] = &[
         "a_push_waits_until_all_members_have_spoken_to_another_server",
     ),
     ("push-types", "a_push_into_a_foreign_key_is_refused"),
+    ("renew-member", "a_calm_member_that_left_stays_away"),
     ("rank", "a_node_that_would_rather_generate_takes_the_crown"),
     ("reader-lease", "what_a_live_reader_holds_stays"),
     ("reap-expired", "a_live_node_is_not_reaped"),

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use queenright::engine::redis::Server;
+use queenright::engine::redis::{Place, Server};
 use redis::{IntoConnectionInfo, Value};
 
 /// How long a server may take to start or to load its log.
@@ -110,10 +110,11 @@ impl RedisServer {
     /// The same under another URL, with credentials for example.
     pub fn server_as(&self, url: &str) -> Server {
         Server {
-            info: url.into_connection_info().expect("a URL"),
+            place: Place::at(url.into_connection_info().expect("a URL")),
             password: None,
             address: format!("127.0.0.1:{}", self.port),
             answer_timeout: Duration::from_secs(10),
+            replicas: 0,
         }
     }
 
@@ -176,7 +177,23 @@ impl Drop for RedisServer {
     }
 }
 
-fn free_port() -> u16 {
+/// A certificate under this name (`DNS:bees`, `IP:127.0.0.1`) that is its own authority, and its key.
+pub fn certificate(name: &str, cert: &Path, key: &Path) {
+    let made = Command::new("openssl")
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=queenright".split(' '),
+        )
+        .args(["-addext", &format!("subjectAltName={name}")])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .arg(key)
+        .arg("-out")
+        .arg(cert)
+        .output()
+        .expect("openssl is there: scripts/test installs it");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("bound").port()
 }

@@ -79,7 +79,7 @@ mod tests {
     fn a_filter_admits_what_fits_all_of_it() {
         let failed = Failed {
             number: 7,
-            attempt: 1,
+            deliveries: 1,
             failures: 0,
             epoch: 1,
             published_ms: 0,

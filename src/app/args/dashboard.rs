@@ -21,6 +21,7 @@ and SIGINT end it.
 Examples:
   queenright dashboard                       http://127.0.0.1:8077/
   queenright dashboard -q jobs --read-only   only to look
+  queenright dashboard --all-queues          all queues of this store
   queenright dashboard --listen 0.0.0.0:8077 --token-file token \\
     --tls-cert cert.pem --tls-key key.pem
   queenright start --dashboard               a copy that also serves it";
@@ -30,4 +31,7 @@ pub struct Dashboard {
     /// Where to serve it; port 0 takes any free one, which is logged
     #[arg(long, value_name = "ADDRESS:PORT", default_value = LISTEN, value_parser = listen, help_heading = "Dashboard")]
     pub listen: SocketAddr,
+    /// Let the page switch between all queues of the store; who has a token may then do the same with all of them
+    #[arg(long, help_heading = "Dashboard")]
+    pub all_queues: bool,
 }

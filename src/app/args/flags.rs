@@ -146,7 +146,9 @@ fn argument(option: &'static Opt) -> Arg {
         .help_heading(option.group.title)
         .hide(option.group.scope == Scope::Hidden)
         .global(option.group.scope == Scope::Every)
-        .allow_hyphen_values(option.may_begin_with_dash);
+        .allow_hyphen_values(option.may_begin_with_dash)
+        // "-1" is a wrong value, and no flag.
+        .allow_negative_numbers(value.is_some() && !option.may_begin_with_dash);
     if let Takes::Maybe(_, missing) = option.takes {
         argument = argument
             .num_args(0..=1)

@@ -26,6 +26,8 @@ pub struct Written {
     _number: Option<IgnoredAny>,
     #[serde(rename = "error")]
     _error: Option<IgnoredAny>,
+    #[serde(rename = "deliveries")]
+    _deliveries: Option<IgnoredAny>,
     #[serde(rename = "attempt")]
     _attempt: Option<IgnoredAny>,
     #[serde(rename = "failures")]
@@ -85,7 +87,8 @@ mod tests {
         let whole = Item::new("x").key("k").delay(Duration::from_secs(5));
         assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s"}"#), Ok(whole.clone()));
         assert_eq!(read(r#"{"payload":"x","key":"k","delay_ms":5000.0}"#), Ok(whole));
-        let exported = r#"{"number":7,"payload":"x","error":"no","attempt":1,"failures":0,"node":"n","time":"t"}"#;
+        let exported =
+            r#"{"number":7,"payload":"x","error":"no","deliveries":1,"attempt":1,"failures":0,"node":"n","time":"t"}"#;
         assert_eq!(read(exported), Ok(Item::new("x")));
         for wrong in [
             "",

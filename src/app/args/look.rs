@@ -18,6 +18,16 @@ Examples:
   queenright status --watch
   queenright status --json | jq .queued";
 
+pub(super) const QUEUES: &str = "\
+Creates nothing and changes nothing. In Redis the queues are found with SCAN, a
+thousand keys at a time and for 10 s at most; the user needs the right +scan. Of
+a cluster those are listed that are on the server of --queue.
+
+Examples:
+  queenright queues
+  queenright queues --url sqlite:queue.db
+  queenright queues --json | jq -r 'select(.errors > 0) | .queue'";
+
 pub(super) const DOCTOR: &str = "\
 Checks the connection, the version, eviction, persistence, replication, clocks,
 round-trip time, the user's rights (ACL), the layout of the queue and its
@@ -67,6 +77,13 @@ pub struct GetErrors {
     /// Print without removing anything
     #[arg(long)]
     pub keep: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Args)]
+pub struct Queues {
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,

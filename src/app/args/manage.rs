@@ -42,6 +42,9 @@ them. The queue need not exist yet, and no copy has to run.
 with the same key adds no message and prints the number of the first. Keys and
 delays run on the store's time of day.
 
+Each line of stdin is a message. Empty lines are skipped, and of lines that end
+as on Windows the carriage return is taken off; both are said on stderr.
+
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\" and
 \"delay\" (\"5s\") or \"delay_ms\". Other fields are refused, but what `errors

@@ -69,7 +69,16 @@ where
     })
 }
 
-static COMMAND: LazyLock<clap::Command> = LazyLock::new(|| flags::add_to(Cli::command()));
+static COMMAND: LazyLock<clap::Command> = LazyLock::new(|| flags::add_to(with_negative_numbers(Cli::command())));
+
+/// A number below zero is a wrong value of its flag, and no flag that is not known.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|argument| {
+        let takes = argument.get_action().takes_values() && !argument.is_positional();
+        argument.allow_negative_numbers(takes)
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
 
 /// All commands and all their flags.
 pub(super) fn command() -> clap::Command {
@@ -90,11 +99,14 @@ fn stop(error: &clap::Error) -> Stop {
     let line = rendered.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
     let line = line.strip_suffix(" found").unwrap_or(line);
-    let missing = missing(error);
-    let line = missing.as_deref().unwrap_or(line);
+    let better = missing(error).or_else(|| no_number(error)).or_else(|| elsewhere(error));
+    let line = better.as_deref().unwrap_or(line);
     // An address in the place of a command may hold a password, so it is not repeated.
     if line.contains("://") || line.contains("unix:") {
         return Stop::Usage(Usage::new("unexpected argument; give the address of Redis with --url"));
+    }
+    if elsewhere(error).is_some() {
+        return Stop::Usage(Usage::new(line));
     }
     let similar = similar(error);
     let hint = if line.contains("'--host <HOST>'") {
@@ -108,6 +120,73 @@ fn stop(error: &clap::Error) -> Stop {
         "see queenright --help".to_string()
     };
     Stop::Usage(Usage::new(format!("{line}; {hint}")))
+}
+
+/// What a flag of another command serves here.
+const INSTEAD: [(&str, &str); 1] = [("listen", "; a copy serves the dashboard with --dashboard HOST:PORT")];
+
+/// A flag that only other commands have.
+fn elsewhere(error: &clap::Error) -> Option<String> {
+    let ContextValue::String(flag) = error.get(ContextKind::InvalidArg)? else {
+        return None;
+    };
+    let name = flag
+        .strip_prefix("--")
+        .filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    let name = name.split_once('=').map_or(name, |(name, _)| name);
+    let whole = command();
+    let has = |command: &clap::Command| {
+        command
+            .get_arguments()
+            .any(|argument| argument.get_long() == Some(name))
+    };
+    let mut words: Vec<String> = Vec::new();
+    for sub in whole.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        if has(sub) {
+            words.push(sub.get_name().into());
+        }
+        let inner = sub.get_subcommands().filter(|inner| has(inner));
+        words.extend(inner.map(|inner| format!("{} {}", sub.get_name(), inner.get_name())));
+    }
+    let first = words.first()?;
+    let instead = INSTEAD
+        .iter()
+        .find(|(flag, _)| *flag == name)
+        .map_or("", |(_, text)| text);
+    Some(format!(
+        "--{name} is an option of {}, not of this command; see queenright {first} --help{instead}",
+        words.join(", ")
+    ))
+}
+
+/// clap says of numbers what Rust says of them.
+fn no_number(error: &clap::Error) -> Option<String> {
+    let (ContextValue::String(argument), ContextValue::String(value)) = (
+        error.get(ContextKind::InvalidArg)?,
+        error.get(ContextKind::InvalidValue)?,
+    ) else {
+        return None;
+    };
+    let name = argument
+        .split(" <")
+        .next()
+        .unwrap_or(argument)
+        .trim_matches(['<', '>', '.']);
+    let text = error.to_string();
+    let why = if text.contains("invalid digit") || text.contains("cannot parse integer") || value.starts_with('-') {
+        "is no whole number: write digits only".to_string()
+    } else if let Some((_, range)) = text.split_once(" is not in ") {
+        let (low, high) = range.split_whitespace().next()?.split_once("..")?;
+        match high.strip_prefix('=') {
+            Some(high) if high.len() < 10 => format!("is out of range: it must be {low} to {high}"),
+            _ => format!("is too small: write at least {low}"),
+        }
+    } else if text.contains("too large to fit") {
+        "is too large".to_string()
+    } else {
+        return None;
+    };
+    Some(format!("{name}: '{value}' {why}"))
 }
 
 /// clap names what is missing on lines of their own.

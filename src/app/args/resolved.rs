@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::program::Program;
 use super::token::{Right, Tokens};
 use super::value::{Builtin, Generating, Handling, LogFormat, Work};
 use crate::api::cron::{Cron, Missed};
+use crate::engine::redis::Place;
 use crate::engine::sqlite::Database;
 use crate::settings::Settings;
 
@@ -33,9 +34,15 @@ pub struct Resolved {
     /// Instead of an interval.
     pub cron: Option<(Cron, Missed)>,
     pub handle: Handling,
+    /// How many processes of `handle` there are, if it is a command that lives on.
+    pub workers: Option<u32>,
+    /// It never generates, although nobody has said so: it has a handler, and nothing to generate.
+    pub only_handles: bool,
     /// Variables that commands get although they may hold a secret.
     pub pass_env: Vec<String>,
     pub log: LogFormat,
+    /// More bytes of a payload than these are not logged.
+    pub log_payload: u32,
     pub verbose: bool,
     pub quiet: bool,
     pub no_wait: bool,
@@ -61,7 +68,7 @@ pub struct Resolved {
 /// Where the queue is.
 #[derive(Debug, Clone)]
 pub enum Store {
-    Redis(Box<ConnectionInfo>),
+    Redis(Box<Place>),
     Sqlite(Database),
 }
 
@@ -88,7 +95,7 @@ impl Default for Resolved {
     fn default() -> Self {
         let server = ConnectionAddr::Tcp(HOST.into(), PORT).into_connection_info();
         Self {
-            store: Store::Redis(Box::new(server.expect("an address"))),
+            store: Store::Redis(Box::new(Place::at(server.expect("an address")))),
             address: format!("{HOST}:{PORT}"),
             settings: Settings::default(),
             work: Work::default(),
@@ -97,8 +104,11 @@ impl Default for Resolved {
             generate_json: false,
             cron: None,
             handle: Handling::Builtin,
+            workers: None,
+            only_handles: false,
             pass_env: Vec::new(),
             log: LogFormat::Text,
+            log_payload: 200,
             verbose: false,
             quiet: false,
             no_wait: false,

@@ -24,12 +24,15 @@ use std::time::Duration;
 pub use super::resolved::{PasswordFrom, Resolved, Store};
 pub use super::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
-use super::options::generating::{GENERATE, GENERATE_EACH, INTERVAL};
+use super::options::generating::{CRON, GENERATE, GENERATE_EACH, INTERVAL, MESSAGES};
+use super::options::handling::CONCURRENCY;
+use super::options::running::PREFER;
 use super::options::sources::{CONFIG, ENV};
 use super::options::{self, Effect, Opt};
 use super::{Invocation, Usage};
 use crate::engine::private;
 use crate::error::Error;
+use crate::settings::Prefer;
 use layer::{Given, Layer, Stack};
 
 /// Larger files than this are no configuration.
@@ -87,6 +90,11 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
         }
     }
     together(&stack, &mut resolved);
+    if resolved.settings.burst && resolved.settings.prefer == Prefer::Generator {
+        return Err(Usage::new(
+            "--burst and --prefer generator exclude each other: a burst handles what is there and never generates; leave one out",
+        ));
+    }
     let checked = resolved.settings.check();
     checked.map_err(|error| unsettled(&stack, &error))?;
     Ok(resolved)
@@ -111,6 +119,15 @@ fn together(stack: &Stack, to: &mut Resolved) {
     }
     if to.cron.is_some() && !given(&GENERATE) && !given(&GENERATE_EACH) {
         to.generate = Generating::Builtin(Builtin::Tick);
+    }
+    if let Some(workers) = to.workers.filter(|_| !given(&CONCURRENCY)) {
+        to.settings.concurrency = workers;
+    }
+    // Whoever brings a handler and says nothing of generating has a queue that others fill: a counter is no job of theirs.
+    let generates = [&GENERATE, &GENERATE_EACH, &CRON, &INTERVAL, &MESSAGES, &PREFER];
+    if to.handle != Handling::Builtin && !generates.into_iter().any(given) {
+        to.settings.prefer = Prefer::Never;
+        to.only_handles = true;
     }
 }
 

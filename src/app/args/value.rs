@@ -137,6 +137,11 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A number that is too large for a `u32` or less becomes the largest: whoever checks it says how large it may be.
+pub fn within<T: FromStr>(text: &str, largest: T) -> Result<T, String> {
+    whole::<u64>(text).map(|_| text.parse().unwrap_or(largest))
+}
+
 pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!("'{text}' is no whole number: write digits only"));

@@ -17,8 +17,11 @@ and if there is none, in an SQLite file.
 SIGSTOP, cuts, delays, half-opens and black-holes their connections with a
 proxy in between, and kills readers of errors. On a server of its own it also
 kills Redis (AOF always) and starts it again, flushes its scripts, kills its
-clients, lets it sleep, and lets it run out of memory. The same seed gives the
-same plan.
+clients, lets it sleep, and lets it run out of memory. With --on it fails over
+in every way (asked for, forced, by kill -9), promotes a replica that lacks the
+last writes, kills sentinels and moves the queue's slot. Give --replicas 1 to
+see that nothing that was told is lost; without it, what a new primary lacks is
+forgotten. The same seed gives the same plan.
 
 The verdict comes from what each copy wrote down before and after it asked the
 store, from what readers printed, and from what is left in the store.
@@ -30,7 +33,23 @@ Examples:
   queenright verify                         a million messages
   queenright verify --url redis://localhost on your own Redis
   queenright verify --chaos --seed 7 --duration 10m
+  queenright verify --chaos --on sentinel --replicas 1 --duration 10m
   queenright verify --url sqlite:/tmp/q.db --chaos --duration 1m --json";
+
+/// Several servers of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Several {
+    Sentinel,
+    Cluster,
+}
+
+fn topology(text: &str) -> Result<Several, String> {
+    match text {
+        "sentinel" => Ok(Several::Sentinel),
+        "cluster" => Ok(Several::Cluster),
+        _ => Err("write sentinel or cluster".into()),
+    }
+}
 
 /// Starts copies of this program as real processes, lets them work, and checks that every message got exactly one
 /// outcome. The options of `start` are passed on to the copies.
@@ -42,6 +61,10 @@ pub struct Verify {
     /// Inject faults: one every 1 to 2 s
     #[arg(long, help_heading = "Verify")]
     pub chaos: bool,
+    /// Start several servers of its own: a primary with its replicas (--replicas, at least one) and three sentinels, or a
+    /// cluster of three primaries with a replica each
+    #[arg(long, value_name = "sentinel|cluster", value_parser = topology, help_heading = "Verify")]
+    pub on: Option<Several>,
     /// Seed of the plan of faults [default: a random one, which is printed]
     #[arg(long, value_name = "N", requires = "chaos", help_heading = "Verify")]
     pub seed: Option<u64>,

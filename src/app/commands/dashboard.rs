@@ -3,19 +3,26 @@
 use std::io::Read;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::start;
+use super::{LOOK_MAX, start};
 use crate::app::args::Dashboard as Flags;
-use crate::app::args::sources::Resolved;
+use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::token::{Token, Tokens};
-use crate::app::dashboard::{Bound, Options, acceptor, bind};
+use crate::app::dashboard::{Bound, Options, Others, acceptor, bind};
 use crate::app::exit::Failure;
 use crate::app::health;
+use crate::app::on_engine::QueueAt;
 use crate::app::output::log::Log;
+use crate::app::queues::find;
+use crate::engine::any::AnyEngine;
+use crate::engine::sqlite::SqliteEngine;
 use crate::engine::{Engine, private};
 use crate::node::shutdown;
 
 const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+/// How long to look for queues.
+const FIND_TIME: Duration = Duration::from_secs(2);
 
 pub(super) async fn run<E: Engine>(
     engine: Arc<E>,
@@ -23,7 +30,10 @@ pub(super) async fn run<E: Engine>(
     flags: &Flags,
     log: Arc<Log>,
 ) -> Result<(), Failure> {
-    let bound = open("--listen", flags.listen, resolved, &log)?;
+    let mut bound = open("--listen", flags.listen, resolved, &log)?;
+    if flags.all_queues {
+        bound.options.others = Some(others(resolved));
+    }
     engine.check().await?;
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
@@ -35,6 +45,28 @@ pub(super) async fn run<E: Engine>(
     let address = resolved.address.clone();
     bound.serve(engine, settings, address, log, shutdown).await;
     Ok(())
+}
+
+/// The other queues of the same store.
+fn others(resolved: &Resolved) -> Arc<Others> {
+    let (finding, opening) = (resolved.clone(), resolved.clone());
+    Arc::new(Others {
+        find: Box::new(move || find(&finding, FIND_TIME)),
+        open: Box::new(move |name| {
+            let mut settings = opening.settings.clone();
+            settings.queue = name.into();
+            let at = QueueAt {
+                settings: &settings,
+                ..QueueAt::of(&opening, LOOK_MAX)
+            };
+            Ok(match &opening.store {
+                Store::Redis(info) => AnyEngine::Redis(Box::new(at.redis(info)?)),
+                Store::Sqlite(database) => {
+                    AnyEngine::Sqlite(SqliteEngine::open(database.clone(), name, &settings.names)?)
+                }
+            })
+        }),
+    })
 }
 
 /// Takes the place. `flag` is the one that named it.
@@ -95,5 +127,6 @@ fn options(resolved: &Resolved) -> Result<Options, Failure> {
         hosts: serving.allow_host.clone(),
         tls,
         behind_tls: serving.behind_tls,
+        others: None,
     })
 }

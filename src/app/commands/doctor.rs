@@ -24,6 +24,13 @@ use crate::node::event::escape;
 /// How often the round trip is measured.
 const ROUND_TRIPS: usize = 100;
 
+fn counted(nodes: usize) -> String {
+    match nodes {
+        1 => "1 node".into(),
+        _ => format!("{nodes} nodes"),
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Ok,
@@ -84,11 +91,11 @@ impl Findings {
     /// An error of the store, with its own fix.
     fn error(&mut self, check: &'static str, error: &Error) {
         match error {
-            Error::Away { reason, .. } => {
+            Error::Away { store, reason, .. } => {
                 self.away = true;
                 self.wrong(
                     check,
-                    reason,
+                    format!("{store}: {reason}"),
                     "start it there, or give another address with --url or --host",
                 );
             }
@@ -142,17 +149,17 @@ impl Findings {
             let found = format!("none alive, {} silent for {} or longer", silent.len(), age(since));
             self.warn("nodes", found, "start one: it hands on what they held");
         } else if versions.len() > 1 {
-            let found = format!("{} nodes of versions {}", nodes.len(), versions.join(", "));
+            let found = format!("{} of versions {}", counted(nodes.len()), versions.join(", "));
             self.warn("nodes", found, "finish the upgrade");
         } else if !nodes.is_empty() && !has_generator {
-            let found = format!("{} nodes, none of which generates", nodes.len());
+            let found = format!("{}, and nobody generates", counted(nodes.len()));
             self.warn(
                 "nodes",
                 found,
-                "fine if all have --prefer never; otherwise look at their logs",
+                "fine if all are workers or have --prefer never; otherwise look at their logs",
             );
         } else {
-            self.ok("nodes", format!("{} alive", nodes.len()));
+            self.ok("nodes", format!("{} alive", counted(nodes.len())));
         }
     }
 
@@ -232,13 +239,13 @@ pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failur
     let runtime = runtime()?;
     let mut findings = Findings::default();
     match &resolved.store {
-        Store::Redis(info) => {
+        Store::Redis(place) => {
             let settings = &resolved.settings;
-            let mut server = Server::new((**info).clone(), resolved.address.clone(), settings);
+            let mut server = Server::new((**place).clone(), resolved.address.clone(), settings);
             server.password = resolved.password.as_ref().map(password::provider);
             server.answer_timeout = LOOK_MAX;
             let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            let user = info.redis_settings().username().unwrap_or("default").to_string();
+            let user = place.info.redis_settings().username().unwrap_or("default").to_string();
             runtime.block_on(redis::examine(&engine, resolved, &user, &mut findings));
         }
         Store::Sqlite(database) => runtime.block_on(sqlite::examine(database, resolved, &mut findings)),

@@ -17,16 +17,10 @@ use crate::error::Error;
 use crate::settings::ms;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(), Failure> {
+    check(asked)?;
     engine.check().await?;
-    if let Errors::Requeue(change) | Errors::Delete(change) = asked
-        && !change.dry_run
-    {
-        // A queue of a newer layout, or with other names, is refused before anything is changed.
-        match engine.published().await {
-            Err(Error::NoQueue { .. }) => {}
-            found => drop(found?),
-        }
-    }
+    // A queue that is not there, one of a newer layout and one with other names are refused before anything is done.
+    engine.published().await?;
     match asked {
         Errors::List(list) => print_all(&*engine, &list.select, list.json).await,
         Errors::Export(select) => print_all(&*engine, select, true).await,
@@ -58,15 +52,31 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(),
     }
 }
 
+/// What cannot be meant, whatever the store says.
+fn check(asked: &Errors) -> Result<(), Failure> {
+    let select = match asked {
+        Errors::Requeue(change) | Errors::Delete(change) => {
+            let chosen = change.all || change.select != Select::default();
+            if change.numbers.is_empty() != chosen {
+                let line = "name the numbers, or choose with --all, --from, --to, --text, --older, --newer or --limit";
+                return Err(Failure::usage(line));
+            }
+            &change.select
+        }
+        Errors::List(list) => &list.select,
+        Errors::Export(select) | Errors::Count(select) => select,
+        Errors::Show(_) => return Ok(()),
+    };
+    match (select.from, select.to) {
+        (Some(from), Some(to)) if from > to => Err(Failure::usage(format!(
+            "--from {from} is above --to {to}: nothing lies between"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Ages go by the time of the store, which wrote when a message failed: this machine's clock may be wrong.
 async fn filter<E: Engine>(engine: &E, select: &Select) -> Result<Filter, Failure> {
-    if let (Some(from), Some(to)) = (select.from, select.to)
-        && from > to
-    {
-        return Err(Failure::usage(format!(
-            "--from {from} is above --to {to}: nothing lies between"
-        )));
-    }
     let now_ms = if select.older.is_some() || select.newer.is_some() {
         status_if_any(engine).await?.map_or(0, |status| status.time_ms)
     } else {
@@ -95,11 +105,6 @@ async fn print_all<E: Engine>(engine: &E, select: &Select, json: bool) -> Result
 
 async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<(), Failure> {
     let named = !change.numbers.is_empty();
-    let chosen = change.all || change.select != Select::default();
-    if named == chosen {
-        let line = "name the numbers, or choose with --all, --from, --to, --text, --older, --newer or --limit";
-        return Err(Failure::usage(line));
-    }
     let mut numbers = change.numbers.clone();
     numbers.sort_unstable();
     numbers.dedup();

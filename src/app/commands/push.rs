@@ -18,6 +18,8 @@ use crate::message::PAYLOAD_BYTES_MAX;
 /// A line may be longer than a payload: JSON escapes, and base64.
 const LINE_BYTES_MAX: usize = 8 * PAYLOAD_BYTES_MAX;
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 type Line = Result<Vec<u8>, String>;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
@@ -33,15 +35,23 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
     } else {
         given(&flags.payloads).await
     };
-    let (mut batch, mut number) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0);
+    let (mut batch, mut number, mut mended) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0, Mended::default());
     while lines.recv_many(&mut batch, PUSH_ITEMS_MAX).await > 0 {
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
         for line in batch.drain(..) {
             number += 1;
+            let line = match line {
+                Ok(line) if stdin => match mended.line(line, number == 1) {
+                    Some(line) => Ok(line),
+                    None => continue,
+                },
+                line => line,
+            };
             match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
                 Ok(item) => items.push(item),
                 Err(why) => {
-                    bad = Some(Failure::usage(format!("message {number}: {why}")));
+                    let what = if stdin { "line" } else { "message" };
+                    bad = Some(Failure::usage(format!("{what} {number}: {why}")));
                     break;
                 }
             }
@@ -59,7 +69,62 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             return Err(bad);
         }
     }
+    if let Some(said) = mended.said() {
+        let _ = writeln!(io::stderr(), "queenright: {said}");
+    }
     Ok(())
+}
+
+/// What was not taken as it stands in a file: marks that editors leave, ends of lines of Windows, empty lines.
+#[derive(Default)]
+struct Mended {
+    has_mark: bool,
+    returns: u64,
+    empty: u64,
+}
+
+impl Mended {
+    /// None: it is empty.
+    fn line(&mut self, mut line: Vec<u8>, is_first: bool) -> Option<Vec<u8>> {
+        if is_first && line.starts_with(BYTE_ORDER_MARK) {
+            self.has_mark = true;
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
+        if line.pop_if(|last| *last == b'\r').is_some() {
+            self.returns += 1;
+        }
+        if line.is_empty() {
+            self.empty += 1;
+            return None;
+        }
+        Some(line)
+    }
+
+    fn said(&self) -> Option<String> {
+        let lines = |count: u64| {
+            if count == 1 {
+                "1 line".to_string()
+            } else {
+                format!("{count} lines")
+            }
+        };
+        let mut all = Vec::new();
+        if self.has_mark {
+            all.push("left out the byte order mark".to_string());
+        }
+        if self.returns > 0 {
+            all.push(format!("took the carriage return off {}", lines(self.returns)));
+        }
+        if self.empty > 0 {
+            all.push(format!(
+                "skipped {} empty {}",
+                self.empty,
+                if self.empty == 1 { "line" } else { "lines" }
+            ));
+        }
+        let all = all.join(", ");
+        (!all.is_empty()).then(|| format!("{all}; --json takes any payload as it is"))
+    }
 }
 
 async fn given(payloads: &[String]) -> mpsc::Receiver<Line> {

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `plan` | which faults come when |
 //! | `fleet` | copies, their proxies, readers of errors |
-//! | `chaos` | does what the plan says |
+//! | `chaos`, `several` | do what the plan says, to one server and to several |
 //! | `run` | from the first copy to the verdict |
 //! | `sampler` | asks the store for its counts all the time |
 //! | `pusher` | someone outside who pushes all the time |
@@ -23,12 +23,14 @@ mod pusher;
 mod report;
 mod run;
 mod sampler;
+mod several;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::app::args::options::connection::REPLICAS;
 use crate::app::args::options::dashboard::DASHBOARD;
 use crate::app::args::options::generating::{INTERVAL, MAX_BACKLOG, MESSAGES};
 use crate::app::args::options::handling::{CONCURRENCY, ERROR_RATE, WORK};
@@ -36,10 +38,11 @@ use crate::app::args::options::lab::EFFECTS;
 use crate::app::args::options::running::{METRICS, NO_WAIT};
 use crate::app::args::options::{Opt, Scope};
 use crate::app::args::sources::Resolved;
-use crate::app::args::{Flags, Invocation, Verify};
+use crate::app::args::{Flags, Invocation, Several, Verify};
 use crate::app::exit::{FAILED, Failure};
 use crate::app::lab::server::Fsync;
-use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
+use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named, is_named_anywhere, refuse_queue};
+use crate::app::lab::topology::Kind;
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::engine::Engine;
 use crate::settings::{Names, Settings};
@@ -94,6 +97,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         address: &address,
         settings: &settings,
         answer_min: Duration::ZERO,
+        only_looks: false,
     };
     let report = queue.run(Verification { bed: &mut bed, load })?;
     if !report.findings.is_empty() {
@@ -134,6 +138,20 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
     let named = is_named_anywhere(asked).then_some(resolved);
     // A server that is killed must not lose what it acknowledged.
     let fsync = if flags.chaos { Fsync::Always } else { Fsync::Never };
+    if let Some(several) = flags.on {
+        if is_named(asked) {
+            return Err(Failure::usage(
+                "--on starts servers of its own; leave out --url, --host and --port",
+            ));
+        }
+        let kind = match several {
+            Several::Sentinel => Kind::Sentinel,
+            Several::Cluster => Kind::Cluster,
+        };
+        // As many as must have what is told: one more could follow a primary that is none any more, and confirm it.
+        let replicas = resolved.settings.replicas.max(1) as usize;
+        return TestBed::several("verify", kind, replicas, directory, fsync);
+    }
     TestBed::prepare("verify", named, directory, Own::ServerOrFile(fsync))
 }
 
@@ -167,7 +185,10 @@ fn arguments(given: &Flags, queue: &str, chaos: bool, messages: Option<u64>) -> 
         options.set(&EFFECTS, effects::prefix(queue));
     }
     let ours = [&MESSAGES, &NO_WAIT, &METRICS, &DASHBOARD];
-    let theirs = |option: &&Opt| option.group.scope == Scope::Start && option.is_in_file && !ours.contains(option);
+    let theirs = |option: &&Opt| {
+        let of_copies = option.group.scope == Scope::Start || **option == REPLICAS;
+        of_copies && option.is_in_file && !ours.contains(option)
+    };
     for option in given.given().filter(theirs) {
         options.set(option, given.text(option).unwrap_or_default());
     }

@@ -11,6 +11,7 @@ use super::Dashboard;
 use super::access::Person;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
 use super::request::{Query, body};
+use super::roof::elsewhere;
 use super::route::Route;
 use super::{errors, messages, page, scale};
 use crate::app::args::token::Right;
@@ -42,14 +43,30 @@ struct Asker {
 }
 
 impl<E: Engine> Handler for Dashboard<E> {
-    async fn answer(&self, from: SocketAddr, request: Request<Incoming>) -> Reply {
-        let mut reply = self.route(from, request).await.unwrap_or_else(Reply::from);
+    async fn answer(&self, from: SocketAddr, mut request: Request<Incoming>) -> Reply {
+        let answer = match elsewhere(&mut request) {
+            None => self.route(from, request).await,
+            Some(Ok(name)) => self.of_other(&name, from, request).await,
+            Some(Err(refusal)) => Err(refusal),
+        };
+        let mut reply = answer.unwrap_or_else(Reply::from);
         protect(&mut reply, self.serves_tls);
         reply
     }
 }
 
 impl<E: Engine> Dashboard<E> {
+    /// Answers for another queue. Nobody has one opened who is not admitted; the page is the same for all.
+    async fn of_other(&self, name: &str, from: SocketAddr, request: Request<Incoming>) -> Answer {
+        let is_page = page::find(request.uri().path()).is_some();
+        if is_page || name == self.settings.queue || self.access.person(request.headers()).is_none() {
+            return self.route(from, request).await;
+        }
+        self.access.check_place(&request)?;
+        let other = self.roof.dashboard(name, self.parts()).await?;
+        other.route(from, request).await
+    }
+
     async fn route(&self, from: SocketAddr, request: Request<Incoming>) -> Answer {
         self.access.check_place(&request)?;
         let path = request.uri().path().to_string();
@@ -111,6 +128,7 @@ impl<E: Engine> Dashboard<E> {
             Route::Session => self.access.log_in_or_out(asker.from, request).await,
             Route::Status => Ok(ok(&self.view(&engine.status().await?, None))),
             Route::History => self.history.tell(&self.engine, query).await,
+            Route::Queues => self.roof.tell(&self.settings.queue).await,
             Route::Store => Ok(ok(&StoreView::from(&engine.store_info().await?))),
             Route::Held => self.sightings.tell(engine).await,
             Route::Events => self.live.events(asker.person.clone(), self.shutdown.clone()),

@@ -26,8 +26,10 @@ struct Piece {
     node: String,
     first: u64,
     count: u64,
-    attempt: u16,
+    deliveries: u16,
     failures: u16,
+    /// The old name of `deliveries`, for one release.
+    attempt: u16,
     published_ms: u64,
     /// For how long this dashboard has seen it there: it may have been there before.
     seen_ms: u64,
@@ -38,7 +40,7 @@ struct Piece {
 #[derive(Default)]
 pub(super) struct Sightings(Mutex<BTreeMap<Key, (Instant, Instant)>>);
 
-/// Node, number and attempt.
+/// Node, number and deliveries.
 type Key = (String, u64, u16);
 
 /// A piece that was in no answer for this long is forgotten.
@@ -57,13 +59,14 @@ impl Sightings {
             let held = engine.held(&node.node, room).await?;
             more |= held.iter().map(|piece| piece.count).sum::<u64>() < node.in_hand;
             for piece in held {
-                let sight = (node.node.clone(), piece.first, piece.attempt);
+                let sight = (node.node.clone(), piece.first, piece.deliveries);
                 pieces.push(Piece {
                     node: node.node.clone(),
                     first: piece.first,
                     count: piece.count,
-                    attempt: piece.attempt,
+                    deliveries: piece.deliveries,
                     failures: piece.failures,
+                    attempt: piece.deliveries,
                     published_ms: piece.published_ms,
                     seen_ms: ms(self.see(sight)),
                     start: String::from_utf8_lossy(&piece.start).into_owned(),

@@ -65,7 +65,7 @@ pub(super) fn number(text: &str) -> Option<u64> {
 }
 
 /// `%41` is A, `+` is a space.
-fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
+pub(super) fn decode(text: &str) -> Result<Cow<'_, str>, Refusal> {
     if !text.contains(['%', '+']) {
         return Ok(text.into());
     }

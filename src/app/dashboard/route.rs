@@ -11,6 +11,7 @@ pub(super) enum Route {
     Scale,
     History,
     Store,
+    Queues,
     Held,
     Events,
     Errors,
@@ -32,6 +33,7 @@ impl Route {
             "scale" => Self::Scale,
             "history" => Self::History,
             "store" => Self::Store,
+            "queues" => Self::Queues,
             "held" => Self::Held,
             "events" => Self::Events,
             "errors" => Self::Errors,
@@ -66,7 +68,7 @@ impl Route {
     pub(super) fn takes_no_parameters(self) -> bool {
         matches!(
             self,
-            Self::Status | Self::Store | Self::Held | Self::Events | Self::Error(_)
+            Self::Status | Self::Store | Self::Queues | Self::Held | Self::Events | Self::Error(_)
         )
     }
 

@@ -36,6 +36,7 @@ pub(super) struct StatusView {
     store: String,
     #[serde(flatten)]
     queue: QueueView,
+    nobody_handles: bool,
     /// Messages per second, over the last seconds; none in the first sample.
     rates: Option<Rates>,
     nodes: Vec<Member>,
@@ -73,6 +74,7 @@ impl StatusView {
             name: queue.to_string(),
             store: store.to_string(),
             queue: status.into(),
+            nobody_handles: status.nobody_handles(),
             rates: rater.and_then(|rater| rater.rates(status)),
             nodes: status.nodes.iter().map(member).collect(),
         }

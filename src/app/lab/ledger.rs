@@ -55,6 +55,10 @@ pub struct Ledger {
     pub(super) forgot: Vec<(u64, u64)>,
     /// What was published, pushed, taken or settled at such a time: it may be so, or not.
     pub(super) forgotten: Numbers,
+    /// What was told as published, pushed or settled is kept even so: replicas had it. Who had taken what may be forgotten.
+    pub(super) keeps_told: bool,
+    /// What was taken or given back at such a time.
+    pub(super) taken_then: Numbers,
     /// By someone outside.
     pushed: Numbers,
     /// Pushed under a number that was given to another message.
@@ -169,6 +173,14 @@ impl Ledger {
                 What::Done | What::Error => self.asked[book].insert(*first, *count),
                 What::Take { .. } | What::Return => {}
             },
+            Record::Confirmed(Entry { first, count, what }, ms)
+                if self.keeps_told
+                    && matches!(what, What::Take { .. } | What::Return)
+                    && self.falls_into_a_gap(*ms) =>
+            {
+                self.taken_then.insert(*first, *count);
+                self.asked[book] = Numbers::default();
+            }
             Record::Confirmed(Entry { first, count, what }, ms) if self.forgets(*ms) => {
                 self.forgotten.insert(*first, *count);
                 match what {
@@ -207,9 +219,24 @@ impl Ledger {
         self.errors_seen.insert(number, 1);
     }
 
-    /// Whether the store forgot what it did then.
+    /// Whether the store forgot what it told then.
     fn forgets(&self, ms: u64) -> bool {
+        !self.keeps_told && self.falls_into_a_gap(ms)
+    }
+
+    fn falls_into_a_gap(&self, ms: u64) -> bool {
         self.forgot.iter().any(|(from, to)| (*from..=*to).contains(&ms))
+    }
+
+    /// Numbers of which it cannot be said what became of them.
+    pub(super) fn unsure(&self) -> Numbers {
+        let mut unsure = self.forgotten.clone();
+        unsure.add(&self.taken_then);
+        if !self.forgot.is_empty() {
+            unsure.add(&self.publish_intents.minus(&[&self.published]));
+            unsure.add(&self.unanswered());
+        }
+        unsure
     }
 
     /// The store told someone outside that what was pushed has this number. When all books are read. False: it forgot that.

@@ -56,8 +56,11 @@ pub enum Fsync {
 }
 
 impl Server {
-    /// What the system has, by whichever name.
+    /// The one that was named, or what the system has, by whichever name.
     pub fn program() -> Option<PathBuf> {
+        if let Some(named) = std::env::var_os("QUEENRIGHT_REDIS_SERVER") {
+            return Some(named.into());
+        }
         let path = std::env::var_os("PATH")?;
         let places = std::env::split_paths(&path)
             .flat_map(|place| ["redis-server", "valkey-server"].map(|name| place.join(name)));
@@ -70,7 +73,18 @@ impl Server {
     }
 
     fn with_password(program: &Path, directory: &Path, fsync: Fsync, password: String) -> io::Result<Self> {
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        Self::with_settings(program, directory, fsync, password, free_port()?, &[])
+    }
+
+    /// With further lines of configuration.
+    pub(super) fn with_settings(
+        program: &Path,
+        directory: &Path,
+        fsync: Fsync,
+        password: String,
+        port: u16,
+        further: &[&str],
+    ) -> io::Result<Self> {
         let (append, fsync) = match fsync {
             Fsync::Never => ("no", "no"),
             Fsync::EverySecond => ("yes", "everysec"),
@@ -97,6 +111,18 @@ impl Server {
         if major(program) >= 7 {
             settings.push("enable-debug-command yes".into());
         }
+        settings.extend(further.iter().map(ToString::to_string));
+        Self::configured(program, directory, port, password, settings)
+    }
+
+    /// With this configuration alone: a sentinel, for one.
+    pub(super) fn configured(
+        program: &Path,
+        directory: &Path,
+        port: u16,
+        password: String,
+        settings: Vec<String>,
+    ) -> io::Result<Self> {
         let mut server = Self {
             program: program.to_path_buf(),
             directory: directory.to_path_buf(),
@@ -106,6 +132,7 @@ impl Server {
             user: Vec::new(),
             running: None,
         };
+        server.configure()?;
         server.run()?;
         let deadline = Instant::now() + START_MAX;
         while server.command(&["PING"]).is_err() {
@@ -121,14 +148,19 @@ impl Server {
         Ok(server)
     }
 
+    /// Not as arguments, which all users of this machine can see. What the server adds to the file stays when it is started anew.
+    fn configure(&self) -> io::Result<()> {
+        std::fs::write(self.directory.join(SETTINGS), self.settings.join("\n"))
+    }
+
     /// Starts it, and does not wait for it.
     pub fn run(&mut self) -> io::Result<()> {
-        // Not as arguments, which all users of this machine can see.
-        std::fs::write(self.directory.join(SETTINGS), self.settings.join("\n"))?;
+        let is_sentinel = self.settings.iter().any(|line| line.starts_with("sentinel "));
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER, "sh"])
             .arg(&self.program)
             .arg(SETTINGS)
+            .args(is_sentinel.then_some("--sentinel"))
             .current_dir(&self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -153,7 +185,7 @@ impl Server {
         self.command(&admitted).map_err(io::Error::other)?;
         self.user = user.to_vec();
         self.settings.push(format!("user {}", user.join(" ")));
-        Ok(())
+        self.configure()
     }
 
     /// Starts a second server, which follows this one.
@@ -189,6 +221,14 @@ impl Server {
             drop(keeper.stdin.take());
             let _ = keeper.wait();
         }
+    }
+
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.running.as_ref().map(|running| running.pid)
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     pub fn is_running(&self) -> bool {
@@ -243,6 +283,10 @@ impl Server {
             }
         });
     }
+}
+
+pub(super) fn free_port() -> io::Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// Zero, if the program does not say.

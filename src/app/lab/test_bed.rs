@@ -7,11 +7,13 @@ use std::fs::DirBuilder;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 use super::proxy::Proxy;
 use super::server::{Fsync, Server};
+use super::topology::{Kind, Topology};
 use crate::app::args::Invocation;
 use crate::app::args::options::Opt;
 use crate::app::args::options::connection::{HOST_NAME, PORT_NUMBER, QUEUE, URL};
@@ -19,7 +21,9 @@ use crate::app::args::options::sources::{CONFIG, ENV};
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::exit::Failure;
 use crate::app::password;
+use crate::engine::any::StoreUrl;
 use crate::engine::redis::rights::{ACL_LINE, FOR_EFFECTS, words};
+use crate::engine::redis::{Place, Via};
 use crate::engine::sqlite::Database;
 use crate::node::id::new_id;
 
@@ -55,6 +59,8 @@ pub struct TestBed {
     for_copies: Option<Store>,
     /// Stands before the server of our own, so that another can take its place.
     front: Option<Proxy>,
+    /// Several servers of our own, in the place of one.
+    pub topology: Option<Arc<Mutex<Topology>>>,
     /// Others use this store too: what we put into it is to be removed afterwards.
     pub is_shared: bool,
     pub directory: Directory,
@@ -95,7 +101,39 @@ impl TestBed {
             replica: None,
             for_copies: None,
             front: None,
+            topology: None,
             is_shared: named.is_some(),
+            directory,
+        })
+    }
+
+    /// On several servers of our own.
+    pub fn several(
+        command: &'static str,
+        kind: Kind,
+        replicas: usize,
+        directory: Directory,
+        fsync: Fsync,
+    ) -> Result<Self, Failure> {
+        if Server::program().is_none() {
+            return Err(Failure::no_redis("no redis-server is on the PATH; install one"));
+        }
+        let topology = Topology::start(kind, replicas, &directory.path, fsync);
+        let topology = topology.map_err(|error| Failure::cannot("start several servers", error))?;
+        let StoreUrl::Redis(url) = StoreUrl::parse(&topology.url())? else {
+            unreachable!("a Redis")
+        };
+        let address = format!("servers of its own ({})", url.shown());
+        Ok(Self {
+            command,
+            store: Store::Redis(Box::new(url.place()?)),
+            address,
+            server: None,
+            replica: None,
+            for_copies: None,
+            front: None,
+            topology: Some(Arc::new(Mutex::new(topology))),
+            is_shared: false,
             directory,
         })
     }
@@ -127,8 +165,14 @@ impl TestBed {
         server.admit(&user)?;
         let url = format!("redis://{USER}:{password}@{address}");
         let info = url.as_str().into_connection_info().expect("an address is a URL");
-        self.for_copies = Some(Store::Redis(Box::new(info)));
+        self.for_copies = Some(Store::Redis(Box::new(Place::at(info))));
         Ok(())
+    }
+
+    /// Which servers of our own there are, if there are several.
+    pub fn several_kind(&self) -> Option<Kind> {
+        let topology = self.topology.as_ref()?;
+        Some(topology.lock().unwrap_or_else(PoisonError::into_inner).kind())
     }
 
     /// Whether rights can be taken away from the copies alone.
@@ -159,7 +203,7 @@ impl TestBed {
     /// The store as a URL for a copy, with the password in it, through a proxy if there is one.
     pub fn url(&self, proxy: Option<SocketAddr>) -> String {
         match self.for_copies.as_ref().unwrap_or(&self.store) {
-            Store::Redis(info) => url::of_redis(info, proxy),
+            Store::Redis(place) => url::of_redis(place, proxy),
             Store::Sqlite(database) => {
                 let full = if database.full { "?synchronous=full" } else { "" };
                 format!("sqlite:{}{full}", database.path.display())
@@ -169,12 +213,14 @@ impl TestBed {
 }
 
 fn server_at(server: &Server, address: SocketAddr) -> Store {
-    Store::Redis(Box::new(server.reached_at(address)))
+    Store::Redis(Box::new(Place::at(server.reached_at(address))))
 }
 
 fn upstream(store: &Store) -> Option<SocketAddr> {
     match store {
-        Store::Redis(info) => match info.addr() {
+        // What sentinels or a cluster say would lead past it.
+        Store::Redis(place) if place.via != Via::Address => None,
+        Store::Redis(place) => match place.info.addr() {
             ConnectionAddr::Tcp(host, port) => (host.as_str(), *port).to_socket_addrs().ok()?.next(),
             _ => None,
         },

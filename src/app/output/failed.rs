@@ -17,7 +17,7 @@ const START_BYTES: usize = 160;
 pub fn text_line(out: &mut String, failed: &Failed) {
     quote::value(out, &failed.payload);
     // Writing to a String cannot fail.
-    let _ = write!(out, " number={} attempt={} error=", failed.number, failed.attempt);
+    let _ = write!(out, " number={} deliveries={} error=", failed.number, failed.deliveries);
     quote::quoted(out, &failed.error);
     out.push_str(" node=");
     quote::value(out, failed.node.as_bytes());
@@ -29,8 +29,10 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     json::number(&mut line, "number", failed.number);
     json::bytes(&mut line, "payload", &failed.payload);
     json::text(&mut line, "error", &String::from_utf8_lossy(&failed.error));
-    json::number(&mut line, "attempt", failed.attempt.into());
+    json::number(&mut line, "deliveries", failed.deliveries.into());
     json::number(&mut line, "failures", failed.failures.into());
+    // The old name of `deliveries`, for one release.
+    json::number(&mut line, "attempt", failed.deliveries.into());
     json::text(&mut line, "node", &failed.node);
     json::text(&mut line, "time", &utc(failed.time_ms));
     line.push_str("}\n");
@@ -47,18 +49,26 @@ pub fn lines<'a>(all: impl IntoIterator<Item = &'a Failed>, json: bool) -> Strin
     out
 }
 
+fn times(count: u16) -> String {
+    match count {
+        0 => "never".into(),
+        1 => "once".into(),
+        count => format!("{count} times"),
+    }
+}
+
 /// One in full, for people.
 pub(in crate::app) fn describe(failed: &Failed) -> String {
     format!(
-        "number     {}\nerror      {}\nfailed     {}  on {}\npublished  {}  epoch {}\nattempt    {}  failures before {}\npayload    {}\n",
+        "number     {}\nerror      {}\nfailed     {}  on {}\npublished  {}  epoch {}\ndelivered  {}, failed before {}\npayload    {}\n",
         failed.number,
         escape(&failed.error),
         utc(failed.time_ms),
         escape(failed.node.as_bytes()),
         utc(failed.published_ms),
         failed.epoch,
-        failed.attempt,
-        failed.failures,
+        times(failed.deliveries),
+        times(failed.failures),
         escape(&failed.payload),
     )
 }
@@ -72,8 +82,10 @@ struct About {
     published_ms: u64,
     node: String,
     epoch: u64,
-    attempt: u16,
+    deliveries: u16,
     failures: u16,
+    /// The old name of `deliveries`, for one release.
+    attempt: u16,
 }
 
 impl About {
@@ -85,8 +97,9 @@ impl About {
             published_ms: failed.published_ms,
             node: failed.node.clone(),
             epoch: failed.epoch,
-            attempt: failed.attempt,
+            deliveries: failed.deliveries,
             failures: failed.failures,
+            attempt: failed.deliveries,
         }
     }
 }
@@ -148,7 +161,7 @@ mod tests {
             let mut bytes = || quote::hostile::bytes(&mut random);
             let failed = Failed {
                 number: 7,
-                attempt: 2,
+                deliveries: 2,
                 failures: 0,
                 epoch: 1,
                 published_ms: 0,
@@ -163,7 +176,7 @@ mod tests {
             let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
             assert_eq!(
                 names,
-                ["", "number", "attempt", "error", "node", "time"],
+                ["", "number", "deliveries", "error", "node", "time"],
                 "seed {seed}: {line}"
             );
             let read = (&parts[0].1, &parts[3].1, parts[4].1.as_slice());
@@ -179,7 +192,7 @@ mod tests {
     fn an_error_with_escapes_stays_on_one_harmless_line() {
         let failed = Failed {
             number: 7,
-            attempt: 2,
+            deliveries: 2,
             failures: 0,
             epoch: 1,
             published_ms: 0,

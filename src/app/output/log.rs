@@ -23,6 +23,8 @@ pub struct Log {
     format: LineFormat,
     quiet: bool,
     starts: bool,
+    /// More bytes of a payload are not told.
+    payload_bytes_max: usize,
     clock: Clock,
     inner: Mutex<Inner>,
 }
@@ -58,6 +60,7 @@ impl Log {
             format,
             quiet,
             starts: false,
+            payload_bytes_max: usize::MAX,
             clock,
             inner: Mutex::new(Inner {
                 out,
@@ -73,6 +76,13 @@ impl Log {
     #[must_use]
     pub fn with_starts(mut self, starts: bool) -> Self {
         self.starts = starts;
+        self
+    }
+
+    /// Tells so many bytes of a payload at most.
+    #[must_use]
+    pub fn with_payloads_to(mut self, bytes: usize) -> Self {
+        self.payload_bytes_max = bytes;
         self
     }
 
@@ -140,6 +150,7 @@ impl Observer for Log {
             fields.clear();
             fields.push(("node", Field::Text(node)));
             line::fields(event, &mut fields);
+            line::cut_payload(&mut fields, self.payload_bytes_max);
             self.format
                 .line(buffer, stamp, line::level(event), event.name(), &fields);
         }

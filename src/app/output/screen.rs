@@ -1,4 +1,5 @@
-//! A fleet on a terminal: rows of nodes, graphs, the last events, and an account. Fits 80×24. `demo` and `status --watch`
+//! A fleet on a terminal: rows of nodes, graphs, the last events, and an account. Made for 80×24; on a smaller one down to 50×12,
+//! what matters is still there whole. `demo` and `status --watch`
 //! fill it in, each from what it knows.
 
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
 
 /// Rows for events that are always there, whatever the number of nodes.
 const EVENTS_MIN: u16 = 5;
+/// Rows for nodes that are always there, as far as the screen has any.
+const NODES_MIN: u16 = 2;
 /// As wide as the widest screen.
 const SAMPLES_MAX: usize = 300;
 /// Events that are kept.
@@ -128,18 +131,29 @@ impl Screen {
 }
 
 fn draw(frame: &mut Frame, colours: Colours, view: &View) {
-    let height = frame.area().height;
-    // All but the nodes: title, two titled graphs, the events' title and rows, the account and the keys.
-    let others = 1 + 1 + 3 + 1 + EVENTS_MIN + 1 + 2 + 1;
+    let Rect { width, height, .. } = frame.area();
+    let keys = wrapped(width, view.keys.iter().map(|key| key_spans(colours, *key)));
+    let account = view.account.1.iter().flat_map(|spans| {
+        let pieces = pieces(spans).map(|piece| line(colours, piece).spans);
+        wrapped(width, pieces)
+    });
+    let account: Vec<Line> = account.collect();
+    let lines = |lines: &[Line]| u16::try_from(lines.len()).unwrap_or(u16::MAX);
+    // What is always there whole: the title, the heading of the nodes, the account and the keys. What is left is for the graphs,
+    // which become one line of numbers where there is little, for nodes, and for events.
+    let whole = 1 + 1 + (1 + lines(&account)) + lines(&keys);
+    let graphs = if height >= whole + 3 + NODES_MIN + 1 + 2 { 3 } else { 1 };
+    let rest = height.saturating_sub(whole + graphs);
+    let for_events = (1 + EVENTS_MIN).min(rest.saturating_sub(NODES_MIN));
     let wanted = u16::try_from(view.nodes.len()).unwrap_or(u16::MAX).max(5);
-    let rows = wanted.min(height.saturating_sub(others));
-    let [title, nodes, graphs, events, account, keys] = Layout::vertical([
+    let rows = wanted.min(rest - for_events);
+    let [title, nodes, graphs, events, account_area, keys_area] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(rows + 1),
-        Constraint::Length(3),
+        Constraint::Length(graphs),
         Constraint::Fill(1),
-        Constraint::Length(3),
-        Constraint::Length(1),
+        Constraint::Length(1 + lines(&account)),
+        Constraint::Length(lines(&keys)),
     ])
     .areas(frame.area());
     draw_title(frame, title, colours, view);
@@ -152,9 +166,28 @@ fn draw(frame: &mut Frame, colours: Colours, view: &View) {
     let queue = format!("queue {}", grouped(view.queued));
     draw_graph(frame, right, colours.of(Color::Yellow), &queue, view.queue);
     draw_events(frame, events, colours, &view.events);
-    let lines: Vec<Line> = view.account.1.iter().map(|spans| line(colours, spans)).collect();
-    frame.render_widget(Paragraph::new(lines).block(titled(view.account.0)), account);
-    draw_keys(frame, keys, colours, view.keys);
+    frame.render_widget(Paragraph::new(account).block(titled(view.account.0)), account_area);
+    frame.render_widget(Paragraph::new(keys), keys_area);
+}
+
+/// Names stay with their numbers: what begins with a quiet word ends before the next one.
+fn pieces(spans: &[(String, Tone)]) -> impl Iterator<Item = &[(String, Tone)]> {
+    spans.chunk_by(|before, next| before.1 == Tone::Quiet && next.1 == Tone::Plain)
+}
+
+/// As many lines as it takes: a piece that does not fit begins the next one.
+fn wrapped(width: u16, pieces: impl Iterator<Item = Vec<Span<'static>>>) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line> = vec![Line::default()];
+    for piece in pieces {
+        let wide: usize = piece.iter().map(Span::width).sum();
+        let line = lines.last_mut().expect("there is one");
+        if line.width() > 0 && line.width() + wide > usize::from(width) + 1 {
+            lines.push(Line::from(piece));
+        } else {
+            line.spans.extend(piece);
+        }
+    }
+    lines
 }
 
 fn line(colours: Colours, spans: &[(String, Tone)]) -> Line<'static> {
@@ -175,13 +208,37 @@ fn draw_title(frame: &mut Frame, area: Rect, colours: Colours, view: &View) {
 }
 
 fn draw_nodes(frame: &mut Frame, area: Rect, colours: Colours, nodes: &[Node]) {
-    let header = Row::new([" node", "pid", "role", "epoch", "doing", "   done", "errors", "   age"]);
-    let rows = nodes
-        .iter()
-        .map(|node| Row::new(node.cells.clone()).style(colours.tone(node.tone)));
-    let mut widths = Constraint::from_lengths([12, 7, 9, 5, 0, 9, 8, 7]);
+    const HEADER: [&str; 8] = [" node", "pid", "role", "epoch", "doing", "   done", "errors", "   age"];
+    // Who generates and who is in trouble comes first where there is no room for all.
+    let mut order: Vec<&Node> = nodes.iter().collect();
+    let room = usize::from(area.height.saturating_sub(1));
+    let hidden = if order.len() > room {
+        order.len() + 1 - room.max(1)
+    } else {
+        0
+    };
+    if hidden > 0 {
+        order.sort_by_key(|node| !matches!(node.tone, Tone::Good | Tone::Bad | Tone::Warning | Tone::Frozen));
+        order.truncate(order.len() - hidden);
+    }
     // What a node is doing gets all the room that is left.
-    widths[4] = Constraint::Fill(1);
+    let (shown, widths): (&[usize], &[u16]) = match area.width {
+        80.. => (&[0, 1, 2, 3, 4, 5, 6, 7], &[12, 7, 9, 5, 0, 9, 8, 7]),
+        56.. => (&[0, 2, 4, 5, 6], &[12, 9, 0, 9, 8]),
+        _ => (&[0, 2, 4, 5, 6], &[9, 9, 0, 7, 6]),
+    };
+    let widths = widths.iter().map(|width| match width {
+        0 => Constraint::Fill(1),
+        width => Constraint::Length(*width),
+    });
+    let header = Row::new(shown.iter().map(|at| HEADER[*at]));
+    let row = |node: &Node| Row::new(shown.iter().map(|at| node.cells[*at].clone())).style(colours.tone(node.tone));
+    let mut rows: Vec<Row> = order.into_iter().map(row).collect();
+    if hidden > 0 {
+        let mut cells = vec![String::new(); shown.len()];
+        cells[0] = format!(" +{hidden} more");
+        rows.push(Row::new(cells).style(quiet()));
+    }
     frame.render_widget(Table::new(rows, widths).header(header.style(quiet())), area);
 }
 
@@ -218,13 +275,11 @@ fn draw_events(frame: &mut Frame, area: Rect, colours: Colours, events: &[&Event
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn draw_keys(frame: &mut Frame, area: Rect, colours: Colours, keys: &[(&str, &str)]) {
-    let mut spans = Vec::new();
-    for (key, text) in keys {
-        spans.push(Span::styled(format!(" {key}"), colours.strong(Color::Cyan)));
-        spans.push(Span::styled(format!(" {text} "), quiet()));
-    }
-    frame.render_widget(Paragraph::new(Line::from(spans)), area);
+fn key_spans(colours: Colours, (key, text): (&str, &str)) -> Vec<Span<'static>> {
+    vec![
+        Span::styled(format!(" {key}"), colours.strong(Color::Cyan)),
+        Span::styled(format!(" {text} "), quiet()),
+    ]
 }
 
 /// Names, quiet, each with its number.
@@ -265,4 +320,115 @@ pub(in crate::app) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    const KEYS: [(&str, &str); 6] = [
+        ("k", "kill generator"),
+        ("h", "kill handler"),
+        ("s", "freeze"),
+        ("+ -", "copies"),
+        ("e", "read errors"),
+        ("q", "quit"),
+    ];
+
+    /// The screen as text: six nodes, the last of which generates.
+    fn shown(width: u16, height: u16) -> String {
+        let node = |number: usize| Node {
+            cells: [
+                format!(" node-{number}"),
+                "12345".into(),
+                if number == 5 { "generator" } else { "handler" }.into(),
+                "7".into(),
+                format!("handles {number}"),
+                format!("{:>7}", grouped(1234)),
+                format!("{:>6}", 12),
+                "  17 s".into(),
+            ],
+            tone: if number == 5 { Tone::Good } else { Tone::Plain },
+        };
+        let events: Vec<Event> = (0..20)
+            .map(|number| Event {
+                at: Duration::from_secs(number),
+                word: "elected",
+                text: format!("event {number}"),
+            })
+            .collect();
+        let numbers = [
+            ("generated", 123_456),
+            ("done", 12_345),
+            ("errors", 1234),
+            ("in hand", 5),
+            ("queued", 67),
+        ];
+        let proof = vec![
+            (" lost 0 ".to_string(), Tone::Good),
+            (" twice 0 ".to_string(), Tone::Good),
+            ("  generators killed 12, last gap 0.5 s".to_string(), Tone::Quiet),
+        ];
+        let samples = VecDeque::from([1, 2, 3]);
+        let view = View {
+            title: "queenright demo",
+            place: "on a file with a name that is long enough for any screen, and longer".into(),
+            age: "17 s".into(),
+            nodes: (0..6).map(node).collect(),
+            rate: 12.0,
+            throughput: &samples,
+            queued: 67,
+            queue: &samples,
+            events: events.iter().collect(),
+            account: ("ledger", [numbered(&numbers), proof]),
+            keys: &KEYS,
+        };
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+        terminal
+            .draw(|frame| draw(frame, Colours { on: false }, &view))
+            .expect("drawn");
+        let buffer = terminal.backend().buffer().clone();
+        let rows = buffer.content.chunks(width.into());
+        let text = |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
+        rows.map(|row| text(row) + "\n").collect()
+    }
+
+    #[test]
+    fn what_matters_is_whole_on_every_screen_down_to_50_by_12() {
+        for (width, height) in [(120, 40), (80, 24), (60, 16), (50, 12)] {
+            let screen = shown(width, height);
+            let numbers = [
+                "generated 123,456",
+                "done 12,345",
+                "errors 1,234",
+                "in hand 5",
+                "queued 67",
+            ];
+            let proof = ["lost 0", "twice 0", "generators killed 12, last gap 0.5 s"];
+            let keys = [
+                "k kill generator",
+                "h kill handler",
+                "s freeze",
+                "e read errors",
+                "q quit",
+            ];
+            let others = [
+                "queenright demo",
+                "17 s",
+                "generator ",
+                "node-5",
+                "throughput 12.0/s",
+                "queue 67",
+            ];
+            for wanted in numbers.iter().chain(&proof).chain(&keys).chain(&others) {
+                assert!(screen.contains(wanted), "{width}x{height}: no {wanted}:\n{screen}");
+            }
+        }
+        let small = shown(50, 12);
+        assert!(small.contains("more"), "{small}");
+        assert!(shown(80, 24).contains("event 19") && shown(60, 16).contains("event 19"));
+    }
 }

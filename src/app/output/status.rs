@@ -31,6 +31,16 @@ pub(in crate::app) fn paused(paused: Paused) -> &'static str {
     }
 }
 
+/// Why messages wait although nothing is paused, and what to do; none if somebody handles.
+pub(in crate::app) fn unhandled(status: &Status) -> Option<&'static str> {
+    let generates = status.nodes.iter().any(NodeStatus::is_alive);
+    status.nobody_handles().then_some(if generates {
+        "messages wait, and the only copy generates: start another, or give it --also-handle"
+    } else {
+        "messages wait, and no copy is alive to handle them: start one, with --handle or --handle-each"
+    })
+}
+
 /// All that `status` prints. `rate`: settled messages per second.
 pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     let mut out = String::new();
@@ -82,6 +92,9 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     let paused = paused(status.paused);
     if !paused.is_empty() {
         let _ = writeln!(out, "paused     {paused}  (queenright resume)");
+    }
+    if let Some(text) = unhandled(status) {
+        let _ = writeln!(out, "unhandled  {text}");
     }
     out.push('\n');
     out + &nodes(status)

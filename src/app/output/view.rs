@@ -104,6 +104,7 @@ view! {
 pub(in crate::app) struct StatusView {
     #[serde(flatten)]
     queue: QueueView,
+    nobody_handles: bool,
     nodes: Vec<Member>,
 }
 
@@ -111,6 +112,7 @@ impl From<&Status> for StatusView {
     fn from(status: &Status) -> Self {
         Self {
             queue: status.into(),
+            nobody_handles: status.nobody_handles(),
             nodes: members(status),
         }
     }

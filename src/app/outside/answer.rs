@@ -1,7 +1,7 @@
 //! What a child answers: one JSON object a line.
 //!
-//! `{"ok":true}`, with `"effects":[…]` if there are any; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer may
-//! repeat the message's `"number"`, which is then checked.
+//! `{"ok":true}`, with `"effects":[…]` if there are any; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer with
+//! the message's `"number"` may come in any order; one without it answers the oldest message.
 
 use serde::Deserialize;
 
@@ -40,18 +40,18 @@ struct Change {
 const FORMS: &str = r#"an answer is {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}"#;
 const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"} or {"push":"key","value":"v"}"#;
 
-/// The outcome that the answer to this message says. An error is no answer at all.
-pub(super) fn read(line: &[u8], number: u64) -> Result<Handled, String> {
+/// The number of the message, if the answer says it, and its outcome. An error is no answer at all.
+pub(super) fn read(line: &[u8]) -> Result<(Option<u64>, Handled), String> {
     // What nearly all answers are, as JavaScript and as Python write it.
     if line == br#"{"ok":true}"# || line == br#"{"ok": true}"# {
-        return Ok(Ok(Vec::new()));
+        return Ok((None, Ok(Vec::new())));
     }
     let answer: Answer = serde_json::from_slice(line).map_err(|error| format!("{FORMS} ({error})"))?;
-    if answer.number.is_some_and(|told| told != number) {
-        return Err(format!(
-            "it answers another message than {number}, which is the next: answers come in order"
-        ));
-    }
+    let number = answer.number;
+    outcome(answer).map(|handled| (number, handled))
+}
+
+fn outcome(answer: Answer) -> Result<Handled, String> {
     let is_plain = answer.after.is_none() && answer.effects.is_empty();
     match (answer.ok, answer.error, answer.retry) {
         (Some(true), None, None) if answer.after.is_none() => {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn every_form_of_answer_is_understood() {
-        let answer = |line: &str| read(line.as_bytes(), 7).unwrap();
+        let answer = |line: &str| read(line.as_bytes()).unwrap().1;
         for line in [
             r#"{"ok":true}"#,
             r#"{"ok": true}"#,
@@ -113,6 +113,7 @@ mod tests {
         ] {
             assert_eq!(answer(line), Ok(Vec::new()), "{line}");
         }
+        assert_eq!(read(br#"{"number":7,"ok":true}"#), Ok((Some(7), Ok(Vec::new()))));
         assert_eq!(
             answer(r#"{"error":"no\nhost"}"#),
             Err(Failure::Error("no\nhost".into()))
@@ -153,7 +154,7 @@ mod tests {
             r#"{"ok":false}"#,
             r#"{"ok":true,"error":"x"}"#,
             r#"{"ok":true,"after":"1s"}"#,
-            r#"{"ok":true,"number":8}"#,
+            r#"{"ok":true,"number":-8}"#,
             r#"{"error":"x","effects":[{"add":"k"}]}"#,
             r#"{"error":"x","after":"5s"}"#,
             r#"{"retry":"x","after":"5"}"#,
@@ -167,7 +168,7 @@ mod tests {
             "{\"error\":\"\\ud800\"}",
             "\u{feff}{\"ok\":true}",
         ] {
-            assert!(read(line.as_bytes(), 7).is_err(), "{line}");
+            assert!(read(line.as_bytes()).is_err(), "{line}");
         }
     }
 }

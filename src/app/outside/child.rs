@@ -1,12 +1,15 @@
-//! `--handle COMMAND`: a child that lives on, gets a JSON line for each message, and answers each with a line, in order.
+//! `--handle COMMAND`: children that live on, get a JSON line for each message, and answer each with a line: in order, or
+//! with the message's number.
 //!
-//! Many messages are on their way at once, as many as the node handles at once; many lines are one write. When a child
-//! ends, hangs, or breaks the rules, the message that it was to answer next is the one that failed. The others that it
-//! had are tried again, since nobody knows how far it had come with them. Then another child is started.
+//! Many messages are on their way at once, as many as the node handles at once; many lines are one write. Each goes to the
+//! worker that has the fewest, the first of them if several have: a child is started when its first message comes. When a child
+//! ends, hangs, or breaks the rules, the oldest message that it has is the one that failed. The others are tried again, since
+//! nobody knows how far it had come with them. Then another child is started in its place.
 
 mod process;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -19,9 +22,16 @@ use crate::node::backoff::Backoff;
 use crate::node::handle::{Failure, Handle, Handled};
 use process::Process;
 
-/// Hands messages to a child that lives on.
+/// Hands messages to children that live on.
 pub struct Child {
+    workers: Vec<Worker>,
+}
+
+/// Where one child is, or will be.
+struct Worker {
     calls: mpsc::UnboundedSender<Call>,
+    /// How many messages it has.
+    in_hand: AtomicUsize,
 }
 
 struct Call {
@@ -31,22 +41,47 @@ struct Call {
 }
 
 impl Child {
-    /// The child is started with the first message, and ends when the handler is dropped.
+    /// So many workers at most. They end when the handler is dropped.
     #[must_use]
-    pub fn new(program: Program, queue: &str, timeout: Option<Duration>, tell: Tell) -> Self {
-        // As many calls as the node has slots: a slot waits for its answer.
-        let (sender, calls) = mpsc::unbounded_channel();
-        let keeper = Keeper {
-            program,
-            queue: queue.into(),
-            timeout,
-            tell,
-            calls,
-            waiting: VecDeque::new(),
-            backoff: Backoff::up_to(BACKOFF_MAX),
+    pub fn new(program: &Program, workers: usize, queue: &str, timeout: Option<Duration>, tell: &Tell) -> Self {
+        let start = |_| {
+            // As many calls as the node has slots: a slot waits for its answer.
+            let (sender, calls) = mpsc::unbounded_channel();
+            let keeper = Keeper {
+                program: program.clone(),
+                queue: queue.into(),
+                timeout,
+                tell: tell.clone(),
+                calls,
+                waiting: VecDeque::new(),
+                backoff: Backoff::up_to(BACKOFF_MAX),
+                wondered: false,
+            };
+            tokio::spawn(keeper.run());
+            Worker {
+                calls: sender,
+                in_hand: AtomicUsize::new(0),
+            }
         };
-        tokio::spawn(keeper.run());
-        Self { calls: sender }
+        Self {
+            workers: (0..workers.max(1)).map(start).collect(),
+        }
+    }
+}
+
+/// A message that a worker has, until its outcome is there or nobody waits for it any more.
+struct InHand<'a>(&'a Worker);
+
+impl<'a> InHand<'a> {
+    fn of(worker: &'a Worker) -> Self {
+        worker.in_hand.fetch_add(1, Ordering::Relaxed);
+        Self(worker)
+    }
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        self.0.in_hand.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -54,7 +89,10 @@ impl Handle for Child {
     async fn handle(&self, message: Message) -> Handled {
         let (reply, answer) = oneshot::channel();
         let gone = || Failure::retry("the child of --handle has been stopped");
-        self.calls.send(Call { message, reply }).map_err(|_| gone())?;
+        let fewest = |worker: &&Worker| worker.in_hand.load(Ordering::Relaxed);
+        let worker = self.workers.iter().min_by_key(fewest).ok_or_else(gone)?;
+        let _in_hand = InHand::of(worker);
+        worker.calls.send(Call { message, reply }).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }
@@ -69,6 +107,8 @@ struct Keeper {
     /// Not handed to any child yet.
     waiting: VecDeque<Call>,
     backoff: Backoff,
+    /// Whether it was asked if the child flushes its output.
+    wondered: bool,
 }
 
 /// Why a child is given up.

@@ -17,6 +17,8 @@ use crate::app::args::program::Program;
 /// What a process wrote before it ended is read for so long, if others hold its pipes open.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(1);
 
+const UNBUFFERED: &str = "PYTHONUNBUFFERED";
+
 /// The groups of this process, for an end that cannot wait for destructors; and who ends them if we cannot.
 static ALIVE: Mutex<Alive> = Mutex::new(Alive {
     groups: BTreeSet::new(),
@@ -80,6 +82,10 @@ impl Group {
     /// Starts a command that `Program::command` has made, without our secrets.
     pub(super) fn start(command: &mut Command, secrets: &Secrets) -> io::Result<Self> {
         secrets.keep_from(command);
+        // Python keeps what it prints into a pipe to itself until it has 8 KB of it.
+        if std::env::var_os(UNBUFFERED).is_none() {
+            command.env(UNBUFFERED, "1");
+        }
         let mut alive = alive();
         let child = command.spawn()?;
         let id = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));

@@ -79,7 +79,9 @@ impl Http {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         headers.insert("queenright-queue", self.queue.clone());
         headers.insert("queenright-number", message.number.into());
-        headers.insert("queenright-attempt", message.attempt.into());
+        headers.insert("queenright-deliveries", message.deliveries.into());
+        // The old name, for one release.
+        headers.insert("queenright-attempt", message.deliveries.into());
         headers.insert("queenright-failures", message.failures.into());
         headers.insert("queenright-epoch", message.epoch.into());
         if let Some(authorization) = &self.url.authorization {

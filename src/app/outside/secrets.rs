@@ -38,9 +38,9 @@ impl Secrets {
             let is_ours = options::is_about_secrets(&name) || systemd::VARIABLES.contains(&&*name);
             is_ours && !resolved.pass_env.iter().any(|passed| *passed == name)
         };
-        let password = match &resolved.store {
-            Store::Redis(server) => server.redis_settings().password(),
-            Store::Sqlite(_) => None,
+        let passwords = match &resolved.store {
+            Store::Redis(place) => place.passwords(),
+            Store::Sqlite(_) => Vec::new(),
         };
         let service = match &resolved.handle {
             Handling::Http(url) => url.authorization.as_ref(),
@@ -50,7 +50,7 @@ impl Secrets {
         let tokens = resolved.tokens.iter().chain(tokens.iter()).map(Token::expose);
         Self {
             withheld: names.filter(is_withheld).collect(),
-            texts: forms(password.into_iter().chain(credentials).chain(tokens)),
+            texts: forms(passwords.into_iter().chain(credentials).chain(tokens)),
         }
     }
 

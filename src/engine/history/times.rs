@@ -71,6 +71,9 @@ impl Times {
 
     /// The time that this share (0 to 1) of all stayed within, in microseconds, interpolated between the bounds of its class.
     /// `None`, if nothing was counted. What is beyond the last bound counts as that bound.
+    ///
+    /// It never exceeds the longest time that was counted: in the class of the longest ones it is at most their mean, as far as the
+    /// sum of all tells it.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -90,11 +93,24 @@ impl Times {
                 let low = if at == 0 { 0 } else { BOUNDS_US[at - 1] };
                 let high = BOUNDS_US.get(at).copied().unwrap_or(low);
                 let part = ((rank - below as f64) / count as f64).clamp(0.0, 1.0);
-                return Some(low + ((high - low) as f64 * part) as u64);
+                let within = low + ((high - low) as f64 * part) as u64;
+                let is_last = self.counts[at + 1..].iter().all(|count| *count == 0);
+                return Some(if is_last {
+                    within.min(self.longest_mean_us(at).max(low))
+                } else {
+                    within
+                });
             }
             below += count;
         }
         BOUNDS_US.last().copied()
+    }
+
+    /// The mean of the times in the last class, or less: those below took no longer than the bounds of theirs.
+    fn longest_mean_us(&self, last: usize) -> u64 {
+        let below = self.counts[..last].iter().zip(BOUNDS_US);
+        let most: u64 = below.fold(0, |sum, (count, bound)| sum.saturating_add(count.saturating_mul(bound)));
+        self.sum_us.saturating_sub(most) / self.counts[last].max(1)
     }
 
     pub fn add(&mut self, other: &Self) {
@@ -127,6 +143,32 @@ mod tests {
     }
 
     #[test]
+    fn no_quantile_exceeds_what_was_measured() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..2000 {
+            let (mut times, mut longest) = (Times::default(), 0);
+            for _ in 0..random.u64(1..20) {
+                let digits = random.u32(1..8);
+                let us = random.u64(1..10u64.pow(digits));
+                times.counts[class(us)] += 1;
+                times.sum_us += us;
+                longest = longest.max(us);
+            }
+            for share in [0.0, 0.5, 0.9, 0.99, 1.0] {
+                let quantile = times.quantile_us(share).expect("something was counted");
+                assert!(
+                    quantile <= longest,
+                    "{share}: {quantile} of at most {longest}: {times:?}"
+                );
+            }
+        }
+        let mut same = Times::default();
+        same.counts[class(1_002_000)] = 5;
+        same.sum_us = 5 * 1_002_000;
+        assert_eq!(same.quantile_us(0.99), Some(1_002_000));
+    }
+
+    #[test]
     fn quantiles_lie_within_the_class_that_they_fall_into() {
         let mut times = Times::default();
         assert_eq!(times.quantile_us(0.5), None);
@@ -134,6 +176,8 @@ mod tests {
         times.counts[class(1_500_000)] = 2;
         assert!((200..=500).contains(&times.quantile_us(0.5).unwrap()));
         assert!((1_000_000..=2_000_000).contains(&times.quantile_us(0.99).unwrap()));
+        times.sum_us = 98 * 300 + 2 * 1_500_000;
+        assert!((1_000_000..=1_500_000).contains(&times.quantile_us(1.0).unwrap()));
         let mut long = Times::default();
         long.counts[CLASSES - 1] = 1;
         assert_eq!(long.quantile_us(0.5), Some(100_000_000));

@@ -7,7 +7,7 @@ use crate::message::Pack;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     pub number: u64,
-    pub attempt: u16,
+    pub deliveries: u16,
     /// How often it had failed before, and was tried again.
     pub failures: u16,
     pub epoch: u64,
@@ -25,7 +25,7 @@ impl Failed {
         let message = pack.message(index);
         Self {
             number: message.number,
-            attempt: message.attempt,
+            deliveries: message.deliveries,
             failures: message.failures,
             epoch: message.epoch,
             published_ms: message.published_ms,

@@ -90,9 +90,9 @@ pub struct Member {
     pub seq: u64,
     /// How many messages generators have made.
     pub made: u64,
-    /// Packs are to be cut to this many messages.
+    /// Packs are to be cut to this many messages. Only a generator is told.
     pub grain: u64,
-    /// Until the next tick of the grid.
+    /// Until the next tick of the grid. Only a generator is told.
     pub due_in_ms: u64,
     /// Until the crown's lease ends, unless it is renewed.
     pub crown_in_ms: u64,

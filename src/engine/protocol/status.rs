@@ -44,6 +44,15 @@ pub struct Status {
 }
 
 impl Status {
+    /// Whether messages wait, handling is not paused, and no handler is alive: a generator counts as one while it has
+    /// something in hand.
+    #[must_use]
+    pub fn nobody_handles(&self) -> bool {
+        let generates = |node: &NodeStatus| self.generator.as_ref() == Some(&node.node);
+        let handles = |node: &NodeStatus| node.is_alive() && (!generates(node) || node.in_hand > 0);
+        self.queued > 0 && !self.paused.handlers && !self.nodes.iter().any(handles)
+    }
+
     /// A store keeps sums over the nodes that are gone, and numbers that belong to no message (`skipped`). This adds what the
     /// members have to these sums. A message that is neither settled nor in hand nor put off is queued, if any waits.
     pub(in crate::engine) fn with_members(mut self, skipped: u64, waits: bool) -> Self {
@@ -94,7 +103,7 @@ pub struct Held {
     pub first: u64,
     /// How many messages it has.
     pub count: u64,
-    pub attempt: u16,
+    pub deliveries: u16,
     pub failures: u16,
     pub published_ms: u64,
     /// The beginning of the first payload.
@@ -107,7 +116,7 @@ impl Held {
         Self {
             first: pack.first(),
             count: pack.count() as u64,
-            attempt: pack.attempt(),
+            deliveries: pack.deliveries(),
             failures: pack.failures(),
             published_ms: pack.published_ms(),
             start: payload[..payload.len().min(HELD_START_BYTES)].to_vec(),

@@ -204,7 +204,7 @@ mod tests {
         assert_eq!((stub.bytes().len(), stub.field().as_str()), (STUB_BYTES, "3:70"));
         assert_eq!(stub.join(pack().bytes().to_vec()).unwrap(), pack());
         stub.0[2] = 4;
-        assert_eq!(stub.join(pack().bytes().to_vec()).unwrap().attempt(), 4);
+        assert_eq!(stub.join(pack().bytes().to_vec()).unwrap().deliveries(), 4);
     }
 
     #[test]

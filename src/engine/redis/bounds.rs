@@ -250,6 +250,8 @@ pub(super) struct Bounded<S> {
     stream: S,
     answers: Frames,
     questions: Frames,
+    /// Something has come.
+    has_come: bool,
 }
 
 impl<S> Bounded<S> {
@@ -261,6 +263,7 @@ impl<S> Bounded<S> {
                 ..Frames::new()
             },
             questions: Frames::new(),
+            has_come: false,
         }
     }
 
@@ -281,10 +284,19 @@ impl<S> Bounded<S> {
     }
 }
 
+/// What a server says that takes no more connections.
+const CROWDED: &[u8] = b"-ERR max number of clients reached";
+
 impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        // It closes after that, and what the client asks first may be something whose answer it does not look at.
+        let is_first = !std::mem::replace(&mut self.has_come, true);
+        if is_first && buffer.filled()[before..].starts_with(CROWDED) {
+            let said = String::from_utf8_lossy(&CROWDED[1..]).into_owned();
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionRefused, said)));
+        }
         let came = self.came(&buffer.filled()[before..]);
         Poll::Ready(came.map_err(|beyond| io::Error::new(io::ErrorKind::InvalidData, beyond)))
     }

@@ -94,6 +94,9 @@ async fn settle_without(
 /// the ring would cost another round trip.
 pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: Duration) -> Result<Exchanged> {
     let with = engine.unreadable.with(call);
+    if !with.settles.is_empty() {
+        return exchange(engine, call).await;
+    }
     let arguments = arguments(&engine.keys, &with);
     let waiting = engine
         .bell
@@ -106,19 +109,26 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
 
 async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
     let arguments = arguments(&engine.keys, exchange);
-    let answer = engine.exchange.run(&engine.scripts.exchange, arguments).await?;
+    let (link, script) = (&engine.exchange, &engine.scripts.exchange);
+    let answer = if exchange.settles.is_empty() {
+        // What is only taken may be lost with the server: then it is there still.
+        link.run(script, arguments).await?
+    } else {
+        link.run_kept(None, script, &engine.keys.replicated, arguments).await?
+    };
     exchanged(engine, exchange, answer).await
 }
 
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {
+    // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
+    if let redis::Value::BulkString(pack) = answer {
+        return taken(engine, exchange, vec![pack], Vec::new()).await;
+    }
     let mut reply = Reply::decode(answer)?;
     let answer = match reply.next::<String>()?.as_str() {
         "ok" => {
             let refused = reply.next::<Reply>()?.pairs()?;
-            engine.unreadable.settled(exchange);
-            let Joined { packs, unreadable } = engine.joined(&engine.exchange, reply.next()?).await?;
-            engine.unreadable.add(&exchange.node, unreadable);
-            return Ok(Exchanged::Ok { packs, refused });
+            return taken(engine, exchange, reply.next()?, refused).await;
         }
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
@@ -127,6 +137,19 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
     };
     engine.unreadable.forget(&exchange.node);
     Ok(answer)
+}
+
+/// What a call brought, with the bytes that are stored separately.
+async fn taken(
+    engine: &RedisEngine,
+    exchange: &Exchange,
+    packs: Vec<Vec<u8>>,
+    refused: Vec<(u64, String)>,
+) -> Result<Exchanged> {
+    engine.unreadable.settled(exchange);
+    let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs).await?;
+    engine.unreadable.add(&exchange.node, unreadable);
+    Ok(Exchanged::Ok { packs, refused })
 }
 
 /// What a node took and nobody can read, since someone has changed it in the store. The lane never hears of it: its next call

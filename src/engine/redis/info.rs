@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::RedisEngine;
 use crate::engine::StoreInfo;
-use crate::error::{Error, Result};
+use crate::error::{Error, Refusal, Result};
 
 /// The fields of `INFO`.
 pub(crate) struct Info {
@@ -34,6 +34,10 @@ impl Info {
     /// Older than 6.2, which is the first to pop several elements of a list at once. Valkey says 7.2 here, and its own
     /// version elsewhere.
     pub(crate) fn is_too_old(&self) -> bool {
+        // One that does not tell is none that is known to be.
+        if self.get("redis_version").is_empty() {
+            return false;
+        }
         let mut parts = self.get("redis_version").split('.').map(str::parse::<u32>);
         let mut part = || parts.next().and_then(Result::ok).unwrap_or(0);
         (part(), part()) < (6, 2)
@@ -76,13 +80,9 @@ impl Info {
     fn check(&self, address: &str) -> Result<()> {
         let store = format!("Redis at {address}");
         if self.is_too_old() {
-            let found = match self.get("redis_version") {
-                "" => "an unknown version",
-                version => version,
-            };
             return Err(Error::OldServer {
                 store,
-                found: found.to_string(),
+                found: self.get("redis_version").to_string(),
             });
         }
         if self.evicts() {
@@ -95,8 +95,17 @@ impl Info {
     }
 }
 
+/// What a server does not tell is no reason to refuse it: managed services hide INFO.
 pub(super) async fn check(engine: &RedisEngine) -> Result<()> {
-    engine.info().await?.check(&engine.address)
+    // A question about a key first: in a cluster it leads to the server that has the queue.
+    engine.aside.query(redis::cmd("TYPE").arg(&engine.keys.meta)).await?;
+    match engine.info().await {
+        Err(Error::Refused {
+            refusal: Refusal::Command,
+            ..
+        }) => Ok(()),
+        info => info?.check(&engine.address),
+    }
 }
 
 impl RedisEngine {

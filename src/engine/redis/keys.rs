@@ -25,6 +25,8 @@ pub struct Keys {
     pub unheard: String,
     pub sending: String,
     pub purged: String,
+    /// Written to, so that the server can say which replicas have it; expires.
+    pub replicated: String,
     /// What could not be read.
     pub damaged: String,
     pub bell: String,
@@ -56,6 +58,7 @@ impl Keys {
             unheard: key("unheard"),
             sending: key("sending"),
             purged: key("purged"),
+            replicated: key("replicated"),
             damaged: key("damaged"),
             bell: key(&names.bell),
             crown: key(&names.crown),

@@ -1,44 +1,53 @@
 //! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
 
+mod connect;
+
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use redis::{Client, Cmd, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, ConnectionInfo, Pipeline, RedisError, RedisResult, Value};
 use tokio::sync::Mutex;
-use tokio::time::timeout;
 
+use super::locator::Locator;
 use super::password::Password;
-use super::refusal::classify;
+use super::place::Place;
+use super::refusal::{self, classify};
+use super::reply::unexpected;
 use super::scripts::Script;
-use super::stream::{self, Connection, Flow};
+use super::stream::{Connection, Flow};
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
 pub struct Server {
-    pub info: redis::ConnectionInfo,
-    /// In the place of the password that is in `info`.
+    pub place: Place,
+    /// In the place of the password that is in `place`.
     pub password: Option<Password>,
     /// For people; without a password.
     pub address: String,
     /// How long to wait for an answer while nothing moves: longer than any script takes, short enough to stop in good time.
     pub answer_timeout: Duration,
+    /// So many replicas must have a publish, a settle or a push before it counts.
+    pub replicas: u32,
 }
 
 impl Server {
     /// A server for nodes with these settings. `address` is shown to people.
     #[must_use]
-    pub fn new(info: redis::ConnectionInfo, address: String, settings: &Settings) -> Self {
+    pub fn new(place: Place, address: String, settings: &Settings) -> Self {
         // Calls are small and answers are waited for: nothing is gained by collecting bytes.
         let tcp = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+        let info = place.info.set_tcp_settings(tcp);
         Self {
-            info: info.set_tcp_settings(tcp),
+            place: Place { info, ..place },
             password: None,
             address,
             answer_timeout: (settings.lease / 2).clamp(Duration::from_millis(500), Duration::from_secs(2)),
+            replicas: settings.replicas,
         }
     }
 }
@@ -60,35 +69,74 @@ pub(super) type Before<'a> = &'a (dyn Fn(&mut Pipeline) + Sync);
 /// A call over which bytes flow is looked at so many times within the time that nothing may move.
 const LOOKS: u32 = 8;
 
+/// How long to wait for a cluster that has not made up its mind.
+const UNDECIDED: Duration = Duration::from_millis(20);
+/// How long the key stays that is written to so that replicas are told of.
+const WRITTEN_MS: u64 = 86_400_000;
+/// How often a call follows redirections: more would be a circle.
+const REDIRECTIONS_MAX: u32 = 5;
+
 /// One connection. A call that fails in transit drops it: what was on the wire may still be executed, which every
 /// verb allows for.
 pub(super) struct Link {
-    /// In a box: an engine has five of these, and is part of every future that holds it.
-    client: Box<Client>,
+    locator: Arc<Locator>,
     password: Option<Password>,
     address: String,
     answer_timeout: Duration,
     flow: Arc<Flow>,
-    connection: Mutex<Option<Connection>>,
+    slot: Mutex<Option<Open>>,
     /// Which run of which server the connection leads to, where that is asked for.
     run: Option<std::sync::Mutex<String>>,
+    /// Only looks go over it, which a replica can answer, too.
+    only_looks: bool,
+    /// The server takes scripts only whole.
+    sends_whole: AtomicBool,
+    /// How many replicas must have what counts.
+    replicas: u32,
+}
+
+/// A connection, and where it leads.
+#[derive(Clone)]
+struct Open {
+    connection: Connection,
+    to: Arc<ConnectionInfo>,
+    /// How often the queue's place had changed.
+    changes: u64,
+}
+
+/// How often a call is made again.
+struct Tries {
+    until: Instant,
+    redirections: u32,
+}
+
+/// What is to be done after an error.
+enum Next {
+    /// It is the answer.
+    Done,
+    /// The same call again, where the queue is now.
+    Again,
+    /// The same call in a moment: the cluster has not made up its mind.
+    Later,
 }
 
 impl Link {
-    pub(super) fn new(server: &Server) -> Result<Self> {
+    pub(super) fn new(server: &Server, locator: &Arc<Locator>) -> Self {
         // Another provider may have been chosen by the program that uses this library: then that one serves.
         #[cfg(feature = "tls")]
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::open(server.info.clone()).map_err(|error| classify(&server.address, &error))?;
-        Ok(Self {
-            client: Box::new(client),
+        Self {
+            locator: locator.clone(),
             password: server.password.clone(),
             address: server.address.clone(),
             answer_timeout: server.answer_timeout,
             flow: Arc::default(),
-            connection: Mutex::new(None),
+            slot: Mutex::new(None),
             run: None,
-        })
+            only_looks: false,
+            sends_whole: AtomicBool::new(false),
+            replicas: server.replicas,
+        }
     }
 
     /// The same, and asks at each connect which run of which server it is: one that is another than before may lack the last
@@ -96,6 +144,14 @@ impl Link {
     pub(super) fn asking_for_the_run(self) -> Self {
         Self {
             run: Some(std::sync::Mutex::default()),
+            ..self
+        }
+    }
+
+    /// The same for looks.
+    pub(super) fn that_may_look_at_a_replica(self) -> Self {
+        Self {
+            only_looks: true,
             ..self
         }
     }
@@ -113,62 +169,24 @@ impl Link {
         self.flow.moved()
     }
 
-    async fn connect(&self) -> Result<Connection> {
-        let password = match &self.password {
-            Some(password) => Some(
-                password
-                    .ask(self.answer_timeout)
-                    .await
-                    .map_err(|error| self.without_password(&error))?,
-            ),
-            None => None,
-        };
-        let connected = timeout(self.answer_timeout, self.open(password)).await;
-        let connected = connected
-            .unwrap_or_else(|_| Err(silent()))
-            .map_err(|error| classify(&self.address, &error));
-        match (&self.password, connected) {
-            (Some(password), Err(error)) if error.is_about_credentials() && password.was_admitted() => {
-                Err(self.without_password(&error))
-            }
-            (Some(password), Ok(connection)) => {
-                password.admitted();
-                Ok(connection)
-            }
-            (_, connected) => connected,
-        }
-    }
-
-    /// The next try may have another password.
-    fn without_password(&self, why: &impl std::fmt::Display) -> Error {
-        Error::Away {
-            store: format!("Redis at {}", self.address),
-            absence: Absence::Unable,
-            reason: format!("there is no password for it: {why}"),
-        }
-    }
-
-    async fn open(&self, password: Option<String>) -> RedisResult<Connection> {
-        let mut connection = stream::connect(&self.client, password, &self.flow).await?;
-        if let Some(run) = &self.run {
-            let told = connection
-                .redis
-                .send_packed_command(redis::cmd("INFO").arg("server"))
-                .await;
-            *run.lock().unwrap_or_else(PoisonError::into_inner) =
-                told.map_or_else(|_| String::new(), |told| run_id(&told));
-        }
-        Ok(connection)
-    }
-
-    /// Waits for an answer: for so long while nothing moves, and for as long as it takes while bytes flow.
-    async fn wait_for<T>(&self, mut at_most: Duration, answer: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    /// Waits for an answer: for so long while nothing moves, and for as long as it takes while bytes flow; not if the queue is
+    /// elsewhere meanwhile.
+    async fn wait_for<T>(
+        &self,
+        changes: u64,
+        mut at_most: Duration,
+        answer: impl Future<Output = RedisResult<T>>,
+    ) -> RedisResult<T> {
         let (mut answer, mut moved) = (pin!(answer), self.flow.moved());
+        let mut elsewhere = pin!(self.locator.changed_since(changes));
         // Nearly all answers come within the first wait.
         let (mut step, mut still) = (at_most, Duration::ZERO);
         loop {
-            if let Ok(answer) = timeout(step, &mut answer).await {
-                return answer;
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                () = &mut elsewhere => return Err(left()),
+                () = tokio::time::sleep(step) => {}
             }
             still += step;
             let now = self.flow.moved();
@@ -182,9 +200,11 @@ impl Link {
         }
     }
 
-    async fn connection(&self) -> Result<Connection> {
-        let mut slot = self.connection.lock().await;
-        if slot.is_none() {
+    /// One that leads to where the queue is now.
+    async fn connection(&self) -> Result<Open> {
+        let mut slot = self.slot.lock().await;
+        if slot.as_ref().is_none_or(|open| open.changes != self.locator.changes()) {
+            *slot = None;
             *slot = Some(self.connect().await?);
         }
         Ok(slot.clone().expect("just made"))
@@ -192,66 +212,171 @@ impl Link {
 
     /// Sends a command and waits for the answer.
     pub(super) async fn query(&self, cmd: &Cmd) -> Result<Value> {
-        let mut connection = self.connection().await?;
-        let answer = connection.redis.send_packed_command(cmd);
-        match self.wait_for(self.answer_timeout, answer).await {
-            Ok(value) => value.extract_error().map_err(|error| classify(&self.address, &error)),
-            Err(error) => Err(self.failed(&error).await),
+        let mut tries = self.tries();
+        loop {
+            let mut open = self.connection().await?;
+            let answer = self.send(&mut open, None, cmd, None).await;
+            if let Some(answer) = self.answer(&open, answer, &mut tries).await? {
+                return Ok(answer);
+            }
         }
     }
 
     /// Runs a script; one that the server does not know is sent whole.
     pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
-        self.run_after(None, script, arguments).await
+        self.run_all(None, script, None, arguments).await
     }
 
-    /// The same; with commands before it, all are one transaction.
-    pub(super) async fn run_after(
+    /// The same, and returns when as many replicas have what it wrote as are wanted. `written` is a key to write to: servers tell
+    /// only of what this connection wrote, and a call that is repeated may write nothing.
+    pub(super) async fn run_kept(
         &self,
         before: Option<Before<'_>>,
         script: &Script,
+        written: &str,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value> {
-        let mut connection = self.connection().await?;
+        let written = (self.replicas > 0).then_some(written);
+        self.run_all(before, script, written, arguments).await
+    }
+
+    /// With commands before it, all are one transaction.
+    async fn run_all(
+        &self,
+        before: Option<Before<'_>>,
+        script: &Script,
+        written: Option<&str>,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value> {
         let build = |name: &str, text: &str| {
             let mut cmd = redis::cmd(name);
             cmd.arg(text);
             arguments(&mut cmd);
             cmd
         };
-        let answer = self.send(&mut connection, before, build("EVALSHA", &script.sha)).await;
-        let answer = match answer {
-            Err(error) if error.code() == Some("NOSCRIPT") => {
-                self.send(&mut connection, before, build("EVAL", &script.text)).await
+        let mut tries = self.tries();
+        loop {
+            let mut open = self.connection().await?;
+            let whole = self.sends_whole.load(Ordering::Relaxed);
+            let first = if whole {
+                build("EVAL", &script.text)
+            } else {
+                build("EVALSHA", &script.sha)
+            };
+            let mut answer = self.send(&mut open, before, &first, written).await;
+            if let Err(error) = &answer
+                && !whole
+                && refusal::wants_the_text(error)
+            {
+                let refused = error.code() != Some("NOSCRIPT");
+                answer = self
+                    .send(&mut open, before, &build("EVAL", &script.text), written)
+                    .await;
+                self.sends_whole.store(refused && answer.is_ok(), Ordering::Relaxed);
             }
-            answer => answer,
-        };
-        match answer {
-            Ok(value) => Ok(value),
-            Err(error) => Err(self.failed(&error).await),
+            if let Some(answer) = self.answer(&open, answer, &mut tries).await? {
+                // A script has keys: this server has the queue.
+                self.locator.served(&open.to);
+                return match written {
+                    Some(_) => self.kept(answer),
+                    None => Ok(answer),
+                };
+            }
         }
     }
 
-    /// A command, or the last of several in one transaction.
-    async fn send(&self, connection: &mut Connection, before: Option<Before<'_>>, cmd: Cmd) -> RedisResult<Value> {
-        let Some(before) = before else {
-            let answer = connection.redis.send_packed_command(&cmd);
-            return self.wait_for(self.answer_timeout, answer).await?.extract_error();
+    /// The answer of a script, if enough replicas have what it wrote. If not, the caller makes the call again, as one that was not
+    /// answered.
+    fn kept(&self, answers: Value) -> Result<Value> {
+        match answers {
+            Value::Array(both) => match <[Value; 2]>::try_from(both) {
+                Ok([answer, Value::Int(have)]) if have >= i64::from(self.replicas) => Ok(answer),
+                Ok([_, Value::Int(have)]) => Err(Error::Away {
+                    store: format!("Redis at {}", self.address),
+                    absence: Absence::Unable,
+                    reason: format!(
+                        "{have} of {} replicas have what was written; it waits for the others",
+                        self.replicas
+                    ),
+                }),
+                other => Err(unexpected(other)),
+            },
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn tries(&self) -> Tries {
+        Tries {
+            until: Instant::now() + self.answer_timeout,
+            redirections: 0,
+        }
+    }
+
+    /// The answer; or none, if the call is to be made again: the queue is elsewhere, or its slot is on its way to another server.
+    async fn answer<T>(&self, open: &Open, answer: RedisResult<T>, tries: &mut Tries) -> Result<Option<T>> {
+        let error = match answer {
+            Ok(answer) => return Ok(Some(answer)),
+            Err(error) => error,
         };
+        match self.heed_error(open, &error).await {
+            Next::Again if tries.redirections < REDIRECTIONS_MAX => tries.redirections += 1,
+            Next::Again | Next::Later if Instant::now() < tries.until => tokio::time::sleep(UNDECIDED).await,
+            _ => return Err(classify(&self.address_of(&open.to), &error)),
+        }
+        Ok(None)
+    }
+
+    /// A command, or the last of several in one transaction; and, if a key is given to write to, how many replicas have it all.
+    async fn send(
+        &self,
+        open: &mut Open,
+        before: Option<Before<'_>>,
+        cmd: &Cmd,
+        written: Option<&str>,
+    ) -> RedisResult<Value> {
+        let redis = &mut open.connection.redis;
+        if before.is_none() && written.is_none() {
+            let answer = redis.send_packed_command(cmd);
+            let answer = self.wait_for(open.changes, self.answer_timeout, answer);
+            return answer.await?.extract_error();
+        }
         let mut pipe = redis::pipe();
-        pipe.cmd("MULTI");
-        before(&mut pipe);
-        pipe.add_command(cmd).cmd("EXEC");
-        let answers = connection.redis.send_packed_commands(&pipe, 0, pipe.len());
-        let mut last = Value::Nil;
+        if let Some(before) = before {
+            pipe.cmd("MULTI");
+            before(&mut pipe);
+            pipe.add_command(cmd.clone()).cmd("EXEC");
+        } else {
+            pipe.add_command(cmd.clone());
+        }
+        let own = pipe.len();
+        if let Some(written) = written {
+            let at_most = u64::try_from(self.answer_timeout.as_millis() / 2).unwrap_or(u64::MAX);
+            pipe.cmd("HINCRBY").arg(written).arg("writes").arg(1);
+            pipe.cmd("PEXPIRE").arg(written).arg(WRITTEN_MS);
+            // Not in a transaction or a script, where it would not wait.
+            pipe.cmd("WAIT").arg(self.replicas).arg(at_most);
+        }
+        let answers = redis.send_packed_commands(&pipe, 0, pipe.len());
+        let mut answer = Value::Nil;
+        let mut answers = self
+            .wait_for(open.changes, self.answer_timeout, answers)
+            .await?
+            .into_iter();
         // What is refused before the transaction says why there; at its end it is only said that it was.
-        for answer in self.wait_for(self.answer_timeout, answers).await? {
-            last = answer.extract_error()?;
+        for part in answers.by_ref().take(own) {
+            answer = part.extract_error()?;
         }
-        match last {
-            Value::Array(mut all) => all.pop().unwrap_or(Value::Nil).extract_error(),
-            other => Ok(other),
+        if let (Some(_), Value::Array(all)) = (before, &mut answer) {
+            answer = all.pop().unwrap_or(Value::Nil).extract_error()?;
         }
+        let mut have = None;
+        for part in answers {
+            have = Some(part.extract_error()?);
+        }
+        Ok(match have {
+            Some(have) => Value::Array(vec![answer, have]),
+            None => answer,
+        })
     }
 
     /// Waits for an element of a list. The connection is out of its place meanwhile: if the caller gives up waiting,
@@ -269,8 +394,9 @@ impl Link {
         script: &Script,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Option<Value>> {
-        let mut cmd = redis::cmd("EVALSHA");
-        cmd.arg(&script.sha);
+        let whole = self.sends_whole.load(Ordering::Relaxed);
+        let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
+        cmd.arg(if whole { &script.text } else { &script.sha });
         arguments(&mut cmd);
         match self
             .pop_then(key, at_most, Some(cmd))
@@ -278,16 +404,17 @@ impl Link {
             .pop()
             .map(Value::extract_error)
         {
-            Some(Err(error)) if error.code() == Some("NOSCRIPT") => Ok(None),
+            // The caller makes the call once more, as any other.
+            Some(Err(error)) if refusal::wants_the_text(&error) => Ok(None),
             Some(answer) => answer.map(Some).map_err(|error| classify(&self.address, &error)),
             None => Ok(None),
         }
     }
 
     async fn pop_then(&self, key: &str, at_most: Duration, then: Option<Cmd>) -> Result<Vec<Value>> {
-        let kept = self.connection.lock().await.take();
-        let mut connection = match kept {
-            Some(connection) => connection,
+        let kept = self.slot.lock().await.take();
+        let mut open = match kept.filter(|open| open.changes == self.locator.changes()) {
+            Some(open) => open,
             None => self.connect().await?,
         };
         let mut pipe = redis::pipe();
@@ -295,39 +422,64 @@ impl Link {
         if let Some(cmd) = then {
             pipe.add_command(cmd);
         }
-        let failed = |error| classify(&self.address, &error);
-        let answers = connection.redis.send_packed_commands(&pipe, 0, pipe.len());
-        let answers = self.wait_for(at_most + self.answer_timeout, answers);
-        let answers = answers.await.map_err(failed)?;
-        if let Some(first) = answers.first() {
-            first.clone().extract_error().map_err(failed)?;
+        let answers = open.connection.redis.send_packed_commands(&pipe, 0, pipe.len());
+        let answers = self
+            .wait_for(open.changes, at_most + self.answer_timeout, answers)
+            .await;
+        let first = match &answers {
+            Ok(answers) => answers.first().cloned().map_or(Ok(Value::Nil), Value::extract_error),
+            Err(_) => Ok(Value::Nil),
+        };
+        match (first, answers) {
+            (Err(error), _) | (_, Err(error)) => {
+                self.heed_error(&open, &error).await;
+                Err(classify(&self.address_of(&open.to), &error))
+            }
+            (Ok(_), Ok(answers)) => {
+                *self.slot.lock().await = Some(open);
+                Ok(answers)
+            }
         }
-        *self.connection.lock().await = Some(connection);
-        Ok(answers)
     }
 
-    async fn failed(&self, error: &RedisError) -> Error {
+    /// What an error says about the place, and about the connection that brought it.
+    async fn heed_error(&self, open: &Open, error: &RedisError) -> Next {
+        if let Some(to) = refusal::moved_to(error) {
+            // To the same name, it is another server behind that name.
+            self.drop(open).await;
+            self.locator.redirect(&open.to, to);
+            return Next::Again;
+        }
+        if refusal::is_undecided(error) {
+            return Next::Later;
+        }
         // Other errors are answers, and the connection that brought them is sound.
-        let stale = error.is_io_error() || matches!(error.code(), Some("READONLY" | "MOVED" | "UNBLOCKED"));
-        if stale || error.code().is_none() {
-            *self.connection.lock().await = None;
+        let stale = error.is_io_error() || error.code().is_none_or(|code| refusal::LEAVE.contains(&code));
+        if stale {
+            self.drop(open).await;
+            self.locator.doubt(open.changes);
         }
-        classify(&self.address, error)
+        Next::Done
     }
-}
 
-/// The id that a server draws when it starts. A server that does not tell it has none.
-fn run_id(told: &Value) -> String {
-    let text = match told {
-        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    };
-    let id = text.lines().find_map(|line| line.strip_prefix("run_id:"));
-    id.unwrap_or_default().trim().to_string()
+    async fn drop(&self, open: &Open) {
+        let mut slot = self.slot.lock().await;
+        if slot.as_ref().is_some_and(|kept| Arc::ptr_eq(&kept.to, &open.to)) {
+            *slot = None;
+        }
+    }
 }
 
 /// What is said of an answer that does not come.
-fn silent() -> RedisError {
+pub(super) fn silent() -> RedisError {
     std::io::Error::from(std::io::ErrorKind::TimedOut).into()
+}
+
+/// The queue is on another server now.
+fn left() -> RedisError {
+    std::io::Error::new(
+        std::io::ErrorKind::ConnectionAborted,
+        "the queue has moved to another server",
+    )
+    .into()
 }

@@ -47,7 +47,14 @@ pub(super) async fn purge(engine: &RedisEngine, force: bool) -> Result<Purged> {
 async fn try_purge(engine: &RedisEngine, force: bool) -> Result<Option<Purged>> {
     let keys = &engine.keys;
     let there = engine.there().await?;
-    let mut all = vec![&keys.meta, &keys.nodes, &keys.dead, &keys.readers, &keys.purged];
+    let mut all = vec![
+        &keys.meta,
+        &keys.nodes,
+        &keys.dead,
+        &keys.readers,
+        &keys.purged,
+        &keys.replicated,
+    ];
     let others = keys.typed().map(|(key, _)| key).into_iter();
     let others: Vec<&String> = others.filter(|key| !all.contains(key)).collect();
     let of_each = there.keys(keys);

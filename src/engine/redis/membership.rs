@@ -1,16 +1,18 @@
 //! Membership and the crown: join, beat, reap, leave, and waiting for a bell.
 
-use std::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::link::Keyed;
 use super::reply::{Decode, Reply, named};
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::store::StepCounts;
-use crate::engine::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Wake, record};
+use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
 
 pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
+    calm(engine).clear();
     for _ in 0..LOOKS_MAX {
         if let Some(joined) = try_join(engine, join).await? {
             return Ok(joined);
@@ -70,29 +72,116 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
     }
 }
 
+/// What a member was like for whom a beat had nothing to do: no generator, under one, and heard by this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Calm {
+    server: String,
+    rank: u8,
+}
+
+impl Calm {
+    fn of(engine: &RedisEngine, beat: &Beat) -> Self {
+        Self {
+            server: engine.control.server_or(&beat.server),
+            rank: rank(beat),
+        }
+    }
+}
+
 pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
-    // As the last one was: a handler's beats are short, a generator's long.
-    let short = engine.beats_short.load(Ordering::Relaxed);
-    let renewed = match if short {
-        try_beat(engine, beat, false).await?
-    } else {
-        None
-    } {
-        Some(renewed) => renewed,
-        None => try_beat(engine, beat, true)
-            .await?
-            .ok_or_else(|| super::unknown("long"))?,
+    // An error leaves nothing behind: then a whole beat is to find out how things stand.
+    let last = calm(engine).remove(&beat.node);
+    let renewed = match last.filter(|last| *last == Calm::of(engine, beat)) {
+        Some(last) => renew(engine, beat, &last).await?,
+        None => None,
     };
-    let is_plain = matches!(&renewed, Renewed::Alive(member) if !member.generator && member.crown_in_ms > 0);
-    engine.beats_short.store(is_plain, Ordering::Relaxed);
+    let renewed = match renewed {
+        Some(member) => Renewed::Alive(member),
+        None => whole_beat(engine, beat).await?,
+    };
+    if matches!(&renewed, Renewed::Alive(member) if !member.generator && member.crown_in_ms > 0) {
+        calm(engine).insert(beat.node.clone(), Calm::of(engine, beat));
+    }
     Ok(renewed)
 }
 
-/// None: it must be asked in the long form.
-async fn try_beat(engine: &RedisEngine, beat: &Beat, long: bool) -> Result<Option<Renewed>> {
+fn calm(engine: &RedisEngine) -> MutexGuard<'_, BTreeMap<NodeId, Calm>> {
+    engine.calm.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// 0: it is not to be crowned.
+fn rank(beat: &Beat) -> u8 {
+    if beat.eligible { beat.rank } else { 0 }
+}
+
+/// Renews a lease. None: there is more to do, or it is a lease no more.
+async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<Member>> {
     let keys = &engine.keys;
-    let all = long.then(|| keys.typed());
-    let (typed, kinds): (Vec<&String>, Vec<&str>) = all.into_iter().flatten().unzip();
+    let run = engine.control.run(&engine.scripts.renew, |cmd| {
+        cmd.keys([&keys.meta, &keys.nodes, &keys.unheard])
+            .arg(&beat.node)
+            .arg(beat.lease_ms);
+    });
+    let Some(told) = Option::<Vec<u8>>::decode(run.await?)? else {
+        return Ok(None);
+    };
+    let told = String::from_utf8_lossy(&told);
+    let told: Vec<&str> = told.split('\n').collect();
+    // What someone else has written there, a whole beat tells.
+    let [clock, wall_ms, paused, crown, seq, made, epoch, heirs, chosen, server] = told[..] else {
+        return Ok(None);
+    };
+    let numbers = [clock, wall_ms, paused, crown, seq, made, epoch].map(|text| text.parse::<u64>().ok());
+    let [
+        Some(clock),
+        Some(wall_ms),
+        Some(paused),
+        Some(crown),
+        Some(seq),
+        Some(made),
+        Some(epoch),
+    ] = numbers
+    else {
+        return Ok(None);
+    };
+    let heir = heirs.split(' ').any(|heir| heir == beat.node);
+    let heirs_stay = if last.rank == 0 {
+        !heir
+    } else {
+        heir || heirs.split_whitespace().count() >= HEIRS_MAX
+    };
+    let seen = &beat.seen;
+    // A crown that changed hands has another epoch, and none of this one was below this node.
+    let is_behind = seq < seen.seq || made < seen.made || epoch != seen.epoch;
+    // The call may have made the connection anew.
+    let is_heard = server == last.server && *last == Calm::of(engine, beat);
+    if crown <= clock || is_behind || !chosen.is_empty() || !heirs_stay || !is_heard {
+        return Ok(None);
+    }
+    Ok(Some(Member {
+        generator: false,
+        epoch,
+        seq,
+        made,
+        grain: 0,
+        due_in_ms: 0,
+        crown_in_ms: crown - clock,
+        heir,
+        wall_ms,
+        victim: None,
+        cursor: None,
+        made_before: None,
+        paused: Paused::of_bits(paused),
+        more_due: false,
+        rewound: false,
+        damaged: None,
+        wrong: None,
+    }))
+}
+
+async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
+    let keys = &engine.keys;
+    let (typed, kinds): (Vec<&String>, Vec<&str>) = keys.typed().into_iter().unzip();
     let run = engine.control.run(&engine.scripts.beat, |cmd| {
         let own = [
             &keys.meta,
@@ -113,7 +202,7 @@ async fn try_beat(engine: &RedisEngine, beat: &Beat, long: bool) -> Result<Optio
             .arg(&beat.node)
             .arg(beat.lease_ms)
             .arg(beat.crown_ms)
-            .arg(if beat.eligible { beat.rank } else { 0 })
+            .arg(rank(beat))
             .arg(beat.seen.seq)
             .arg(beat.seen.epoch)
             .arg(beat.seen.made)
@@ -123,7 +212,7 @@ async fn try_beat(engine: &RedisEngine, beat: &Beat, long: bool) -> Result<Optio
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
-        "ok" => Ok(Some(Renewed::Alive(named!(reply => Member {
+        "ok" => Ok(Renewed::Alive(named!(reply => Member {
             generator,
             epoch,
             seq,
@@ -141,9 +230,8 @@ async fn try_beat(engine: &RedisEngine, beat: &Beat, long: bool) -> Result<Optio
             made_before,
             damaged,
             wrong,
-        })))),
-        "deposed" => Ok(Some(Renewed::Deposed)),
-        "long" => Ok(None),
+        }))),
+        "deposed" => Ok(Renewed::Deposed),
         other => Err(super::unknown(other)),
     }
 }

@@ -26,24 +26,26 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
         }
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
-    let run = engine.exchange.run_after(before, &engine.scripts.publish, |cmd| {
-        cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
-            .arg(&publish.node)
-            .arg(publish.epoch)
-            .arg(publish.made)
-            .arg(publish.first)
-            .arg(publish.messages.map_or(-1, u64::cast_signed))
-            .arg(publish.backlog_max)
-            .arg(publish.interval_ms)
-            .arg(publish.cursor.as_deref().unwrap_or_default());
-        for pack in &publish.packs {
-            if is_large(&pack) {
-                cmd.arg(Stub::of(pack).bytes());
-            } else {
-                cmd.arg(&pack.bytes()[..]);
+    let run = engine
+        .exchange
+        .run_kept(before, &engine.scripts.publish, &keys.replicated, |cmd| {
+            cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
+                .arg(&publish.node)
+                .arg(publish.epoch)
+                .arg(publish.made)
+                .arg(publish.first)
+                .arg(publish.messages.map_or(-1, u64::cast_signed))
+                .arg(publish.backlog_max)
+                .arg(publish.interval_ms)
+                .arg(publish.cursor.as_deref().unwrap_or_default());
+            for pack in &publish.packs {
+                if is_large(&pack) {
+                    cmd.arg(Stub::of(pack).bytes());
+                } else {
+                    cmd.arg(&pack.bytes()[..]);
+                }
             }
-        }
-    });
+        });
     let mut reply = Reply::decode(run.await?)?;
     Ok(match reply.next::<String>()?.as_str() {
         "ok" => Published::Ok {

@@ -3,6 +3,7 @@
 use redis::RedisError;
 
 use super::bounds::Beyond;
+use super::place::HostPort;
 use super::rights;
 use crate::error::{Absence, Error, Refusal};
 
@@ -22,8 +23,48 @@ fn is_no_redis(error: &RedisError, reason: &str) -> bool {
             .any(|tls| reason.contains(tls))
 }
 
+/// A server that says one of these is left, and asked anew where the queue is.
+pub(super) const LEAVE: [&str; 5] = ["READONLY", "MOVED", "UNBLOCKED", "CLUSTERDOWN", "MASTERDOWN"];
+
+pub(super) const REPLICA: &str = "it is a replica, which takes no writes; give the address of the primary";
+
+/// Where a server of a cluster says that the queue is. An empty host is the one that was asked.
+pub(super) fn moved_to(error: &RedisError) -> Option<HostPort> {
+    if error.code() != Some("MOVED") {
+        return None;
+    }
+    let (host, port) = error.detail()?.split(' ').nth(1)?.rsplit_once(':')?;
+    Some((host.trim_matches(['[', ']']).to_string(), port.parse().ok()?))
+}
+
+/// The slot is on its way to another server. Scripts touch many keys at once, of which some are here and some are there: to
+/// follow ASK would help as little as to stay, and it lasts for moments.
+pub(super) fn is_undecided(error: &RedisError) -> bool {
+    matches!(error.code(), Some("ASK" | "TRYAGAIN"))
+}
+
+/// Whether a script must be sent whole: the server does not know it, or has no `EVALSHA`, or this user has none.
+pub(super) fn wants_the_text(error: &RedisError) -> bool {
+    let about = |detail: &str| detail.to_ascii_lowercase().contains("evalsha");
+    error.code() == Some("NOSCRIPT") || is_missing(error) && error.detail().is_some_and(about)
+}
+
+/// A command that this server does not have, or this user may not use.
+fn is_missing(error: &RedisError) -> bool {
+    let unknown = |detail: &str| detail.to_ascii_lowercase().contains("unknown command");
+    error.code() == Some("NOPERM") || error.code() == Some("ERR") && error.detail().is_some_and(unknown)
+}
+
+const LACKS: &str = "this server does not have that command: docs/operations.md says on which servers queenright runs";
+/// How an error about a file of TLS begins.
+pub(super) const UNUSABLE: &str = "cannot use ";
 const PASSWORD: &str = "give a password in REDIS_PASS or REDIS_URL";
 const CREDENTIALS: &str = "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)";
+
+/// The server takes no more connections. It answers so whatever is asked first, a password for one.
+pub(super) fn is_crowded(reason: &str) -> bool {
+    reason.contains("max number of clients")
+}
 
 /// Which errors pass and which need someone to act. Texts of the server never contain our password.
 pub(super) fn classify(address: &str, error: &RedisError) -> Error {
@@ -32,16 +73,37 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         _ => error.to_string(),
     };
     let store = format!("Redis at {address}");
+    if let Some((refusal, fix)) = refusal(error, &reason) {
+        return Error::Refused {
+            store,
+            refusal,
+            reason,
+            fix,
+        };
+    }
+    if error.code() == Some("ERR") && is_script_error(&reason) {
+        return Error::Protocol { detail: reason };
+    }
+    let (absence, reason) = absence(address, error, reason);
+    Error::Away { store, absence, reason }
+}
+
+/// What needs someone to act, and how.
+fn refusal(error: &RedisError, reason: &str) -> Option<(Refusal, &'static str)> {
+    if is_crowded(reason) {
+        return None;
+    }
     let no_right = if reason.contains("access") && reason.contains("key") {
         Refusal::Key
     } else {
         Refusal::Command
     };
-    let (refusal, fix) = match error.code() {
+    Some(match error.code() {
         Some("NOAUTH") => (Refusal::Credentials, PASSWORD),
         // What the server says to a command of many arguments before one has given the password.
         Some("ERR") if reason.contains("unauthenticated") => (Refusal::Credentials, PASSWORD),
         Some("WRONGPASS") => (Refusal::Credentials, CREDENTIALS),
+        Some("NOPERM") if reason.contains("'wait'") => (Refusal::Command, "--replicas needs one more right: +wait"),
         Some("NOPERM") => (no_right, rights::HINT.as_str()),
         Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => {
             (no_right, rights::HINT.as_str())
@@ -50,6 +112,10 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
         Some("WRONGTYPE") => (
             Refusal::Other,
             "a key of the queue was overwritten by something else; choose another queue name",
+        ),
+        Some("ERR") if reason.contains("SELECT is not allowed") => (
+            Refusal::Other,
+            "a cluster has database 0 only: leave out the number of the database",
         ),
         Some("ERR") if reason.contains("DB index") => (Refusal::Other, "choose another database number"),
         Some("ERR") if reason.contains("AUTH") => (
@@ -60,66 +126,57 @@ pub(super) fn classify(address: &str, error: &RedisError) -> Error {
             Refusal::Slot,
             "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
         ),
-        Some("ERR") if is_script_error(&reason) => return Error::Protocol { detail: reason },
+        _ if is_missing(error) => (Refusal::Command, LACKS),
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => (Refusal::Credentials, CREDENTIALS),
         _ if reason.contains("invalid peer certificate") => (
             Refusal::Other,
-            "check the host name, and trust the authority that signed its certificate (SSL_CERT_FILE)",
+            "check the host name (or --sni), and trust the authority that signed its certificate with --ca FILE",
         ),
+        // Of the alerts of TLS: what a server says that wants to see a certificate, and sees none, or another one.
+        _ if [
+            "CertificateRequired",
+            "BadCertificate",
+            "UnknownCA",
+            "CertificateUnknown",
+            "AccessDenied",
+        ]
+        .iter()
+        .any(|alert| reason.contains(alert)) =>
+        {
+            (
+                Refusal::Other,
+                "it asks for a certificate that it trusts: give one with --cert and --cert-key",
+            )
+        }
+        _ if reason.contains(UNUSABLE) => (Refusal::Other, "check --ca, --cert and --cert-key"),
         _ if error.kind() == redis::ErrorKind::InvalidClientConfig => (Refusal::Other, "check the address"),
-        Some("MOVED") => {
-            let reason =
-                format!("another server of the cluster has this queue ({reason}); give the address of that one");
-            return Error::Away {
-                store,
-                absence: Absence::Elsewhere,
-                reason,
-            };
-        }
-        Some("READONLY") => {
-            let reason = format!("it is a replica, which takes no writes ({reason}); give the address of the primary");
-            return Error::Away {
-                store,
-                absence: Absence::Unable,
-                reason,
-            };
-        }
-        None if is_no_redis(error, &reason) => {
-            let reason = format!(
+        _ => return None,
+    })
+}
+
+/// How a server is away, and what is said of it.
+fn absence(address: &str, error: &RedisError, reason: String) -> (Absence, String) {
+    match error.code() {
+        _ if is_crowded(&reason) => (
+            Absence::Unable,
+            format!("it has as many connections as it takes ({reason}): raise its maxclients, or run fewer copies"),
+        ),
+        Some("READONLY") => (Absence::Unable, format!("{REPLICA} ({reason})")),
+        None if is_no_redis(error, &reason) => (
+            Absence::Elsewhere,
+            format!(
                 "what answers is no Redis, or TLS is needed or not spoken there ({reason}); check host and port, and use \
                  redis:// without TLS, rediss:// with it"
-            );
-            return Error::Away {
-                store,
-                absence: Absence::Elsewhere,
-                reason,
-            };
-        }
-        None if Beyond::of(error).is_some() => {
-            let reason = format!("{reason}, which no Redis does here; is that one? Check host and port");
-            return Error::Away {
-                store,
-                absence: Absence::Elsewhere,
-                reason,
-            };
-        }
-        None if address.starts_with("rediss:") && error.is_timeout() => {
-            let reason = format!("{reason}; if no TLS is spoken there, use redis://");
-            return Error::Away {
-                store,
-                absence: Absence::Silent,
-                reason,
-            };
-        }
-        code => {
-            let absence = code.map_or(Absence::Silent, |_| Absence::Unable);
-            return Error::Away { store, absence, reason };
-        }
-    };
-    Error::Refused {
-        store,
-        refusal,
-        reason,
-        fix,
+            ),
+        ),
+        None if Beyond::of(error).is_some() => (
+            Absence::Elsewhere,
+            format!("{reason}, which no Redis does here; is that one? Check host and port"),
+        ),
+        None if address.contains("rediss") && error.is_timeout() => (
+            Absence::Silent,
+            format!("{reason}; if no TLS is spoken there, use redis://"),
+        ),
+        code => (code.map_or(Absence::Silent, |_| Absence::Unable), reason),
     }
 }

@@ -38,6 +38,15 @@ pub(crate) const NEEDED: &[Right] = &[
     ("+select", "SELECT none"),
 ];
 
+/// What is asked for at each connect, and not needed: whether the server is a replica, and which servers its cluster has.
+/// The last one is needed with `--replicas`.
+#[cfg(test)]
+const TELLING: &[Right] = &[
+    ("+role", "ROLE"),
+    ("+cluster|slots", "CLUSTER SLOTS"),
+    ("+wait", "WAIT 0 1"),
+];
+
 /// What effects need on top, besides the keys that they write: to add to a counter, and to set a value.
 pub(crate) const FOR_EFFECTS: &[Right] = &[("+get", "GET K"), ("+set", "SET K a"), ("+incrby", "INCRBY K 1")];
 
@@ -83,10 +92,15 @@ mod tests {
     fn sent() -> BTreeSet<String> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/redis");
         let mut sent = BTreeSet::new();
-        for file in std::fs::read_dir(directory).expect("a directory") {
+        let files = [directory.clone(), directory.join("link")];
+        for file in files
+            .iter()
+            .flat_map(|directory| std::fs::read_dir(directory).expect("a directory"))
+        {
             let path = file.expect("readable").path();
-            // Only the tests read everything back.
-            if path.extension().is_some_and(|ext| ext == "rs") && !path.ends_with("dump.rs") {
+            // Only the tests read everything back, and sentinels have users of their own.
+            let is_ours = !path.ends_with("dump.rs") && !path.ends_with("sentinel.rs");
+            if path.extension().is_some_and(|ext| ext == "rs") && is_ours {
                 let text = std::fs::read_to_string(&path).expect("text");
                 let text = text.split("#[cfg(test)]").next().unwrap_or_default();
                 for mark in ["cmd(\"", "build(\"", "all_of(\"", "Vec<u8>>(\""] {
@@ -115,7 +129,7 @@ mod tests {
         let mut used = sent();
         used.extend(called());
         used.insert("SELECT".into());
-        let granted = commands(NEEDED).chain(commands(FOR_EFFECTS));
+        let granted = [NEEDED, FOR_EFFECTS, TELLING].into_iter().flat_map(commands);
         let granted: BTreeSet<String> = granted.map(str::to_string).collect();
         let (missing, superfluous) = (used.difference(&granted), granted.difference(&used));
         let (missing, superfluous): (Vec<_>, Vec<_>) = (missing.collect(), superfluous.collect());

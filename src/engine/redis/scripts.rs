@@ -110,8 +110,8 @@ macro_rules! scripts {
 }
 
 scripts!(
-    join, adopt, beat, reap, leave, publish, push, exchange, collect, hold, release, failed, requeue, discard, trim,
-    pause, handover, purge, report, history, status, held,
+    join, adopt, beat, renew, reap, leave, publish, push, exchange, collect, hold, release, failed, requeue, discard,
+    trim, pause, handover, purge, report, history, status, held,
 );
 
 impl Scripts {

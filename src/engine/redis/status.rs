@@ -143,7 +143,7 @@ impl Decode for NodeStatus {
 impl Decode for Held {
     fn decode(value: Value) -> Result<Self> {
         let piece = Reply::decode(value)?;
-        Ok(named!(piece => Self { first, count, attempt, failures, published_ms, start }))
+        Ok(named!(piece => Self { first, count, deliveries, failures, published_ms, start }))
     }
 }
 

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, PushInfo, RedisResult};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::bounds::Bounded;
+use super::place::Tls;
 
 /// How much the kernel takes in that it cannot send yet. Without it, it would be megabytes: a whole body would seem to be
 /// sent at once, and then nothing would move while it is.
@@ -47,19 +49,28 @@ impl Drop for Driver {
     }
 }
 
-/// Connects to where the client would connect; with this password, if there is one.
-pub(super) async fn connect(client: &Client, password: Option<String>, flow: &Arc<Flow>) -> RedisResult<Connection> {
-    let mut info = client.get_connection_info().clone();
-    if let Some(password) = password {
-        let settings = info.redis_settings().clone().set_password(password);
-        info = info.set_redis_settings(settings);
-    }
-    let info = &info;
+/// Takes what the server says unasked, where that is wanted. What comes faster than it is read is dropped.
+pub(super) type Pushes = mpsc::Sender<PushInfo>;
+
+/// Connects, and counts nothing.
+pub(super) async fn connect(info: &ConnectionInfo, tls: &Tls, pushes: Option<Pushes>) -> RedisResult<Connection> {
+    connect_counted(info, tls, pushes, &Arc::default()).await
+}
+
+/// Connects; what moves is counted once the connection is open.
+pub(super) async fn connect_counted(
+    info: &ConnectionInfo,
+    tls: &Tls,
+    pushes: Option<Pushes>,
+    flow: &Arc<Flow>,
+) -> RedisResult<Connection> {
     let counted = Counter::new(flow);
+    #[cfg(not(feature = "tls"))]
+    let _ = tls;
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
             let stream = counted.stream(tcp(host, *port, info).await?);
-            speak(info, stream, &counted).await
+            speak(info, stream, pushes, &counted).await
         }
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls {
@@ -68,37 +79,51 @@ pub(super) async fn connect(client: &Client, password: Option<String>, flow: &Ar
             insecure: false,
             tls_params: None,
         } => {
-            let (name, connector) = tls(host)?;
+            let (name, connector) = super::tls::connector(host, tls)?;
             let stream = counted.stream(tcp(host, *port, info).await?);
-            speak(info, connector.connect(name, stream).await?, &counted).await
+            speak(info, connector.connect(name, stream).await?, pushes, &counted).await
         }
         ConnectionAddr::Unix(path) => {
             let stream = counted.stream(UnixStream::connect(path).await?);
-            speak(info, stream, &counted).await
+            speak(info, stream, pushes, &counted).await
         }
         // What only the client knows how to do, or to refuse: nothing is counted or bounded there.
         _ => {
             let client = Client::open(info.clone())?;
-            let redis = client.get_multiplexed_async_connection_with_config(&config()).await?;
+            let redis = client
+                .get_multiplexed_async_connection_with_config(&config(pushes))
+                .await?;
             Ok(Connection { redis, _driver: None })
         }
     }
 }
 
 /// Answers are waited for elsewhere, and for as long as bytes move.
-fn config() -> AsyncConnectionConfig {
-    AsyncConnectionConfig::new()
+fn config(pushes: Option<Pushes>) -> AsyncConnectionConfig {
+    let config = AsyncConnectionConfig::new()
         .set_connection_timeout(None)
-        .set_response_timeout(None)
+        .set_response_timeout(None);
+    match pushes {
+        Some(pushes) => config.set_push_sender(move |push| match pushes.try_send(push) {
+            Err(TrySendError::Closed(_)) => Err(()),
+            _ => Ok(()),
+        }),
+        None => config,
+    }
 }
 
 /// Opens the protocol on a stream: user, password, database. What the server sends is bounded from its first byte on.
-async fn speak<S>(info: &ConnectionInfo, stream: S, counter: &Counter) -> RedisResult<Connection>
+async fn speak<S>(
+    info: &ConnectionInfo,
+    stream: S,
+    pushes: Option<Pushes>,
+    counter: &Counter,
+) -> RedisResult<Connection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let stream = Bounded::new(stream);
-    let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config()).await?;
+    let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config(pushes)).await?;
     counter.counts.store(true, Ordering::Relaxed);
     let driver = Some(Arc::new(Driver(tokio::spawn(driver))));
     Ok(Connection { redis, _driver: driver })
@@ -124,22 +149,6 @@ async fn tcp(host: &str, port: u16, info: &ConnectionInfo) -> io::Result<TcpStre
         }
     }
     Err(last)
-}
-
-/// As the client of the redis crate does it: the authorities that this system trusts, no certificate of our own.
-#[cfg(feature = "tls")]
-fn tls(host: &str) -> RedisResult<(rustls::pki_types::ServerName<'static>, tokio_rustls::TlsConnector)> {
-    let mut roots = rustls::RootCertStore::empty();
-    let mut found = rustls_native_certs::load_native_certs();
-    if let Some(error) = found.errors.pop() {
-        return Err(error.into());
-    }
-    for certificate in found.certs {
-        roots.add(certificate)?;
-    }
-    let config = rustls::ClientConfig::builder().with_root_certificates(roots);
-    let name = rustls::pki_types::ServerName::try_from(host)?.to_owned();
-    Ok((name, Arc::new(config.with_no_client_auth()).into()))
 }
 
 /// Counts into the flow of a link, once the connection is open.

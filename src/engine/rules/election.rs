@@ -49,8 +49,12 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         epoch: meta.epoch,
         seq: meta.seq,
         made: meta.made,
-        grain: meta.grain,
-        due_in_ms: meta.due.saturating_sub(meta.clock),
+        grain: if generator { meta.grain } else { 0 },
+        due_in_ms: if generator {
+            meta.due.saturating_sub(meta.clock)
+        } else {
+            0
+        },
         crown_in_ms: meta.crown.saturating_sub(meta.clock),
         heir,
         wall_ms: store.time_ms(wall_ms),

@@ -159,8 +159,8 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
             break;
         }
         store.remove_piece(victim, pack.first())?;
-        if store.guard("deliveries") && pack.attempt() >= most {
-            let text = format!("delivered {} times without an outcome", pack.attempt());
+        if store.guard("deliveries") && pack.deliveries() >= most {
+            let text = format!("delivered {} times without an outcome", pack.deliveries());
             for index in 0..pack.count() {
                 store.add_failed(&Failed::of(&pack, index, time_ms, victim, &text))?;
             }

@@ -1,5 +1,6 @@
 //! The file: opening it, refusing what is not ours, keeping it small, and saying who holds it up.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -55,6 +56,59 @@ impl Database {
         let connection = open().map_err(|error| refuse(self, &error))?;
         self.prepare(&connection)?;
         Ok(connection)
+    }
+
+    /// Where the file is; an error, if there is none.
+    pub fn find(&self) -> Result<PathBuf> {
+        std::fs::canonicalize(&self.path).map_err(|error| Error::Refused {
+            store: self.shown(),
+            refusal: Refusal::Other,
+            reason: match error.kind() {
+                std::io::ErrorKind::NotFound => "there is no such file".into(),
+                _ => error.to_string(),
+            },
+            fix: "check the path; a queue is created when its first node starts or someone pushes",
+        })
+    }
+
+    /// Opens the file for reading only, and creates nothing. None: it is empty.
+    pub(super) fn open_to_look(&self) -> Result<Option<Connection>> {
+        let refused = |reason: &str, fix| Error::Refused {
+            store: self.shown(),
+            refusal: Refusal::Other,
+            reason: reason.into(),
+            fix,
+        };
+        let path = self.find()?;
+        // SQLite would put a log beside the file, and could not remove it. Where there is none, nobody has the file open.
+        let uri = format!(
+            "file:{}?mode=ro{}",
+            encoded(&path),
+            if self.beside("-wal").exists() {
+                ""
+            } else {
+                "&immutable=1"
+            }
+        );
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<Connection> {
+            let mut connection = Connection::open_with_flags(&uri, flags)?;
+            connection.busy_handler(Some(wait))?;
+            Ok(connection)
+        };
+        let connection = open().map_err(|error| refuse(self, &error))?;
+        let Some(layout) = self.layout(&connection)? else {
+            return Ok(None);
+        };
+        let has = "SELECT count(*) FROM sqlite_schema WHERE name = 'damaged'";
+        let has_all = connection.query_row(has, [], |row| row.get::<_, i64>(0));
+        if layout < LAYOUT.cast_signed() || has_all.map_err(|error| refuse(self, &error))? == 0 {
+            return Err(refused(
+                "it was written by an older queenright",
+                "start a copy on it once, which brings it up to date",
+            ));
+        }
+        Ok(Some(connection))
     }
 
     /// Only its owner may read a new file. What SQLite puts beside it has the mode of the file.
@@ -154,6 +208,19 @@ impl Database {
         name.push(suffix);
         name.into()
     }
+}
+
+/// A path as part of a URI.
+fn encoded(path: &Path) -> String {
+    let mut out = String::new();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => out.push(char::from(*byte)),
+            // Writing to a String cannot fail.
+            _ => _ = write!(out, "%{byte:02X}"),
+        }
+    }
+    out
 }
 
 /// Short sleeps: a transaction takes microseconds.

@@ -72,6 +72,7 @@ impl<'a, E: Engine> Sender<'a, E> {
         } = self.context;
         let mut backoff = Backoff::new(settings);
         let mut room = Backoff::up_to(ROOM);
+        let mut told = false;
         let patience = Duration::from_millis(settings.crown_ms() / 8);
         let entry = entry(&publish);
         let on_its_way = OnItsWay(requests);
@@ -91,6 +92,9 @@ impl<'a, E: Engine> Sender<'a, E> {
                     grain,
                     due_in_ms,
                 }) => {
+                    if told {
+                        self.context.tell(self.node, Event::Reconnected);
+                    }
                     self.confirmed.store(made, Ordering::Relaxed);
                     observer.confirms(self.node, &[entry]);
                     self.tell(&publish);
@@ -116,6 +120,12 @@ impl<'a, E: Engine> Sender<'a, E> {
                 Ok(Published::Full) => room.wait().await,
                 Ok(Published::Paused) => tokio::time::sleep(PAUSED).await,
                 Err(error) if error.may_be_mended() => {
+                    // The beat tells of a store that is away; this is for what only publishes meet: too few replicas, for one.
+                    if !told && !backoff.is_fresh() && error.is_unable() {
+                        told = true;
+                        let reason = error.to_string();
+                        self.context.tell(self.node, Event::Away { reason });
+                    }
                     requests.beat_now();
                     backoff.wait().await;
                     if !guard("same-publish") {

@@ -23,7 +23,7 @@ pub(super) fn confirmed(finished: &[Finished], refused: &[(u64, String)], packs:
         first: pack.first(),
         count: pack.count() as u64,
         what: What::Take {
-            attempt: pack.attempt(),
+            deliveries: pack.deliveries(),
             epoch: pack.epoch(),
         },
     }));
@@ -71,7 +71,7 @@ pub(super) fn count(meter: &Meter, pool: &Pool, finished: &[Finished], refused: 
         }
     }
     let taken: u64 = packs.iter().map(|pack| pack.count() as u64).sum();
-    let again = packs.iter().filter(|pack| pack.attempt() > 1);
+    let again = packs.iter().filter(|pack| pack.deliveries() > 1);
     let again: u64 = again.map(|pack| pack.count() as u64).sum();
     meter.in_hand.fetch_add(taken, Ordering::Relaxed);
     meter.in_hand.fetch_sub(settled, Ordering::Relaxed);
@@ -93,12 +93,12 @@ pub(super) fn settled(held: &Held, finished: Vec<Finished>, refused: &[(u64, Str
                 continue;
             };
             let refusal = refused.iter().find(|(refused, _)| *refused == number);
-            let (epoch, attempt, payload) = (message.epoch, message.attempt, message.payload);
+            let (epoch, deliveries, payload) = (message.epoch, message.deliveries, message.payload);
             if let Outcome::Retry { error, after_ms } = &run.outcome {
                 events.push(Event::Retried {
                     epoch,
                     number,
-                    attempt,
+                    deliveries,
                     failures: message.failures.saturating_add(1),
                     payload,
                     error: error.clone(),
@@ -116,14 +116,14 @@ pub(super) fn settled(held: &Held, finished: Vec<Finished>, refused: &[(u64, Str
                 Some(error) => Event::Error {
                     epoch,
                     number,
-                    attempt,
+                    deliveries,
                     payload,
                     error,
                 },
                 None => Event::Done {
                     epoch,
                     number,
-                    attempt,
+                    deliveries,
                     payload,
                 },
             });
@@ -136,12 +136,12 @@ pub(super) fn settled(held: &Held, finished: Vec<Finished>, refused: &[(u64, Str
 pub(super) fn redelivered(packs: &[Pack]) -> Vec<Event> {
     packs
         .iter()
-        .filter(|pack| pack.attempt() > 1)
+        .filter(|pack| pack.deliveries() > 1)
         .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
         .map(|message| Event::Redelivered {
             epoch: message.epoch,
             number: message.number,
-            attempt: message.attempt,
+            deliveries: message.deliveries,
             payload: message.payload,
         })
         .collect()

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -205,7 +204,10 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     /// Waits for messages at the bell. None: there is something else to look after, or the wait has failed.
     async fn await_work(&mut self, exchange: &Exchange) -> Option<Exchanged> {
         let mut shutdown = self.context.shutdown.clone();
-        let at_most = Duration::from_millis(self.context.settings.beat_ms());
+        // Whoever has work rings. What ends a wait without a ring is only to find a connection that is dead. Redis wakes whoever has waited
+        // longest, and each new wait begins at the end of the line: with short ones, those that began right before a tick were passed
+        // over again and again.
+        let at_most = self.context.settings.lease;
         tokio::select! {
             biased;
             // First: a node that has become the generator, or is to stop, takes nothing more.
@@ -293,7 +295,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             self.dry = is_dry(exchange, &packs);
             // A take may end at a message that was delivered before, whether more are queued or not.
             self.pool
-                .took_all(self.dry || packs.iter().any(|pack| pack.attempt() > 1));
+                .took_all(self.dry || packs.iter().any(|pack| pack.deliveries() > 1));
         }
         for pack in &packs {
             self.held.insert(pack.clone());
@@ -303,7 +305,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             }
         }
         let observer = &self.context.observer;
-        if observer.wants_messages() && packs.iter().any(|pack| pack.attempt() > 1) {
+        if observer.wants_messages() && packs.iter().any(|pack| pack.deliveries() > 1) {
             observer.observe(&self.node, &account::redelivered(&packs));
         }
         for _ in 0..self.pool.add(packs, Instant::now()) {
@@ -321,7 +323,7 @@ fn is_dry(exchange: &Exchange, packs: &[Pack]) -> bool {
     take_cut(total as u64, exchange.want.into()) > 0
         && bytes(packs) < TAKE_CUT_BYTES.min(exchange.want_bytes as usize / 2)
         && packs.len() < TAKE_PACKS_MAX
-        && packs.iter().all(|pack| pack.attempt() == 1)
+        && packs.iter().all(|pack| pack.deliveries() == 1)
 }
 
 fn bytes(packs: &[Pack]) -> usize {

@@ -81,7 +81,7 @@ fn tell_start(node: &NodeId, observer: &dyn Observer, message: &Message) {
     let started = Event::Started {
         epoch: message.epoch,
         number: message.number,
-        attempt: message.attempt,
+        deliveries: message.deliveries,
         payload: message.payload.clone(),
     };
     observer.observe(node, &[started]);

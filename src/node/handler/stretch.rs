@@ -205,7 +205,7 @@ impl Stretch {
 
     /// Begins the next stretch, in this pack.
     pub(super) fn open(&mut self, pack: &Pack) {
-        let first = pack.attempt() == 1 && pack.failures() == 0;
+        let first = pack.deliveries() == 1 && pack.failures() == 0;
         self.published_ms = first.then(|| pack.published_ms());
         self.room = self.most;
     }

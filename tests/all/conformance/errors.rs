@@ -37,7 +37,7 @@ async fn a_failed_message_keeps_all_that_is_known_of_it<B: Bench>(hive: &Hive<B>
     let failed = hive.failed().await;
     assert_eq!(failed.len(), 2);
     let second = &failed[1];
-    assert_eq!((second.number, second.attempt, second.epoch), (1, 1, 1));
+    assert_eq!((second.number, second.deliveries, second.epoch), (1, 1, 1));
     assert_eq!((second.published_ms, second.time_ms), (published, published + 70));
     assert_eq!(
         (second.node.as_str(), &second.error[..], &second.payload[..]),
@@ -282,7 +282,10 @@ async fn a_requeued_error_is_a_new_life_of_its_message<B: Bench>(hive: &Hive<B>)
     let requeued = hive.engine().requeue(&[0]).await.expect("requeue");
     assert_eq!(requeued.numbers, [0; 0], "a repeat finds nothing");
     let again = hive.take("b", 9).await;
-    assert_eq!((again[0].first(), again[0].attempt(), again[0].failures()), (0, 1, 0));
+    assert_eq!(
+        (again[0].first(), again[0].deliveries(), again[0].failures()),
+        (0, 1, 0)
+    );
     assert_eq!((again[0].payload(0), again[0].epoch()), ("0".into(), 1));
     assert_eq!(again[0].published_ms(), packs[0].published_ms());
     hive.exchange("b", vec![whole(&again[0], &super::hive::done())], 0)

@@ -171,7 +171,7 @@ async fn a_repeat_that_wants_nothing_gives_back_what_did_not_arrive<B: Bench>(hi
     let again = hive.take("c", 5).await;
     assert_eq!(numbers(&again), [1, 2, 3, 4]);
     assert!(
-        again.iter().all(|pack| pack.attempt() == 1),
+        again.iter().all(|pack| pack.deliveries() == 1),
         "nobody had begun with them"
     );
     hive.exchange("c", again.iter().map(|pack| whole(pack, &done())).collect(), 0)
@@ -497,14 +497,14 @@ async fn returned_messages_come_back_first_with_their_attempt_unchanged<B: Bench
     assert_eq!(hive.status().await.queued, 8);
     let packs = hive.take("c", 4).await;
     assert_eq!(numbers(&packs), [1, 2, 4, 5]);
-    assert!(packs.iter().all(|pack| pack.attempt() == 1));
-    // The same for one that was handed on before: it stays at its second attempt.
+    assert!(packs.iter().all(|pack| pack.deliveries() == 1));
+    // The same for one that was handed on before: it stays at its second deliveries.
     assert_eq!(hive.bury("c", &["a", "b"]).await.redelivered, 4);
     let again = hive.take("b", 1).await;
-    assert_eq!((numbers(&again), again[0].attempt()), (vec![1], 2));
+    assert_eq!((numbers(&again), again[0].deliveries()), (vec![1], 2));
     hive.exchange("b", vec![whole(&again[0], &Outcome::Return)], 0).await;
     let again = hive.take("b", 1).await;
-    assert_eq!((numbers(&again), again[0].attempt()), (vec![1], 2));
+    assert_eq!((numbers(&again), again[0].deliveries()), (vec![1], 2));
 }
 
 async fn a_thousand_single_pieces_are_settled_in_one_call<B: Bench>(hive: &Hive<B>) {

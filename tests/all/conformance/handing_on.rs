@@ -45,7 +45,7 @@ async fn what_a_dead_node_held_is_handed_on_once<B: Bench>(hive: &Hive<B>) {
     for _ in 0..3 {
         let packs = hive.take("c", 1).await;
         assert_eq!(
-            (packs[0].attempt(), packs[0].payload(0)),
+            (packs[0].deliveries(), packs[0].payload(0)),
             (2, packs[0].first().to_string().into())
         );
         all.extend(numbers(&packs));
@@ -117,7 +117,7 @@ async fn two_deaths_do_not_slow_redelivery<B: Bench>(hive: &Hive<B>) {
     hive.bury("c", &["a", "d"]).await;
     let third = hive.take("d", 100).await;
     assert_eq!(numbers(&third), (0..100).collect::<Vec<_>>());
-    assert!(third.iter().all(|pack| pack.attempt() == 3));
+    assert!(third.iter().all(|pack| pack.deliveries() == 3));
 }
 
 async fn before_their_last_delivery_a_node_holds_a_few<B: Bench>(hive: &Hive<B>) {
@@ -132,7 +132,7 @@ async fn before_their_last_delivery_a_node_holds_a_few<B: Bench>(hive: &Hive<B>)
         [0, 20, 21],
         "one on the delivery before its last, then new ones"
     );
-    assert_eq!(packs.iter().map(Pack::attempt).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(packs.iter().map(Pack::deliveries).collect::<Vec<_>>(), [2, 1]);
     let mut held = vec![packs[0].clone()];
     for number in 1..8 {
         held.extend(hive.take("c", 1).await);
@@ -151,7 +151,7 @@ async fn on_its_last_delivery_a_message_has_no_neighbours<B: Bench>(hive: &Hive<
     hive.bury("b", &["a", "c"]).await;
     hive.publish("a", &[1]).await;
     let first = hive.take("c", 9).await;
-    assert_eq!((numbers(&first), first[0].attempt()), (vec![0], 2));
+    assert_eq!((numbers(&first), first[0].deliveries()), (vec![0], 2));
     // Nothing beside it, on whichever lane, old or new.
     assert_eq!(numbers(&hive.take("c", 9).await), [0; 0]);
     let other_lane = hive.next_call("c", 1, Vec::new(), 9);
@@ -188,7 +188,7 @@ async fn a_busy_node_empties_its_hand_for_a_last_delivery<B: Bench>(hive: &Hive<
     assert_eq!(numbers(&hive.take("d", 1).await), [0; 0]);
     assert_eq!(numbers(&hive.take("c", 1).await), [0; 0]);
     let alone = hive.exchange("c", vec![whole(&c[0], &done())], 9).await;
-    assert_eq!((numbers(&alone), alone[0].attempt()), (vec![0], 2));
+    assert_eq!((numbers(&alone), alone[0].deliveries()), (vec![0], 2));
     // Then there is nothing more to wait for.
     assert_eq!(numbers(&hive.exchange("d", vec![whole(&d[0], &done())], 1).await), [4]);
     assert_eq!(numbers(&hive.take("c", 9).await), [0; 0]);
@@ -241,22 +241,22 @@ async fn a_message_delivered_too_often_becomes_an_error<B: Bench>(hive: &Hive<B>
     hive.found("a", &[]).await;
     hive.join_for("n1", 3).await;
     hive.publish("a", &[1]).await;
-    for attempt in 1..=3_u16 {
-        let node = format!("n{attempt}");
+    for deliveries in 1..=3_u16 {
+        let node = format!("n{deliveries}");
         let packs = hive.take(&node, 1).await;
-        assert_eq!(packs[0].attempt(), attempt);
-        let next = format!("n{}", attempt + 1);
+        assert_eq!(packs[0].deliveries(), deliveries);
+        let next = format!("n{}", deliveries + 1);
         hive.join_for(&next, 3).await;
         hive.pass(LEASE_MS, &["a", &next]).await;
         let reaped = hive.reap(&node).await;
-        let spent = u64::from(attempt == 3);
+        let spent = u64::from(deliveries == 3);
         assert_eq!((reaped.redelivered, reaped.failed), (1 - spent, spent));
     }
     assert_eq!(hive.take("n4", 1).await, []);
     let failed = hive.failed().await;
     assert_eq!(failed.len(), 1);
     assert_eq!(
-        (failed[0].number, failed[0].attempt, failed[0].node.as_str()),
+        (failed[0].number, failed[0].deliveries, failed[0].node.as_str()),
         (0, 3, "n3")
     );
     assert_eq!(failed[0].error, b"delivered 3 times without an outcome");

@@ -256,7 +256,7 @@ async fn what_a_node_holds_is_told_and_stays_in_its_hand<B: Bench>(hive: &Hive<B
     let pieces: Vec<_> = held.iter().map(|held| (held.first, held.count)).collect();
     assert_eq!(pieces, [(0, 3), (3, 1)]);
     let second = &held[1];
-    assert_eq!((second.attempt, second.failures), (1, 0));
+    assert_eq!((second.deliveries, second.failures), (1, 0));
     assert_eq!((second.published_ms, &second.start[..]), (published_ms, &b"3"[..]));
     assert_eq!(hive.engine().held("b", 1).await.expect("held"), held[..1]);
     assert_eq!(hive.engine().held("a", 9).await.expect("held"), []);

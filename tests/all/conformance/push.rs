@@ -74,7 +74,7 @@ async fn pushed_messages_share_the_numbering<B: Bench>(hive: &Hive<B>) {
     let pushed = packs.iter().find(|pack| pack.first() == 2).expect("taken");
     assert_eq!((pushed.payload(0), pushed.payload(1)), ("x".into(), "y".into()));
     assert_eq!(
-        (pushed.attempt(), pushed.epoch(), pushed.published_ms()),
+        (pushed.deliveries(), pushed.epoch(), pushed.published_ms()),
         (1, 1, hive.wall_ms())
     );
 }

@@ -12,6 +12,7 @@ use queenright::message::{Effect, Outcome};
 use queenright::settings::Names;
 
 use super::bench::QUEUE;
+use super::calm::a_calm_member_costs_one_short_call;
 use super::hive::{LEASE_MS, done, failure, numbers, part, run, whole, with};
 use super::push::push_call;
 use super::rights::grant;
@@ -51,6 +52,7 @@ redis_checks![
     a_publish_that_is_not_applied_leaves_no_bytes,
     bytes_sent_with_a_forgotten_script_go_with_the_next_publish,
     bytes_that_someone_removed_are_told_and_cost_no_other_message,
+    a_calm_member_costs_one_short_call,
 ];
 
 pub(super) type Redis = Hive<RedisBench>;

@@ -49,7 +49,7 @@ async fn failures_are_counted_apart_from_deliveries<B: Bench>(hive: &Hive<B>) {
     hive.publish("a", &[1]).await;
     for failures in 0..3 {
         let packs = hive.take("b", 1).await;
-        assert_eq!((packs[0].attempt(), packs[0].failures()), (1, failures));
+        assert_eq!((packs[0].deliveries(), packs[0].failures()), (1, failures));
         hive.exchange("b", vec![whole(&packs[0], &retry(0))], 0).await;
         hive.beat("a").await;
     }
@@ -57,10 +57,10 @@ async fn failures_are_counted_apart_from_deliveries<B: Bench>(hive: &Hive<B>) {
     hive.take("b", 1).await;
     assert_eq!(hive.bury("b", &["a", "c"]).await.redelivered, 1);
     let packs = hive.take("c", 1).await;
-    assert_eq!((packs[0].attempt(), packs[0].failures()), (2, 3));
+    assert_eq!((packs[0].deliveries(), packs[0].failures()), (2, 3));
     hive.exchange("c", vec![whole(&packs[0], &failure())], 0).await;
     let failed = hive.failed().await;
-    assert_eq!((failed[0].attempt, failed[0].failures), (2, 3));
+    assert_eq!((failed[0].deliveries, failed[0].failures), (2, 3));
 }
 
 async fn a_part_of_a_pack_is_put_off_one_by_one<B: Bench>(hive: &Hive<B>) {

@@ -20,6 +20,9 @@ const NAMED: &str = "QUEENRIGHT_TEST_IMAGE";
 /// As little as the image is said to need.
 pub const HARDENED: &str = "--read-only --cap-drop ALL --security-opt no-new-privileges";
 
+/// The commit that the image under test is told to be built from.
+const COMMIT: &str = "0123456789ab";
+
 /// How long Docker may take to remove what a test started.
 const REMOVED_MAX: Duration = Duration::from_secs(10);
 
@@ -47,7 +50,7 @@ static IMAGE: LazyLock<String> = LazyLock::new(|| {
     let tag = format!("queenright-test:{}", place());
     // The same as in scripts/test, which builds it before the clocks of other tests run.
     done(&format!(
-        "build --quiet --build-arg PROFILE=quick --label {LABEL}=image --tag {tag} {ROOT}"
+        "build --quiet --build-arg PROFILE=quick --build-arg QUEENRIGHT_COMMIT={COMMIT} --label {LABEL}=image --tag {tag} {ROOT}"
     ));
     tag
 });

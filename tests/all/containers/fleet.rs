@@ -14,7 +14,7 @@ use queenright::app::lab::ledger::history::History;
 use queenright::app::lab::ledger::times::{failover_gaps_ms, redelivery_delays_ms};
 use queenright::engine::Engine;
 use queenright::engine::redis::keys::Keys;
-use queenright::engine::redis::{RedisEngine, Server};
+use queenright::engine::redis::{Place, RedisEngine, Server};
 use queenright::settings::Settings;
 use redis::IntoConnectionInfo;
 use serde_json::Value;
@@ -239,10 +239,11 @@ fn container(book: &Path) -> &str {
 async fn remains(address: String, published: u64) -> Remains {
     let settings = Settings::default();
     let server = Server {
-        info: format!("redis://{address}").into_connection_info().expect("a URL"),
+        place: Place::at(format!("redis://{address}").into_connection_info().expect("a URL")),
         password: None,
         address,
         answer_timeout: Duration::from_secs(10),
+        replicas: 0,
     };
     let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine");
     assert_eq!(engine.published().await.expect("it answers"), published);

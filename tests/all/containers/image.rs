@@ -4,10 +4,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::docker::{HARDENED, Yard, docker, done, inspect, logs, wait_exit, wait_health};
+use crate::e2e::demo::{Terminal, rows};
 use crate::fleet::{PATIENCE, said, within};
 
 /// Of the profile `quick`, whose size docs/containers.md states; others are smaller.
-const SIZE_MAX: u64 = 32_000_000;
+const SIZE_MAX: u64 = 35_000_000;
 
 #[test]
 fn the_image_is_small_and_has_one_program_with_its_certificates() {
@@ -27,6 +28,16 @@ fn the_image_is_small_and_has_one_program_with_its_certificates() {
     let labels = &config["Labels"];
     assert_eq!(labels["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(labels["org.opencontainers.image.licenses"], env!("CARGO_PKG_LICENSE"));
+    // The commit that the build was told.
+    let commit = labels["org.opencontainers.image.revision"].as_str().unwrap_or_default();
+    let version = done(&format!(
+        "run --rm --label queenright.test={} {} --version",
+        yard.name, yard.image
+    ));
+    assert!(
+        !commit.is_empty() && version.contains(&format!(" (commit {commit})\n")),
+        "{commit:?}, {version}"
+    );
     let created = done(&format!("create --label queenright.test={} {}", yard.name, yard.image));
     let list = format!("docker export {created} | tar --list");
     let files = Command::new("sh").args(["-c", &list]).output().expect("tar is there");
@@ -120,6 +131,22 @@ fn demo_runs_inside_one_container_also_on_a_read_only_disk() {
         let told = said(&output);
         assert!(told.contains("lost 0  twice 0"), "{told}");
     }
+}
+
+#[test]
+fn demo_in_a_terminal_shows_its_screen_and_obeys_its_keys() {
+    let Some(yard) = Yard::open() else { return };
+    let line = format!(
+        "run --rm -it --label queenright.test={} {HARDENED} {} demo --kill-every 0 --interval 100ms",
+        yard.name, yard.image
+    );
+    let mut terminal = Terminal::of("docker", &line, false);
+    terminal.wait("one generates and four handle", |screen| {
+        rows(screen, "generator") == 1 && rows(screen, "handler") == 4
+    });
+    terminal.press("k");
+    terminal.wait_for("generators killed 1");
+    assert_eq!(terminal.quit(), 0);
 }
 
 #[test]

@@ -25,7 +25,59 @@ fn the_page_does_in_a_browser_what_it_promises() {
     the_token_is_asked_for_once(&browser, &server);
     a_page_of_another_origin_can_do_nothing(&browser, &server);
     who_only_looks_finds_no_buttons(&browser, &server);
+    the_page_switches_between_queues(&browser, &server);
+    no_axis_has_a_label_twice(&browser, &server);
     a_store_that_is_gone_is_told_and_its_return_too(&browser);
+}
+
+fn the_page_switches_between_queues(browser: &Browser, server: &RedisServer) {
+    let (first, second) = (new_queue(), format!("{} & more", new_queue()));
+    push_all(server, &first, &numbered(1));
+    push_all(server, &second, &numbered(3));
+    let board = Board::start(server, &first, &["--all-queues"]);
+    browser.open(&board.url);
+    let shows = |count: u64| format!("return document.querySelector('.tile.queued b').textContent === '{count}'");
+    browser.wait_for("the first", &shows(1));
+    browser.wait_for("the list", "return !document.getElementById('queues').hidden");
+    let choose = |name: &str| {
+        let name = serde_json::Value::from(name);
+        browser.run(&format!(
+            "const list = document.getElementById('queues'); list.value = {name}; list.dispatchEvent(new Event('change'));"
+        ));
+    };
+    choose(&second);
+    browser.wait_for("the second", &shows(3));
+    assert_eq!(browser.text("#queue"), second);
+    browser.wait_for("the list", "return !document.getElementById('queues').hidden");
+    choose(&first);
+    browser.wait_for("the first again", &shows(1));
+}
+
+fn no_axis_has_a_label_twice(browser: &Browser, server: &RedisServer) {
+    // One message waits: an axis of whole numbers from 0 to 1.
+    let fleet = Fleet::on(server)
+        .queue(&new_queue())
+        .args("--interval 10m --messages 1")
+        .start_led();
+    let board = Board::start(server, fleet.queue(), &[]);
+    browser.open(&board.url);
+    browser.wait_for(
+        "charts",
+        "return document.querySelectorAll('#charts path.line').length > 0",
+    );
+    let labels = browser.run(
+        "return [...document.querySelectorAll('.plot')].map((plot) => [...plot.querySelectorAll('.tick.end')].map((tick) => tick.textContent))",
+    );
+    for axis in labels.as_array().expect("axes") {
+        let labels: Vec<_> = axis
+            .as_array()
+            .expect("labels")
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        let once: std::collections::BTreeSet<_> = labels.iter().collect();
+        assert_eq!(once.len(), labels.len(), "{labels:?}");
+    }
 }
 
 fn an_absent_queue_is_told_with_what_to_do(browser: &Browser, server: &RedisServer) {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::CertificateDer;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::board::{Board, new_queue, push_all};
 use super::client::get;
 use crate::fleet::{PATIENCE, program, said, signal, wait_exit, within};
-use crate::server::RedisServer;
+use crate::server::{RedisServer, certificate};
 
 #[test]
 fn a_place_that_is_taken_is_told_in_one_line() {
@@ -193,33 +193,7 @@ fn with_a_certificate_it_speaks_tls_and_its_cookie_travels_nowhere_else() {
     let server = RedisServer::start();
     let directory = tempfile::tempdir().expect("a directory");
     let (cert, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-    let made = Command::new("openssl")
-        .args([
-            "req",
-            "-x509",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:prime256v1",
-            "-nodes",
-            "-days",
-            "2",
-        ])
-        .args([
-            "-subj",
-            "/CN=queenright",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-            "-addext",
-            "basicConstraints=critical,CA:FALSE",
-        ])
-        .arg("-keyout")
-        .arg(&key)
-        .arg("-out")
-        .arg(&cert)
-        .output()
-        .expect("openssl is there: scripts/test installs it");
-    assert!(made.status.success(), "{}", said(&made));
+    certificate("IP:127.0.0.1", &cert, &key);
     let token = "correct-horse-battery";
     let mut command = program();
     command.args([

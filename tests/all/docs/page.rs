@@ -38,7 +38,8 @@ impl Block {
 
     /// The name in the first line.
     fn file(&self) -> Option<&str> {
-        let name = self.text.lines().next()?.strip_prefix("# ")?;
+        let first = self.text.lines().next()?;
+        let name = first.strip_prefix("# ").or_else(|| first.strip_prefix("// "))?;
         (name.contains('.') && !name.contains([' ', '/'])).then_some(name)
     }
 
@@ -47,7 +48,7 @@ impl Block {
         match (language, mark, self.file()) {
             ("rust", "" | "no_run", _) => Use::Rust,
             (_, "no_run", _) if !language.is_empty() => Use::Shown,
-            ("sh" | "python" | "toml", "", Some(name)) => Use::File(name),
+            ("sh" | "python" | "toml" | "js", "", Some(name)) => Use::File(name),
             ("sh", "", None) => Use::Lines,
             ("text" | "json", "", _) => Use::Shown,
             _ => Use::Unknown,

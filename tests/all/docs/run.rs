@@ -1,7 +1,7 @@
 //! Runs the command lines of a page, from top to bottom, as a reader would: in one directory, on one Redis.
 //!
-//! A line that starts a node or a service goes on until its block ends. A node must get something done: an outcome, or an
-//! empty queue if it never generates; and it must end well. Every other line must succeed. The environment, which flags win
+//! A line that starts a node or a service goes on until its block ends. A node must get something done: an outcome, or, if it
+//! never generates, all that waits; and it must end well. Every other line must succeed. The environment, which flags win
 //! over, adds which Redis, and that nobody waits; ports are those that are free here.
 
 use std::net::{TcpListener, TcpStream};
@@ -97,6 +97,10 @@ impl Reader {
         let (Some(program), command) = (words.first(), words.get(1).map_or("", String::as_str)) else {
             return None;
         };
+        if program == "node" && Command::new("node").arg("--version").output().is_err() {
+            eprintln!("{place}: there is no node here");
+            return None;
+        }
         let is_node = program == "queenright"
             && (command.is_empty() || command == "start" || command.starts_with('-'))
             && !words.contains(&"--burst".into());
@@ -106,7 +110,12 @@ impl Reader {
             return None;
         }
         let before = self.status(&words);
-        let child = self.shell(&format!("exec {line}")).spawn().expect("sh is there");
+        let mut command = self.shell(&format!("exec {line}"));
+        if is_worker(&words) {
+            // It would have something to generate.
+            command.env_remove("QUEENRIGHT_INTERVAL");
+        }
+        let child = command.spawn().expect("sh is there");
         let mut started = Ends(child);
         if is_node {
             self.wait_done(&words, before.as_ref(), &mut started.0, place);
@@ -189,6 +198,7 @@ impl Reader {
     /// Waits until a node has got something done.
     fn wait_done(&self, words: &[String], before: Option<&Value>, child: &mut Child, place: &str) {
         let settled = |status: &Value| count(status, "done") + count(status, "failed") + count(status, "later");
+        let waited = before.map_or(0, |status| settled(status) + count(status, "queued"));
         let before = before.map_or(0, settled);
         let has = |word: &str| words.iter().any(|given| given == word);
         let mut last = None;
@@ -200,8 +210,8 @@ impl Reader {
             let is_there = status["nodes"].as_array().is_some_and(|nodes| !nodes.is_empty());
             let is_done = if has("--cron") {
                 status["generator"].is_string()
-            } else if has("never") {
-                count(status, "queued") + count(status, "in_hand") == 0
+            } else if has("never") || is_worker(words) {
+                count(status, "queued") + count(status, "in_hand") == 0 && settled(status) >= waited
             } else {
                 settled(status) > before
             };
@@ -209,6 +219,12 @@ impl Reader {
         });
         assert!(done.is_some(), "{place}: it gets nothing done: {last:?}");
     }
+}
+
+/// It handles, and was told nothing of generating.
+fn is_worker(words: &[String]) -> bool {
+    let has = |start: &str| words.iter().any(|word| word.starts_with(start));
+    has("--handle") && !has("--generate") && !has("--cron") && !has("--interval")
 }
 
 fn count(status: &Value, name: &str) -> u64 {

@@ -102,7 +102,7 @@ pub fn each_once(errors: &[Value]) -> BTreeMap<u64, &Value> {
         for field in ["payload", "error", "node", "time"] {
             assert!(error[field].is_string(), "{field}: {error}");
         }
-        assert!(error["attempt"].is_u64(), "{error}");
+        assert!(error["deliveries"].is_u64(), "{error}");
         let before = printed.insert(number, error);
         assert!(before.is_none(), "printed twice: {error}");
     }

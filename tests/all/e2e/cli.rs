@@ -78,7 +78,7 @@ fn wrong_usage_is_one_line_and_exit_code_2() {
         ("--cron nonsense", ["--cron", "*/5 * * * *"]),
         ("--tz Mars/Olympus", ["--tz", "Europe/Berlin"]),
         ("--url http://localhost", ["--url", "redis://"]),
-        ("--url localhost:6379", ["--url", "redis://"]),
+        ("--url localhost", ["--url", "redis://"]),
         ("get-errors --limit none", ["--limit", "none"]),
         ("get-errors --interval 1s", ["--interval", "--help"]),
         ("nonsense", ["nonsense", "--help"]),

@@ -31,6 +31,11 @@ impl Terminal {
     }
 
     pub fn run(args: &str, no_color: bool) -> Self {
+        Self::of(PROGRAM, args, no_color)
+    }
+
+    /// Any program, such as one that runs ours elsewhere.
+    pub fn of(program: &str, args: &str, no_color: bool) -> Self {
         let size = PtySize {
             rows: 24,
             cols: 80,
@@ -38,7 +43,7 @@ impl Terminal {
         };
         let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
         let temporary = tempfile::tempdir().expect("a directory");
-        let mut command = CommandBuilder::new(PROGRAM);
+        let mut command = CommandBuilder::new(program);
         command.args(args.split_whitespace());
         command.env("TMPDIR", temporary.path());
         command.env("TERM", "xterm-256color");
@@ -120,7 +125,7 @@ impl Terminal {
     }
 
     /// Quits, and returns the exit code.
-    fn quit(mut self) -> u32 {
+    pub fn quit(mut self) -> u32 {
         self.press("q");
         let status = within(PATIENCE, || self.child.try_wait().expect("a child of ours")).expect("it ends");
         self.wait_for("lost 0  twice 0");
@@ -137,7 +142,7 @@ impl Drop for Terminal {
 }
 
 /// How many nodes have this role: their rows begin with name, pid and role.
-fn rows(screen: &str, role: &str) -> usize {
+pub fn rows(screen: &str, role: &str) -> usize {
     let rows = screen.lines().filter(|line| {
         let words: Vec<&str> = line.split_whitespace().take(3).collect();
         words.len() == 3 && words[1].parse::<u32>().is_ok() && words[2] == role

@@ -73,7 +73,7 @@ fn a_server_as_it_should_be_is_fine() {
         assert_eq!(found.of(check).0, "ok", "{check}: {:?}", found.of(check));
     }
     found.is("persistence", "ok", "fsync always", "");
-    found.is("nodes", "ok", "1 alive", "");
+    found.is("nodes", "ok", "1 node alive", "");
     assert!(found.of("latency").1.contains("p99"), "{:?}", found.of("latency"));
     assert_eq!(found.code, 0);
     let left = server
@@ -109,6 +109,50 @@ fn a_server_that_evicts_or_keeps_nothing_is_told_of() {
     );
     server.command(&["CONFIG", "SET", "save", "60 1000"]).expect("set");
     at(&server).is("persistence", "warning", "snapshots only", "appendonly yes");
+}
+
+#[test]
+fn a_log_that_a_restart_would_skip_is_told_of() {
+    let server = RedisServer::durable();
+    if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
+        return; // Redis 6.2 loads its log as nobody.
+    }
+    let acl = |line: &str| {
+        let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(line.split(' ')).collect();
+        server.command(&words).expect("set");
+    };
+    acl("chief on >honey ~* +@all");
+    acl("bee on >honey ~* +@all -acl");
+    let by = |user: &str| visit(&format!("--url redis://{user}:honey@127.0.0.1:{}", server.port()));
+    by("chief").is("persistence", "ok", "append-only file", "");
+    // As `user default off` in redis.conf.
+    acl("default reset");
+    let found = by("chief");
+    found.is(
+        "persistence",
+        "warning",
+        "restart skips every script",
+        "ACL SETUSER default",
+    );
+    assert_eq!(found.code, 0);
+    by("bee").is("persistence", "ok", "append-only file", "");
+    // What counts is what it may do, not whether one can log in as it.
+    let chief = format!("redis://chief:honey@127.0.0.1:{}", server.port());
+    let mut chief = redis::Client::open(chief)
+        .and_then(|client| client.get_connection())
+        .expect("connected");
+    for (rights, verdict) in [
+        ("~other:* +@all", "warning"),
+        ("resetkeys ~* +@all", "ok"),
+        ("-@sortedset", "warning"),
+    ] {
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER")
+            .arg("default")
+            .arg(rights.split(' ').collect::<Vec<_>>());
+        set.query::<()>(&mut chief).expect("set");
+        assert_eq!(by("chief").of("persistence").0, verdict, "{rights}");
+    }
 }
 
 #[test]
@@ -232,7 +276,7 @@ fn a_file_is_examined_and_never_made() {
         .args("--work 0 --lease 20s")
         .start_led();
     let found = visit(&url);
-    found.is("nodes", "ok", "1 alive", "");
+    found.is("nodes", "ok", "1 node alive", "");
     found.is("persistence", "ok", "power cut", "");
     assert_eq!(found.code, 0);
     drop(fleet);

@@ -50,10 +50,11 @@ fn settings() -> Settings {
 fn engine(url: &str) -> RedisEngine {
     use redis::IntoConnectionInfo;
     let server = queenright::engine::redis::Server {
-        info: url.into_connection_info().expect("a URL"),
+        place: queenright::engine::redis::Place::at(url.into_connection_info().expect("a URL")),
         password: None,
         address: "the test's".into(),
         answer_timeout: Duration::from_secs(5),
+        replicas: 0,
     };
     let settings = settings();
     RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine")

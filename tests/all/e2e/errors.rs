@@ -273,3 +273,35 @@ fn a_full_disk_is_one_line_and_loses_nothing() {
     );
     assert_eq!(numbers(&fleet.errors()), (0..700).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_reader_does_not_wait_for_ever_for_one_whose_output_stands_still() {
+    let server = RedisServer::start();
+    let fleet = failed(&server, 3000);
+    // Nobody reads what it prints, which is more than a pipe holds.
+    let mut stuck = start_reader(&fleet, Stdio::piped());
+    let key = format!("{{qr:{}}}:readers", fleet.queue());
+    let reads = || {
+        server
+            .command(&["ZCARD", &key])
+            .ok()
+            .filter(|count| *count == redis::Value::Int(1))
+    };
+    within(PATIENCE, reads).expect("it holds some");
+    let output = fleet.command(&["get-errors", "--json"]).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("waiting for another get-errors") && told.contains("still holds"),
+        "{told}"
+    );
+    let mut printed = numbers(&json_lines(&output.stdout));
+    assert!(!printed.is_empty() && printed.len() < 3000, "{}", printed.len());
+    stuck.kill().expect("killed");
+    stuck.wait().expect("gone");
+    printed.extend(numbers(&fleet.errors()));
+    printed.sort_unstable();
+    printed.dedup();
+    // What the other one had printed and confirmed is nobody's any more.
+    assert!(printed.len() >= 2000, "{}", printed.len());
+}

@@ -30,7 +30,7 @@ fn what_a_killed_handler_held_is_delivered_again_and_settled_once() {
     for event in ["redelivered", "done"] {
         let mut numbers: Vec<_> = log
             .iter()
-            .filter(|line| line.is(event) && line.attempt == Some(2))
+            .filter(|line| line.is(event) && line.deliveries == Some(2))
             .collect();
         numbers.sort_by_key(|line| line.number);
         let numbers: Vec<_> = numbers.iter().filter_map(|line| line.number).collect();
@@ -93,7 +93,7 @@ fn a_message_that_was_delivered_too_often_is_an_error_that_says_so() {
     let errors = fleet.errors();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert_eq!(
-        (&errors[0]["number"], &errors[0]["attempt"]),
+        (&errors[0]["number"], &errors[0]["deliveries"]),
         (&0.into(), &2.into()),
         "{errors:?}"
     );
@@ -117,7 +117,7 @@ fn a_handler_that_is_told_to_stop_finishes_what_it_has_in_hand() {
     let log = fleet.lines();
     let done = log
         .iter()
-        .filter(|line| line.copy == leaving && line.is("done") && line.attempt == Some(1));
+        .filter(|line| line.copy == leaving && line.is("done") && line.deliveries == Some(1));
     assert_eq!(done.count(), 3);
     checks::everything(&fleet, 3, Lines::All);
 }

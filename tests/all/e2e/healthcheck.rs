@@ -157,15 +157,22 @@ fn is_well(output: &Output) -> bool {
     output.status.code() == Some(0) && output.stdout.starts_with(b"healthy: ")
 }
 
-/// Until it answers so, in one line.
-fn wait_for(pid: u32, words: &str) {
-    let mut last = None;
+/// Until one of them answers that it generates and the other that it handles, in one line each. Which one has the crown
+/// is not for a test to say: on a busy machine it may have moved since the start.
+fn wait_for_both_roles(pids: [u32; 2]) {
+    let mut last = Vec::new();
     let answered = within(PATIENCE, || {
-        let output = last.insert(ask(pid));
-        let line = String::from_utf8_lossy(&output.stdout);
-        (line.contains(words) && line.lines().count() == 1 && output.stderr.is_empty()).then_some(())
+        last = pids.map(ask).to_vec();
+        let mut roles = last.iter().map(|output| {
+            let line = String::from_utf8_lossy(&output.stdout);
+            let is_one_line = line.lines().count() == 1 && output.stderr.is_empty();
+            ["generates", "handles"].map(|role| is_one_line && line.contains(role))
+        });
+        let both = [roles.next()?, roles.next()?];
+        (both == [[true, false], [false, true]] || both == [[false, true], [true, false]]).then_some(())
     });
-    assert!(answered.is_some(), "{words}: {}", said(&last.expect("asked")));
+    let told: Vec<_> = last.iter().map(said).collect();
+    assert!(answered.is_some(), "{told:?}");
 }
 
 #[test]
@@ -176,8 +183,7 @@ fn a_copy_is_healthy_while_it_works_and_while_its_store_is_away_and_unhealthy_wh
         .start_led();
     fleet.add("");
     let pids = [fleet.pid(0), fleet.pid(1)];
-    wait_for(pids[0], "generates");
-    wait_for(pids[1], "handles");
+    wait_for_both_roles(pids);
     server.kill();
     for pid in &pids {
         let output = ask(*pid);
@@ -193,7 +199,8 @@ fn a_copy_is_healthy_while_it_works_and_while_its_store_is_away_and_unhealthy_wh
     signal(pids[1], "CONT");
     server.restart();
     assert!(within(PATIENCE, || is_well(&ask(pids[1])).then_some(())).is_some());
-    checks::everything(&fleet, 50, Lines::All);
+    // The replies that were on their way when the server was killed are lost, and the lines of their messages with them.
+    checks::everything(&fleet, 50, Lines::SomeLost);
 }
 
 #[test]

@@ -135,7 +135,7 @@ fn a_bad_line_is_named_and_what_comes_before_it_is_pushed() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert_eq!(json_lines(&output.stdout).len(), 1, "{}", said(&output));
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("message 2"),
+        String::from_utf8_lossy(&output.stderr).contains("line 2"),
         "{}",
         said(&output)
     );
@@ -164,4 +164,31 @@ fn of_more_than_fits_what_fits_is_pushed_and_said() {
         .collect();
     assert_eq!(printed, (0..100).collect::<Vec<_>>());
     assert_eq!(fleet.status().queued, 100);
+}
+
+#[test]
+fn a_file_of_windows_and_empty_lines_are_what_people_mean_and_it_is_said() {
+    let server = RedisServer::start();
+    let fleet = alone(&server);
+    let output = feed(&fleet, &["push"], "\u{feff}one\r\n\r\n two \r\n\n");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n1\n");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    for word in ["byte order mark", "off 3 lines", "skipped 2 empty lines"] {
+        assert!(told.contains(word), "{told}");
+    }
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let output = feed(
+        &fleet,
+        &["push", "--json"],
+        "{\"payload\":\"three\"}\r\n\r\n{\"payload\":\"\"}\n",
+    );
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(json_lines(&output.stdout).len(), 2);
+    // An argument is a payload, whatever is in it.
+    good(&feed(&fleet, &["push", "", "four\r"], ""));
+    let output = feed(&fleet, &["--burst", "--work", "0", "--error-rate", "1", "--quiet"], "");
+    assert!(output.status.success(), "{}", said(&output));
+    let payloads: Vec<_> = fleet.errors().iter().map(|error| error["payload"].clone()).collect();
+    assert_eq!(payloads, ["one", " two ", "three", "", "", "four\r"]);
 }

@@ -74,7 +74,6 @@ fn credentials_and_rights_that_are_wrong_are_told_at_once() {
     let server = RedisServer::start();
     let at = |user: &str| format!("--url redis://{user}:honey@127.0.0.1:{}", server.port());
     for (user, rights) in [
-        ("info", "~* +@all -info"),
         ("script", "~* +@all -evalsha -eval"),
         ("write", "~* +@all -hdel"),
         ("keys", "~other:* +@all"),
@@ -133,25 +132,13 @@ fn a_server_that_has_the_queue_no_more_is_told_of() {
     })
     .expect("it follows");
     ends("a replica", &url, 69, "primary");
-    let (here, there) = (cluster(), cluster());
+    let here = cluster();
     ends(
         "a cluster without slots",
         &format!("--url {} --no-wait", here.url()),
         69,
         "CLUSTERDOWN",
     );
-    let slots: Vec<String> = (0..16384).map(|slot: u32| slot.to_string()).collect();
-    let mut add = vec!["CLUSTER", "ADDSLOTS"];
-    add.extend(slots.iter().map(String::as_str));
-    there.command(&add).expect("slots");
-    let port = there.port().to_string();
-    here.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).expect("met");
-    within(PATIENCE, || {
-        let moved = here.command(&["HGET", META, "birth"]).err()?;
-        (moved.code() == Some("MOVED")).then_some(())
-    })
-    .expect("the other one has the slot");
-    ends_either_way("another server has it", &format!("--url {}", here.url()), &port);
 }
 
 fn cluster() -> RedisServer {
@@ -162,4 +149,17 @@ fn cluster() -> RedisServer {
             return server;
         }
     }
+}
+
+#[test]
+fn a_server_that_does_not_tell_of_itself_and_takes_scripts_only_whole_will_do() {
+    let server = RedisServer::with_args(&["--rename-command", "EVALSHA", ""]);
+    let hidden = ["ACL", "SETUSER", "default", "-info", "-role", "-cluster", "-config"];
+    server.command(&hidden).expect("hidden");
+    let mut fleet = crate::fleet::Fleet::on(&server)
+        .copies(2)
+        .args("--interval 10ms --work 0 --error-rate 0")
+        .start_led();
+    fleet.wait_for_more("done", 20);
+    fleet.nobody_exited_but(&[]);
 }

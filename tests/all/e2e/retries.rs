@@ -36,7 +36,7 @@ fn retried_until_they_are_errors(plan: crate::fleet::Plan) {
     assert!(tries.values().all(|failures| *failures == [1, 2]), "{tries:?}");
     for error in fleet.errors() {
         assert_eq!(
-            (&error["failures"], &error["attempt"]),
+            (&error["failures"], &error["deliveries"]),
             (&2.into(), &1.into()),
             "{error}"
         );

@@ -86,7 +86,7 @@ fn a_handler_that_is_elected_in_the_middle_of_work_finishes_it_and_publishes_mea
         "it finished before it was elected: the machine stood still?"
     );
     assert_eq!(
-        (log[done].copy, log[done].number, log[done].attempt),
+        (log[done].copy, log[done].number, log[done].deliveries),
         (1, Some(0), Some(1))
     );
     let meanwhile = log[elected..done].iter().filter(|line| line.is("published")).count();
@@ -115,7 +115,9 @@ fn a_handler_that_is_elected_gives_back_what_it_has_not_started() {
     fleet.add("--work 0");
     fleet.wait_through(4000);
     let log = fleet.lines();
-    let again = log.iter().find(|line| line.attempt.is_some_and(|attempt| attempt > 1));
+    let again = log
+        .iter()
+        .find(|line| line.deliveries.is_some_and(|deliveries| deliveries > 1));
     assert!(again.is_none(), "what was given back counts as delivered: {again:?}");
     checks::everything(&fleet, 4000, Lines::SomeLost);
 }

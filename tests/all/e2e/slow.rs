@@ -101,7 +101,7 @@ fn messages_that_do_not_get_through_to_a_handler_go_to_another() {
     let first = lines
         .iter()
         .filter(|line| line.is("done"))
-        .all(|line| line.attempt == Some(1));
+        .all(|line| line.deliveries == Some(1));
     assert!(first, "nobody had begun with them");
 }
 

@@ -228,7 +228,7 @@ fn wrong_usage_is_one_line() {
     for (arguments, words) in [
         ("--queue mine", "a queue of its own"),
         ("--seed 1", "--chaos"),
-        ("--nodes 1", "2..=100"),
+        ("--nodes 1", "2 to 100"),
         ("--keep /", "is there already"),
     ] {
         let output = verify(arguments);
@@ -251,4 +251,27 @@ fn wrong_usage_is_one_line() {
     }
     let away = verify("--url redis://127.0.0.1:1");
     assert_eq!(away.status.code(), Some(69), "{}", said(&away));
+}
+
+/// Fails over, and finds that nothing that was told is lost. Numbers that nobody was told of may be skipped.
+fn fails_over(on: &str) {
+    let output = verify(&format!(
+        "--chaos --on {on} --replicas 1 --duration 12s --seed 11 --json"
+    ));
+    assert!(output.status.success(), "{}", said(&output));
+    let result = json_lines(&output.stdout).remove(0);
+    assert_eq!(result["findings"], serde_json::json!([]), "{result}");
+    let harmed = ["primary_replaced", "primary_lost_with_its_tail"];
+    let came = |name: &&str| result["faults"][*name].as_u64().is_some_and(|times| times > 0);
+    assert!(harmed.iter().any(came), "{result}");
+}
+
+#[test]
+fn behind_sentinels_nothing_that_was_told_is_lost() {
+    fails_over("sentinel");
+}
+
+#[test]
+fn in_a_cluster_nothing_that_was_told_is_lost() {
+    fails_over("cluster");
 }

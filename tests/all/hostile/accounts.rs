@@ -8,6 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use crate::fleet::{PROGRAM, bare, program, said, within};
+use crate::server::certificate;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 /// Some other user.
@@ -128,18 +129,7 @@ fn a_secret_that_all_can_read_is_refused_and_says_chmod() {
         assert_eq!(output.status.code(), Some(69), "{closed:o}: {}", said(&output));
     }
     let cert = directory.path().join("cert.pem");
-    let made = Command::new("openssl")
-        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=q".split(' '))
-        .arg("-keyout")
-        .arg(&path)
-        .arg("-out")
-        .arg(&cert)
-        .output();
-    assert!(
-        made.expect("openssl is there: scripts/test installs it")
-            .status
-            .success()
-    );
+    certificate("DNS:q", &cert, &path);
     let tls = ["--tls-cert", cert.to_str().expect("a path"), "--tls-key", shown];
     refused(&ask(&tls, 0o644), 2, &["--tls-key", &chmod]);
     assert_eq!(ask(&tls, 0o600).status.code(), Some(69));

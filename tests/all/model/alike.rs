@@ -99,9 +99,9 @@ fn forget_past(state: &mut State) {
         meta.nth = rank(meta.nth);
         meta.epoch -= epoch;
         meta.newest = meta.newest.max(epoch) - epoch;
-        for (number, attempt) in (0..).zip(&mut meta.attempts) {
+        for (number, deliveries) in (0..).zip(&mut meta.attempts) {
             if (meta.done | meta.failed | meta.skipped) & bit(number) != 0 {
-                *attempt = 0;
+                *deliveries = 0;
             }
         }
     }

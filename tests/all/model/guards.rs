@@ -90,6 +90,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("shortcut-piece", SHORTEST),
     ("made-before", "messages carry nothing here"),
     ("shortcut-rights", SHORTEST),
+    (
+        "renew-member",
+        "a beat has no short form in the model; the checks of all engines have it",
+    ),
     ("rights", "nobody takes rights away in the model"),
     ("named-once", PACKS),
     ("names", JOINING),

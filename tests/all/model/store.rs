@@ -211,11 +211,11 @@ impl State {
             Lease::None => return Answer::Ok,
         }
         for number in (0..8).filter(|number| record.hand & bit(*number) != 0) {
-            let attempt = &mut self.meta.attempts[usize::from(number)];
-            if guards.deliveries && *attempt >= deliveries_max {
+            let deliveries = &mut self.meta.attempts[usize::from(number)];
+            if guards.deliveries && *deliveries >= deliveries_max {
                 self.meta.failed |= bit(number);
             } else {
-                *attempt += 1;
+                *deliveries += 1;
                 self.meta.again |= bit(number);
             }
         }

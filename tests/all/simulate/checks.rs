@@ -33,7 +33,7 @@ pub enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spot {
     pub place: Place,
-    pub attempt: u16,
+    pub deliveries: u16,
     pub failures: u16,
 }
 
@@ -308,7 +308,7 @@ impl Inner {
     fn worn_messages_come_alone(&mut self, node: &str, exchanged: &Exchanged) {
         let Exchanged::Ok { packs, .. } = exchanged else { return };
         let most = self.plan.settings.deliveries_max;
-        let worn = |pack: &&Pack| pack.attempt() > 1 && pack.attempt() + 1 >= most;
+        let worn = |pack: &&Pack| pack.deliveries() > 1 && pack.deliveries() + 1 >= most;
         if packs.iter().filter(worn).map(Pack::count).sum::<usize>() > 1 {
             self.fail("several worn messages come at once");
         }
@@ -316,7 +316,7 @@ impl Inner {
             return;
         };
         let held = |least| {
-            let pieces = taken.pieces.values().filter(move |pack| pack.attempt() >= least);
+            let pieces = taken.pieces.values().filter(move |pack| pack.deliveries() >= least);
             pieces.map(Pack::count).sum::<usize>()
         };
         let neighbours = most > 1 && held(most) > 0 && held(1) > 1;

@@ -13,7 +13,7 @@ use crate::oracle::Call;
 /// Nowhere in the store.
 const NOWHERE: Spot = Spot {
     place: Place::Unborn,
-    attempt: 0,
+    deliveries: 0,
     failures: 0,
 };
 
@@ -36,10 +36,10 @@ impl Inner {
                 let at = usize::try_from(number).expect("few");
                 match found.get_mut(at) {
                     Some(free) if free.place == Place::Unborn => {
-                        let (attempt, failures) = (pack.attempt(), pack.failures());
+                        let (deliveries, failures) = (pack.deliveries(), pack.failures());
                         *free = Spot {
                             place,
-                            attempt,
+                            deliveries,
                             failures,
                         };
                     }
@@ -95,8 +95,8 @@ impl Inner {
 
     /// Where a message is now; none, if it cannot have come there in this way.
     fn moves(&mut self, number: u64, was: Spot, is: Spot, way: &Way) -> Option<Spot> {
-        let same = (was.attempt, was.failures) == (is.attempt, is.failures);
-        let new = (is.attempt, is.failures) == (1, 0);
+        let same = (was.deliveries, was.failures) == (is.deliveries, is.failures);
+        let new = (is.deliveries, is.failures) == (1, 0);
         let births = matches!(way.call, Call::Publish(_) | Call::Push(_));
         let beat = matches!(way.call, Call::Beat(_));
         let right = match (was.place, is.place) {
@@ -115,7 +115,7 @@ impl Inner {
             (Place::Waiting, Place::Held(holder)) => Some(holder) == way.settler && same && !self.book.paused.handlers,
             (Place::Held(holder), Place::Waiting) if Some(holder) == way.reaped => {
                 self.told.redelivered += 1;
-                is.attempt == was.attempt + 1 && is.failures == was.failures
+                is.deliveries == was.deliveries + 1 && is.failures == was.failures
             }
             (Place::Held(holder), Place::Waiting) => Some(holder) == way.settler && same,
             (Place::Held(holder), Place::Later(due_ms)) => {
@@ -123,7 +123,7 @@ impl Inner {
                     return None;
                 };
                 Some(holder) == way.settler
-                    && (is.attempt, is.failures) == (was.attempt, was.failures + 1)
+                    && (is.deliveries, is.failures) == (was.deliveries, was.failures + 1)
                     && put_off(exchange, number).is_some_and(|after_ms| due_ms == way.wall_ms + after_ms)
             }
             (Place::Later(due_ms), Place::Waiting) => {
@@ -168,9 +168,9 @@ impl Inner {
         let by = (Some(holder) == way.settler, Some(holder) == way.reaped);
         let (deed, enough) = (self.plan.deed(number), was.failures == self.plan.failures(number));
         let right = match (error, suspects) {
-            (Some(_), true) => by.1 && was.attempt >= self.plan.settings.deliveries_max,
+            (Some(_), true) => by.1 && was.deliveries >= self.plan.settings.deliveries_max,
             (Some(failed), false) => {
-                let counted = failed.failures == was.failures && failed.attempt == was.attempt;
+                let counted = failed.failures == was.failures && failed.deliveries == was.deliveries;
                 by.0 && counted && enough && !deed.succeeds() && deed != Deed::Poison
             }
             (None, _) => by.0 && enough && deed.succeeds(),

@@ -2,6 +2,7 @@
 
 use super::{Effect, Group, Opt, Scope, Takes};
 use crate::app::args::resolved::{HOST, PORT, Resolved};
+use crate::app::args::value;
 
 const GROUP: Group = Group::of("Connection", Scope::Every);
 
@@ -22,7 +23,7 @@ options! {
         .short('u')
         .env(&["REDIS_URL", "REDISURL"])
         .setting("url")
-        .help("The store as a URL: redis://, rediss:// (TLS), unix:/path or sqlite:/path");
+        .help("The store as a URL: redis://, rediss:// (TLS), redis+sentinel://host,host/name, redis+cluster://host,host, unix:/path or sqlite:/path");
     HOST_NAME = part("host", "HOST")
         .short('h')
         .env(&["REDIS_HOST"])
@@ -50,6 +51,30 @@ options! {
         .env(&["REDIS_DB"])
         .default_words("0")
         .help("Redis database number");
+    CA = part("ca", "FILE")
+        .env(&["REDIS_CA"])
+        .help("Trust the authorities in this file (PEM) for rediss://, in the place of those that the system trusts");
+    CERT = part("cert", "FILE")
+        .env(&["REDIS_CERT"])
+        .help("Certificate to show to a Redis that asks for one (PEM)");
+    CERT_KEY = part("cert-key", "FILE")
+        .env(&["REDIS_CERT_KEY"])
+        .default_words("the key in the file of --cert")
+        .help("Private key of that certificate (PEM)");
+    SNI = part("sni", "NAME")
+        .env(&["REDIS_SNI"])
+        .default_words("the host")
+        .help("The name that the certificate of Redis must have");
+    SENTINEL_USER = part("sentinel-user", "NAME")
+        .env(&["REDIS_SENTINEL_USER"])
+        .help("User at the sentinels, where they have users of their own");
+    SENTINEL_PASS = part("sentinel-pass", "PASSWORD")
+        .env(&["REDIS_SENTINEL_PASS"])
+        .without_flag()
+        .help("Password of the sentinels, if they ask for one");
+    REPLICAS = setting!("replicas", Takes::Value("N"), replicas, value::whole::<u32>)
+        .default(|to| to.settings.replicas.to_string())
+        .help("What is published, pushed or settled counts only when so many replicas of Redis have it (WAIT)");
     QUEUE = Opt::new(GROUP, "queue", Takes::Value("NAME"), Effect::Verbatim(|to, text| to.settings.queue = text.into()))
         .everywhere()
         .short('q')

@@ -7,7 +7,7 @@ use crate::app::args::value::{self, Handling};
 const GROUP: Group = Group::of("Handling", Scope::Start);
 
 options! {
-    CONCURRENCY = setting!("concurrency", Takes::Value("N"), concurrency, value::whole::<u32>)
+    CONCURRENCY = setting!("concurrency", Takes::Value("N"), concurrency, |text| value::within(text, u32::MAX))
         .short('c')
         .default(|to| to.settings.concurrency.to_string())
         .help("How many messages to handle at once");
@@ -21,9 +21,9 @@ options! {
         .excludes(&HANDLE_EACH)
         .default_words("the built-in handler")
         .help(
-            "Let a command or an HTTP service handle the messages. COMMAND is started once and keeps running: it gets a JSON \
-             line per message on stdin and answers each in order, with {\"ok\":true}, {\"error\":\"text\"} or \
-             {\"retry\":\"text\",\"after\":\"5s\"}; -c says how many it has at once. URL gets a POST per message: 2xx is done, \
+            "Let a command or an HTTP service handle the messages; such a copy generates only if it is told what or when. COMMAND is started and keeps running: it gets a JSON \
+             line per message on stdin and answers each, with {\"ok\":true}, {\"error\":\"text\"} or \
+             {\"retry\":\"text\",\"after\":\"5s\"}, in order or with its \"number\"; -c says how many are on their way at once. URL gets a POST per message: 2xx is done, \
              429 and 503 are tried again later, all else is an error",
         );
     HANDLE_EACH = Opt::text(GROUP, "handle-each", Takes::Value("COMMAND"), |to, text| {
@@ -31,23 +31,33 @@ options! {
             Ok(())
         })
         .help(
-            "Run a command for each message: the payload on stdin; QUEENRIGHT_NUMBER, _ATTEMPT, _FAILURES, _EPOCH and _QUEUE \
+            "Run a command for each message: the payload on stdin; QUEENRIGHT_NUMBER, _DELIVERIES, _FAILURES, _EPOCH and _QUEUE \
              in the environment. Exit code 0 is done, 75 is tried again later, all else is an error whose text is the end of \
              stderr",
         );
+    WORKERS = Opt::text(GROUP, "workers", Takes::Value("N"), |to, text| {
+            let workers = value::within(text, u32::MAX)?;
+            if !(1..=1000).contains(&workers) {
+                return Err("must be 1 to 1000".into());
+            }
+            to.workers = Some(workers);
+            Ok(())
+        })
+        .default_words("as many as there are cores, at most --concurrency")
+        .help("How many processes of --handle COMMAND to run; without --concurrency, as many messages are handled at once");
     TIMEOUT = setting!("timeout", Takes::Value("DURATION"), timeout, value::duration)
         .default_words("none; 1m for --handle URL")
         .help("Time limit for one message: then it has failed, and a command is killed");
-    BATCH = setting!("batch", Takes::Value("N"), batch, value::whole::<u32>)
+    BATCH = setting!("batch", Takes::Value("N"), batch, |text| value::within(text, u32::MAX))
         .default_words("follows the speed of the handler")
         .help("Messages to fetch per call to the store");
-    MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, value::whole::<u16>)
+    MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, |text| value::within(text, u16::MAX))
         .default(|to| to.settings.deliveries_max.to_string())
         .help("A message that was delivered this often, the last time alone, and never finished, since its handlers died, becomes an error");
     MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");
-    RETRIES = setting!("retries", Takes::Value("N"), retries, value::whole::<u16>)
+    RETRIES = setting!("retries", Takes::Value("N"), retries, |text| value::within(text, u16::MAX))
         .default(|to| to.settings.retries.to_string())
         .help("Retry a failed message this often before it becomes an error (dead letter)");
     BACKOFF = setting!("backoff", Takes::Value("DURATION"), backoff, value::duration)

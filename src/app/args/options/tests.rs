@@ -102,7 +102,7 @@ fn samples(option: &Opt) -> [&'static str; 2] {
         Takes::Value(name) | Takes::Several(name) | Takes::Maybe(name, _) => name,
     };
     match name {
-        "N" | "PORT" => ["7", "8"],
+        "N" | "PORT" | "BYTES" => ["7", "8"],
         "DURATION" => ["7s", "8s"],
         "RATE" => ["0.7", "0.8"],
         "LOW..HIGH" => ["1s..7s", "1s..8s"],
@@ -126,6 +126,9 @@ fn company(option: &Opt) -> &'static [&'static str] {
         "user" => &["--pass=seven"],
         "tz" | "missed" => &["--cron=1 1 * * *"],
         "generate-json" => &["--generate=seven up"],
+        "cert-key" => &["--cert=seven"],
+        "sentinel-user" => &["--url=redis+sentinel://seven/queen?sentinel_pass=seven"],
+        "sentinel-pass" => &["--url=redis+sentinel://seven/queen"],
         "tls-cert" => &["--tls-key=seven"],
         "tls-key" => &["--tls-cert=seven"],
         _ => &[],
@@ -183,11 +186,12 @@ fn configured(option: &Opt, given: &[(Source, &str)]) -> String {
     });
     let mut resolved = resolved.unwrap_or_else(|usage| panic!("{line:?} {environment:?} {file}: {usage}"));
     resolved.notes.clear();
-    let password = match &resolved.store {
-        Store::Redis(server) => server.redis_settings().password().map(String::from),
-        Store::Sqlite(_) => None,
+    // What is not shown for debugging.
+    let hidden = match &resolved.store {
+        Store::Redis(place) => format!("{:?} {:?}", place.passwords(), place.user_at_sentinels()),
+        Store::Sqlite(_) => String::new(),
     };
-    format!("{password:?} {resolved:?}")
+    format!("{hidden} {resolved:?}")
 }
 
 #[test]

@@ -3,18 +3,22 @@
 //! No complaint here repeats an address, since a password may be inside.
 
 use std::net::Ipv6Addr;
+use std::path::PathBuf;
 
-use redis::{ConnectionAddr, ProtocolVersion};
+use redis::ProtocolVersion;
 
 use super::layer::{Given, Stack, either};
 use crate::app::args::options::Opt;
 use crate::app::args::options::connection::{
-    DB, HOST_NAME, PASS, PASSWORD_COMMAND, PASSWORD_FILE, PORT_NUMBER, URL, USER,
+    CA, CERT, CERT_KEY, DB, HOST_NAME, PASS, PASSWORD_COMMAND, PASSWORD_FILE, PORT_NUMBER, SENTINEL_PASS,
+    SENTINEL_USER, SNI, URL, USER,
 };
 use crate::app::args::program::Program;
 use crate::app::args::resolved::{HOST, PORT, PasswordFrom, Store};
 use crate::app::args::{Usage, value};
 use crate::engine::any::{RedisUrl, StoreUrl};
+use crate::engine::redis::place::addressed;
+use crate::engine::redis::{Tls, Via};
 use crate::engine::sqlite::Database;
 use crate::error::Error;
 
@@ -26,7 +30,7 @@ const NOT_SHARED: &str =
 
 enum Place {
     /// Before user, password and database of other sources are added; and the index of the layer that names it.
-    Server(usize, RedisUrl),
+    Server(usize, Box<RedisUrl>),
     File(Database),
 }
 
@@ -40,7 +44,7 @@ pub struct Chosen {
 
 pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
     let (depth, url) = match place(stack)? {
-        Place::Server(depth, url) => (depth, url),
+        Place::Server(depth, url) => (depth, *url),
         Place::File(database) => {
             let shown = format!("sqlite:{}", database.path.display());
             return Ok(Chosen {
@@ -51,7 +55,8 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
         }
     };
     let by_flag = |option| stack.0.iter().find(|layer| layer.is_flags)?.get(option);
-    let in_url = url.pass.is_some() && stack.0.get(depth).is_some_and(|layer| layer.is_flags);
+    let at_sentinels = matches!(&url.via, Via::Sentinel(sentinels) if sentinels.pass.is_some());
+    let in_url = (url.pass.is_some() || at_sentinels) && stack.0.get(depth).is_some_and(|layer| layer.is_flags);
     if in_url || by_flag(&PASS).is_some_and(|given| !given.text().is_empty()) {
         notes.push(VISIBLE.into());
     }
@@ -68,6 +73,8 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
         user: filled(user, url.user),
         pass: filled(pass, url.pass),
         db: db.map(|given| given.parse(value::db)).transpose()?.or(url.db),
+        tls: tls(stack, depth, url.tls),
+        via: via(stack, depth, url.via),
         ..url
     };
     if url.lacks_password() && password.is_none() {
@@ -83,13 +90,39 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
         url.pass
     };
     let server = RedisUrl { pass, ..url }
-        .connection()
+        .place()
         .map_err(|error| Usage::new(reason(error)))?;
     Ok(Chosen {
         store: Store::Redis(Box::new(server)),
         shown,
         password,
     })
+}
+
+/// Whom TLS trusts, and as whom it connects.
+fn tls(stack: &Stack, depth: usize, own: Tls) -> Tls {
+    let file = |option, own: Option<PathBuf>| part(stack, depth, option, own.is_some()).map(Given::path).or(own);
+    Tls {
+        ca: file(&CA, own.ca),
+        cert: file(&CERT, own.cert),
+        key: file(&CERT_KEY, own.key),
+        sni: part(stack, depth, &SNI, own.sni.is_some())
+            .map(|given| given.text().to_string())
+            .or(own.sni),
+    }
+}
+
+/// Who we are at the sentinels.
+fn via(stack: &Stack, depth: usize, own: Via) -> Via {
+    let Via::Sentinel(mut sentinels) = own else {
+        return own;
+    };
+    let text = |given: &Given| given.text().to_string();
+    let user = part(stack, depth, &SENTINEL_USER, sentinels.user.is_some());
+    let pass = part(stack, depth, &SENTINEL_PASS, sentinels.pass.is_some());
+    sentinels.user = user.map(text).or(sentinels.user);
+    sentinels.pass = pass.map(text).or(sentinels.pass);
+    Via::Sentinel(sentinels)
 }
 
 /// The most specific of the three ways to give a password, if it is one of these two. Two ways in one source are a mistake.
@@ -144,14 +177,21 @@ fn place(stack: &Stack) -> Result<Place, Usage> {
     }
     let host = host.map(|given| given.parse(host_only)).transpose()?;
     let port = port.map(|given| given.parse(value::port)).transpose()?;
+    // There is no other word for TLS beside a host and a port.
+    let is_tls = [&CA, &CERT, &SNI]
+        .iter()
+        .any(|option| part(stack, 0, option, false).is_some());
     let url = RedisUrl {
-        addr: ConnectionAddr::Tcp(host.unwrap_or_else(|| HOST.into()), port.unwrap_or(PORT)),
+        addr: addressed(&host.unwrap_or_else(|| HOST.into()), port.unwrap_or(PORT), is_tls),
         protocol: ProtocolVersion::default(),
         user: None,
         pass: None,
         db: None,
+        others: Vec::new(),
+        via: Via::Address,
+        tls: Tls::default(),
     };
-    Ok(Place::Server(depth_found.unwrap_or(stack.0.len()), url))
+    Ok(Place::Server(depth_found.unwrap_or(stack.0.len()), Box::new(url)))
 }
 
 /// Why a URL is refused.

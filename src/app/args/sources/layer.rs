@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::app::args::options::connection::{PASS, URL};
+use crate::app::args::options::connection::{PASS, SENTINEL_PASS, URL};
 use crate::app::args::options::dashboard::{PUSH_TOKEN, READ_TOKEN, TOKEN};
 use crate::app::args::options::{self, Effect, Opt};
 use crate::app::args::{Flags, Usage};
@@ -89,8 +89,8 @@ impl Layer {
     }
 
     pub fn has_secret(&self) -> bool {
-        let has_login = |url: &Given| url.text().contains('@');
-        let secrets = [&PASS, &TOKEN, &READ_TOKEN, &PUSH_TOKEN];
+        let has_login = |url: &Given| url.text().contains('@') || url.text().contains("sentinel_pass=");
+        let secrets = [&PASS, &SENTINEL_PASS, &TOKEN, &READ_TOKEN, &PUSH_TOKEN];
         secrets.iter().any(|secret| self.get(secret).is_some()) || self.get(&URL).is_some_and(has_login)
     }
 

@@ -73,7 +73,7 @@ impl Case {
 
 fn server(resolved: &Resolved) -> &redis::ConnectionInfo {
     match &resolved.store {
-        Store::Redis(server) => server,
+        Store::Redis(place) => &place.info,
         Store::Sqlite(_) => panic!("a file"),
     }
 }

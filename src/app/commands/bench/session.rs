@@ -17,7 +17,7 @@ use crate::app::lab::server::{Fsync, Server};
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
 use crate::app::run::{on_signals, runtime};
 use crate::engine::redis::keys::Keys;
-use crate::engine::redis::{RedisEngine, Server as RedisAt};
+use crate::engine::redis::{Place, RedisEngine, Server as RedisAt, Via};
 use crate::engine::{Engine, Status};
 use crate::settings::Settings;
 
@@ -62,6 +62,11 @@ impl About {
 impl Session {
     pub(super) fn prepare(asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
         refuse_queue("bench", asked, "queues of its own, which it removes")?;
+        if resolved.settings.replicas > 0 {
+            return Err(Failure::usage(
+                "--replicas: bench does not measure with replicas; leave it out",
+            ));
+        }
         let named = is_named_anywhere(asked).then_some(resolved);
         let bed = TestBed::prepare(
             "bench",
@@ -79,10 +84,26 @@ impl Session {
     }
 
     fn on(bed: TestBed, interrupted: Arc<AtomicBool>) -> Result<Self, Failure> {
-        let Store::Redis(info) = &bed.store else {
+        let Store::Redis(place) = &bed.store else {
             return Err(Failure::usage(
                 "bench compares with plain Redis; give the address of one, or none for one of its own",
             ));
+        };
+        let runtime = runtime()?;
+        // Sentinels say where it is. A cluster would not keep what the comparisons write where the queues are.
+        let info = match place.via {
+            Via::Cluster => {
+                return Err(Failure::usage(
+                    "bench compares with plain lists, which a cluster spreads over its servers; give the address of one Redis",
+                ));
+            }
+            Via::Address => place.info.clone(),
+            Via::Sentinel(_) => {
+                let settings = Settings::default();
+                let server = RedisAt::new((**place).clone(), bed.address.clone(), &settings);
+                let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
+                runtime.block_on(engine.primary())?
+            }
         };
         let ConnectionAddr::Tcp(host, port) = info.addr() else {
             return Err(Failure::usage(
@@ -90,10 +111,10 @@ impl Session {
             ));
         };
         Ok(Self {
-            info: (**info).clone(),
             at: (host.clone(), *port),
+            info,
             bed,
-            runtime: runtime()?,
+            runtime,
             interrupted,
         })
     }
@@ -160,7 +181,7 @@ impl Session {
             queue: self.bed.fresh_queue(),
             ..Settings::default()
         };
-        let mut server = RedisAt::new(self.info.clone(), self.bed.address.clone(), &settings);
+        let mut server = RedisAt::new(Place::at(self.info.clone()), self.bed.address.clone(), &settings);
         server.answer_timeout = Duration::from_secs(10);
         let keys = Keys::new(&settings.queue, &settings.names);
         let engine = RedisEngine::new(&server, keys)?;

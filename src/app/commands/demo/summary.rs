@@ -144,8 +144,8 @@ impl Summary {
             What::Error => {
                 self.errors.add(entry, |number| format!("in message {number}"));
             }
-            What::Take { attempt, .. } if attempt > 1 => {
-                let text = |number| format!("message {number}, attempt {attempt}");
+            What::Take { deliveries, .. } if deliveries > 1 => {
+                let text = |number| format!("message {number}, deliveries {deliveries}");
                 self.redelivered.add(entry, text);
             }
             What::Take { .. } | What::Done | What::Return => {}

@@ -13,17 +13,26 @@ use crate::engine::redis::{Info, RedisEngine};
 const SKEW_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &str, findings: &mut Findings) {
-    match engine.ask(&redis::cmd("TIME")).await {
+    // A question about a key of the queue: sentinels and clusters lead to the server that has it.
+    match engine.primary().await {
         // A user who may not even do this is connected all the same.
         Err(error) if !rights::is_about_rights(&error) => return findings.error("connection", &error),
-        _ => findings.ok("connection", format!("{} answers, as user {user}", resolved.address)),
+        _ => {
+            let at = engine
+                .place()
+                .map_or(String::new(), |at| format!(", the queue is at {at}"));
+            findings.ok(
+                "connection",
+                format!("{} answers, as user {user}{at}", resolved.address),
+            );
+        }
     }
     match engine.info().await {
         Ok(info) => {
             server(&info, findings);
             eviction(&info, findings);
             persistence(engine, &info, findings).await;
-            replication(&info, findings);
+            replication(engine, &info, resolved.settings.replicas, findings).await;
         }
         Err(error) if rights::is_about_rights(&error) => {
             findings.warn("server", "this user may not ask (INFO)", "the line below grants it");
@@ -58,11 +67,7 @@ fn server(info: &Info, findings: &mut Findings) {
     if info.is_too_old() {
         findings.wrong("server", shown, "queenright needs Redis 6.2 or newer, or Valkey");
     } else if info.get("cluster_enabled") == "1" {
-        findings.warn(
-            "server",
-            format!("{shown}, part of a cluster"),
-            "give nodes the address of the one that holds the queue's slot: queenright does not follow redirections",
-        );
+        findings.ok("server", format!("{shown}, part of a cluster"));
     } else {
         findings.ok("server", shown);
     }
@@ -121,6 +126,14 @@ async fn persistence(engine: &RedisEngine, info: &Info, findings: &mut Findings)
             "redis-cli CONFIG SET appendonly yes, and the same in redis.conf",
         );
     }
+    if loads_less(engine).await {
+        return findings.warn(
+            "persistence",
+            "append-only file, but the user default may not write here, and the server may load the file as that user: then a restart \
+             skips every script and transaction in it, and the queue is lost",
+            "ACL SETUSER default on resetpass >PASSWORD ~* +@all, and the same where the server reads its users from",
+        );
+    }
     match setting(engine, "appendfsync").await.as_deref() {
         Some("always") => findings.ok(
             "persistence",
@@ -142,6 +155,24 @@ async fn persistence(engine: &RedisEngine, info: &Info, findings: &mut Findings)
     }
 }
 
+/// Whether the user `default` lacks a right that the log takes: Redis 7.0 and newer read it as that user, and go on after an EXEC that
+/// is refused (redis/redis#14541, valkey-io/valkey#3983). Older ones do not know the question. False, if this user may not ask.
+async fn loads_less(engine: &RedisEngine) -> bool {
+    let key = format!("{}doctor", engine.keys().prefix);
+    for tried in ["HSET K a 1", "RPUSH K a", "ZADD K 1 a", "DEL K"] {
+        let mut cmd = redis::cmd("ACL");
+        cmd.arg("DRYRUN").arg("default");
+        for word in tried.split(' ') {
+            cmd.arg(if word == "K" { &key } else { word });
+        }
+        // What is granted is answered by a status, what is refused by a text.
+        if matches!(engine.ask(&cmd).await, Ok(redis::Value::BulkString(_))) {
+            return true;
+        }
+    }
+    false
+}
+
 /// A setting of the server; none if this user may not ask.
 async fn setting(engine: &RedisEngine, name: &str) -> Option<String> {
     let mut cmd = redis::cmd("CONFIG");
@@ -150,8 +181,15 @@ async fn setting(engine: &RedisEngine, name: &str) -> Option<String> {
     pair.into_iter().nth(1)
 }
 
-fn replication(info: &Info, findings: &mut Findings) {
+/// What a failover can take back.
+async fn replication(engine: &RedisEngine, info: &Info, wanted: u32, findings: &mut Findings) {
     let replicas = info.number("connected_slaves");
+    let wanted = u64::from(wanted);
+    if wanted > 0
+        && let Err(error) = engine.ask(redis::cmd("WAIT").arg(0).arg(1)).await
+    {
+        return findings.error("replication", &error);
+    }
     if info.get("role") == "slave" {
         let primary = format!("{}:{}", info.get("master_host"), info.get("master_port"));
         findings.wrong(
@@ -159,11 +197,33 @@ fn replication(info: &Info, findings: &mut Findings) {
             format!("this is a replica of {primary}: it takes no writes"),
             format!("give nodes the primary: --url redis://{primary}"),
         );
-    } else if replicas > 0 {
-        findings.ok(
+    } else if wanted > replicas {
+        findings.wrong(
             "replication",
-            format!("primary of {replicas}; a failover can take back what they did not have yet, which is noticed"),
+            format!("primary of {replicas}, and --replicas is {wanted}: nothing is published or settled until there are more"),
+            "start the replicas that are missing, or lower --replicas",
         );
+    } else if replicas > 0 {
+        let keeps = match wanted {
+            0 => {
+                "a failover can take back what they did not have yet, which is noticed; --replicas 1 tells only what one of them has"
+            }
+            _ if wanted == replicas => {
+                "all of them have what is told as published or done: a failover takes nothing of it back"
+            }
+            _ => {
+                "some of them have what is told as published or done: a failover to one of these takes nothing of it back"
+            }
+        };
+        let found = format!("primary of {replicas}; {keeps}");
+        match setting(engine, "min-replicas-to-write").await.as_deref() {
+            Some("0") => findings.warn(
+                "replication",
+                format!("{found}. One that is cut off from them would go on taking writes"),
+                "redis-cli CONFIG SET min-replicas-to-write 1, and the same in redis.conf, on all servers",
+            ),
+            _ => findings.ok("replication", found),
+        }
     } else {
         findings.ok("replication", "primary, without replicas");
     }
@@ -209,7 +269,7 @@ async fn queue(engine: &RedisEngine, findings: &mut Findings) {
     if findings.layout(layout, &names.unwrap_or_default(), &keys.names.line())
         && let Ok(status) = engine.status().await
     {
-        findings.nodes(&status.nodes, status.generator.is_some());
+        findings.nodes(&status.nodes, status.generator.is_some() || status.epoch == 0);
         findings.contents(&status, &keys.damaged);
     }
 }

@@ -7,8 +7,26 @@ use tokio::time::Instant;
 use super::{Findings, ROUND_TRIPS};
 use crate::app::args::sources::Resolved;
 use crate::engine::Engine;
-use crate::engine::sqlite::{Database, SqliteEngine};
+use crate::engine::sqlite::{Database, SqliteLook};
 use crate::error::Error;
+
+/// Less than this is soon used up: the log of a busy queue takes as much.
+const ROOM_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
+fn room(free_bytes: u64, findings: &mut Findings) {
+    let free = format!("{} MB are free on its disk", free_bytes / 1024 / 1024);
+    if free_bytes < 1024 * 1024 {
+        findings.wrong(
+            "disk",
+            "its disk is full",
+            "make room; nothing is lost, and nodes wait for it",
+        );
+    } else if free_bytes < ROOM_BYTES_MIN {
+        findings.warn("disk", free, "make room before it is full");
+    } else {
+        findings.ok("disk", free);
+    }
+}
 
 pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: &mut Findings) {
     let path = &database.path;
@@ -30,11 +48,15 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
         };
     }
     let settings = &resolved.settings;
-    let engine = match SqliteEngine::open(database.clone(), &settings.queue, &settings.names) {
-        Ok(engine) => engine,
+    let engine = SqliteLook::new(database.clone(), &settings.queue, &settings.names);
+    match engine.status().await {
+        Ok(_) | Err(Error::NoQueue { .. }) => {}
         Err(error) => return findings.error("file", &error),
-    };
+    }
     findings.ok("file", format!("{} is ours, and opens", path.display()));
+    if let Ok(disk) = rustix::fs::statvfs(path) {
+        room(disk.f_bavail.saturating_mul(disk.f_frsize), findings);
+    }
     let kept = if database.full {
         "waits for the disk at every commit: a power cut takes nothing back"
     } else {
@@ -51,7 +73,7 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
     match engine.status().await {
         Ok(status) => {
             findings.ok("layout", "as this program writes it");
-            findings.nodes(&status.nodes, status.generator.is_some());
+            findings.nodes(&status.nodes, status.generator.is_some() || status.epoch == 0);
             findings.contents(&status, "the table `damaged`");
         }
         Err(Error::NoQueue { queue }) => {
@@ -61,5 +83,25 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
             );
         }
         Err(error) => findings.error("layout", &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_wrong_and_one_that_soon_will_be_a_warning() {
+        for (free, verdict) in [
+            (0, Verdict::Wrong),
+            (4096, Verdict::Wrong),
+            (2 << 20, Verdict::Warning),
+            (1 << 30, Verdict::Ok),
+        ] {
+            let mut findings = Findings::default();
+            room(free, &mut findings);
+            assert_eq!(findings.all[0].verdict, verdict, "{free}");
+        }
     }
 }

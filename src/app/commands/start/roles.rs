@@ -55,11 +55,17 @@ pub(super) fn generator(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) 
 /// Who handles.
 pub(super) fn handler(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
+    if resolved.workers.is_some() && !matches!(resolved.handle, Handling::Child(_)) {
+        return Err(Failure::usage(
+            "--workers: this is about processes that live on: give one with --handle COMMAND",
+        ));
+    }
     let outside: Option<Box<dyn Work>> = match &resolved.handle {
         Handling::Builtin => None,
         Handling::Child(program) => {
             find("--handle", program)?;
-            let child = Child::new(program.clone(), &settings.queue, settings.timeout, tell(secrets, log));
+            let tell = tell(secrets, log);
+            let child = Child::new(program, workers(resolved), &settings.queue, settings.timeout, &tell);
             Some(Box::new(child))
         }
         Handling::Each(program) => {
@@ -88,6 +94,13 @@ pub(super) fn handler(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) ->
         effects: resolved.effects.clone(),
         secrets: secrets.clone(),
     })
+}
+
+/// As many as there are cores, unless told otherwise; more than there are messages at once would never have one.
+fn workers(resolved: &Resolved) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = resolved.workers.map_or_else(cores, |workers| workers as usize);
+    workers.min(resolved.settings.concurrency as usize)
 }
 
 fn find(flag: &str, program: &Program) -> Result<(), Failure> {

@@ -158,8 +158,12 @@ impl Watch {
         ]);
         let errors = if status.errors == 0 { Tone::Good } else { Tone::Bad };
         let mut second = vec![(format!(" errors waiting {} ", grouped(status.errors)), errors)];
-        if status.generator.is_none() {
+        // A queue that only workers are at never had one.
+        if status.generator.is_none() && status.epoch > 0 {
             second.push((" nobody generates ".into(), Tone::Bad));
+        }
+        if status.nobody_handles() {
+            second.push((" nobody handles ".into(), Tone::Bad));
         }
         let still = paused(status.paused);
         if !still.is_empty() {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write as _;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::fleet::Fleet;
 use super::plan::Fault;
 use super::run::Load;
 use super::sampler::Snapshot;
+use super::several::{Forgot, LAG_MS, Several};
 use crate::app::exit::Failure;
 use crate::app::lab::proxy::{Direction, Proxy};
 use crate::app::lab::server::Server;
@@ -21,8 +21,6 @@ use crate::app::output::time::now_ms;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a replica follows: long enough to have everything, on its disk too.
 const FOLLOWING: Duration = Duration::from_millis(1500);
-/// A replica may be behind by this much, and an answer on its way for as long, in milliseconds.
-const LAG_MS: u64 = 700;
 /// What was seen of the store longer ago is not believed.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -37,7 +35,8 @@ pub(super) struct Chaos {
     /// Until then a right is missing.
     pub(super) rightless_until: Duration,
     /// What the store forgot: all between these times, in milliseconds since 1970.
-    pub(super) forgot: Arc<Mutex<Vec<(u64, u64)>>>,
+    pub(super) forgot: Forgot,
+    several: Option<Several>,
     /// How often each kind came.
     pub(super) done: BTreeMap<&'static str, u64>,
     log: File,
@@ -47,7 +46,14 @@ pub(super) struct Chaos {
 type Mend = Box<dyn FnOnce(&mut Fleet, &mut TestBed) -> Result<(), Failure>>;
 
 impl Chaos {
-    pub(super) fn new(load: &Load, directory: &Path) -> std::io::Result<Self> {
+    pub(super) fn new(load: &Load, bed: &TestBed) -> std::io::Result<Self> {
+        let forgot = Forgot::default();
+        let several = bed.topology.as_ref().map(|topology| Several {
+            topology: topology.clone(),
+            queue: load.queue.clone(),
+            forgot: forgot.clone(),
+            running: None,
+        });
         let (seed, plan) = match &load.plan {
             Some(plan) => (plan.seed, plan.faults.clone()),
             None => (0, Vec::new()),
@@ -60,9 +66,15 @@ impl Chaos {
             mends: Vec::new(),
             quiet_until: Duration::ZERO,
             rightless_until: Duration::ZERO,
-            forgot: Arc::default(),
-            done: BTreeMap::new(),
-            log: File::create(directory.join("faults.txt"))?,
+            forgot,
+            several,
+            done: load
+                .plan
+                .iter()
+                .flat_map(|plan| &plan.kinds)
+                .map(|kind| (*kind, 0))
+                .collect(),
+            log: File::create(bed.directory.path.join("faults.txt"))?,
         })
     }
 
@@ -83,6 +95,12 @@ impl Chaos {
         let Some((at, fault)) = self.plan.get(self.next).copied() else {
             return Ok(());
         };
+        if let Some(several) = &mut self.several
+            && several.is_busy()?
+        {
+            // Whoever was killed meanwhile could not tell what it has seen.
+            self.quiet_until = now + 3 * self.lease;
+        }
         if now < at.max(self.quiet_until) {
             return Ok(());
         }
@@ -175,6 +193,12 @@ impl Chaos {
                 Some("all".into())
             }
             Fault::Promote(lag) => self.promote(now, lag, bed),
+            Fault::FailOver(_) | Fault::LoseTail(_) | Fault::MoveSlot | Fault::KillSentinel(_) => {
+                self.several.as_mut().map(|several| {
+                    several.strike(fault);
+                    "the servers".into()
+                })
+            }
             Fault::KillRedis(_)
             | Fault::FlushScripts
             | Fault::KillClients
@@ -304,6 +328,9 @@ impl Chaos {
     pub(super) fn calm(&mut self, fleet: &mut Fleet, bed: &mut TestBed) -> Result<(), Failure> {
         self.next = self.plan.len();
         self.rightless_until = Duration::ZERO;
+        if let Some(several) = &mut self.several {
+            several.end()?;
+        }
         self.mend(Duration::MAX, fleet, bed)
     }
 

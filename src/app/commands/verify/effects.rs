@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use redis::ConnectionInfo;
-
 use super::PATIENCE;
 use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::effects;
 use crate::engine::redis::keys::Keys;
-use crate::settings::Names;
+use crate::engine::redis::{Place, RedisEngine, Server};
+use crate::settings::{Names, Settings};
 
 /// How many counters one command reads, or how many keys it removes.
 const KEYS_PER_CALL: usize = 500;
@@ -31,12 +30,12 @@ fn counters(queue: &str, published: u64) -> Vec<String> {
 pub(super) async fn read(store: &Store, queue: &str, published: u64) -> Result<BTreeMap<u64, i64>, Failure> {
     let names = counters(queue, published);
     let values: Vec<Option<i64>> = match store {
-        Store::Redis(info) => {
-            let mut connection = connect(info).await?;
+        Store::Redis(place) => {
+            let engine = engine(place, queue)?;
             let mut values = Vec::new();
             for names in names.chunks(KEYS_PER_CALL) {
-                let read = redis::cmd("MGET").arg(names).query_async(&mut connection).await;
-                let read: Vec<Option<i64>> = read.map_err(away)?;
+                let read = engine.ask(redis::cmd("MGET").arg(names)).await?;
+                let read: Vec<Option<i64>> = redis::from_redis_value(read).map_err(|error| unknown(&error))?;
                 values.extend(read);
             }
             values
@@ -61,12 +60,11 @@ pub(super) async fn read(store: &Store, queue: &str, published: u64) -> Result<B
 pub(super) async fn remove(store: &Store, queue: &str, published: u64) -> Result<(), Failure> {
     let mut names = counters(queue, published);
     match store {
-        Store::Redis(info) => {
+        Store::Redis(place) => {
             names.push(Keys::new(queue, &Names::default()).purged);
-            let mut connection = connect(info).await?;
+            let engine = engine(place, queue)?;
             for names in names.chunks(KEYS_PER_CALL) {
-                let removed: Result<u64, _> = redis::cmd("UNLINK").arg(names).query_async(&mut connection).await;
-                removed.map_err(away)?;
+                engine.ask(redis::cmd("UNLINK").arg(names)).await?;
             }
         }
         Store::Sqlite(database) => {
@@ -82,18 +80,15 @@ pub(super) async fn remove(store: &Store, queue: &str, published: u64) -> Result
     Ok(())
 }
 
-async fn connect(info: &ConnectionInfo) -> Result<redis::aio::MultiplexedConnection, Failure> {
-    let config = redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(PATIENCE))
-        .set_response_timeout(Some(PATIENCE));
-    let client = redis::Client::open(info.clone()).map_err(away)?;
-    let connecting = client.get_multiplexed_async_connection_with_config(&config);
-    connecting.await.map_err(away)
+fn engine(place: &Place, queue: &str) -> Result<RedisEngine, Failure> {
+    let settings = Settings::default();
+    let mut server = Server::new(place.clone(), "the store".into(), &settings);
+    server.answer_timeout = PATIENCE;
+    Ok(RedisEngine::new(&server, Keys::new(queue, &settings.names))?)
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is what map_err hands over.
-fn away(error: redis::RedisError) -> Failure {
-    Failure::no_redis(format!("cannot read the effects in the store: {error}"))
+fn unknown(error: &dyn std::fmt::Display) -> Failure {
+    Failure::failed(format!("cannot read the effects in the store: {error}"))
 }
 
 fn unreadable(error: rusqlite::Error) -> Failure {

@@ -24,6 +24,8 @@ pub(super) struct Fleet {
     queue: String,
     /// The store itself, for readers of errors.
     url: String,
+    /// How many replicas must have what is told.
+    replicas: u32,
     pub(super) seats: Vec<Seat>,
     /// Copies that are started may generate.
     candidates: bool,
@@ -77,6 +79,7 @@ impl Fleet {
             starter: Starter::new(&bed.directory.path, load.arguments.clone())?,
             queue: load.queue.clone(),
             url: bed.url(None),
+            replicas: load.settings.replicas,
             seats: load.leases.iter().map(seat).collect::<io::Result<_>>()?,
             candidates: true,
             readers: Vec::new(),
@@ -221,6 +224,7 @@ impl Fleet {
         let output = directory.join(format!("errors-{number}.jsonl"));
         let log = File::create(directory.join(format!("errors-{number}.log")))?;
         let mut command = copy::on(copy::get_errors(&self.starter.program), &self.url, &self.queue);
+        command.arg(format!("--replicas={}", self.replicas));
         command.stdout(File::create(&output)?).stderr(log);
         self.readers.push(Reader {
             copy: Copy::spawn(command, Capture::Nothing)?,

@@ -5,6 +5,7 @@ use std::mem::discriminant;
 use std::time::Duration;
 
 use crate::app::lab::test_bed::TestBed;
+use crate::app::lab::topology::{Failover, Kind};
 use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, commands};
 
 /// What can be done to a fleet and its Redis. Who it meets is decided when it comes: the generator of that moment, or
@@ -41,6 +42,14 @@ pub(super) enum Fault {
     TakeRight(&'static str, u64),
     /// Of one copy: more than so many bytes in a row do not arrive, for so many milliseconds.
     SmallOnly(u64, u64),
+    /// Another server becomes the primary, in the way of this number.
+    FailOver(usize),
+    /// The primary is cut off from its replicas, works on for so many milliseconds, and is killed.
+    LoseTail(u64),
+    /// The slot of the queue goes to another primary.
+    MoveSlot,
+    /// kill -9 of a sentinel, which comes back after so many milliseconds.
+    KillSentinel(u64),
 }
 
 /// What may be broken.
@@ -52,6 +61,8 @@ pub(super) struct Reach {
     pub server: bool,
     /// The copies are a user of their own.
     pub rights: bool,
+    /// There are several servers of our own.
+    pub several: Option<Kind>,
 }
 
 impl Reach {
@@ -60,6 +71,7 @@ impl Reach {
             connections: bed.upstream().is_some(),
             server: bed.server.is_some(),
             rights: bed.are_copies_limited(),
+            several: bed.several_kind(),
         }
     }
 }
@@ -80,6 +92,9 @@ impl Fault {
             Needs::Proxies => reach.connections,
             Needs::OwnServer => reach.server,
             Needs::OwnUser => reach.rights,
+            Needs::Several => reach.several.is_some(),
+            Needs::Sentinels => reach.several == Some(Kind::Sentinel),
+            Needs::Cluster => reach.several == Some(Kind::Cluster),
         }
     }
 
@@ -102,6 +117,9 @@ impl Fault {
                 Self::TakeRight(commands[random.usize(..commands.len())], random.u64(100..=2000))
             }
             Self::SmallOnly(..) => Self::SmallOnly(random.u64(1000..=8000), random.u64(1000..=5000)),
+            Self::FailOver(_) => Self::FailOver(random.usize(..Failover::ALL.len())),
+            Self::LoseTail(_) => Self::LoseTail(random.u64(100..=1500)),
+            Self::KillSentinel(_) => Self::KillSentinel(random.u64(500..=4000)),
             plain => plain,
         }
     }
@@ -113,6 +131,9 @@ enum Needs {
     Proxies,
     OwnServer,
     OwnUser,
+    Several,
+    Sentinels,
+    Cluster,
 }
 
 /// A kind of fault: its name, how often it lies in a deck, and what it needs.
@@ -120,7 +141,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 20] = [
+static DECK: [Card; 24] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -141,6 +162,10 @@ static DECK: [Card; 20] = [
     (Fault::OutOfMemory(0), "redis_out_of_memory", 1, Needs::OwnServer),
     (Fault::TakeRight("", 0), "right_taken_away", 3, Needs::OwnUser),
     (Fault::SmallOnly(0, 0), "large_packets_lost", 1, Needs::Proxies),
+    (Fault::FailOver(0), "primary_replaced", 20, Needs::Several),
+    (Fault::LoseTail(0), "primary_lost_with_its_tail", 6, Needs::Several),
+    (Fault::MoveSlot, "slot_moved", 3, Needs::Cluster),
+    (Fault::KillSentinel(0), "sentinel_killed", 3, Needs::Sentinels),
 ];
 
 /// Between two faults, in milliseconds.
@@ -152,6 +177,8 @@ pub(super) struct Plan {
     /// For how long faults come.
     pub(super) length: Duration,
     pub(super) faults: Vec<(Duration, Fault)>,
+    /// What can come here, in a plan that is long enough.
+    pub(super) kinds: Vec<&'static str>,
 }
 
 impl Plan {
@@ -163,7 +190,13 @@ impl Plan {
         loop {
             at += Duration::from_millis(random.u64(BETWEEN_MS));
             if at >= length {
-                return Self { seed, length, faults };
+                let within = DECK.iter().filter(|(fault, ..)| fault.is_within(reach));
+                return Self {
+                    seed,
+                    length,
+                    faults,
+                    kinds: within.map(|(_, name, ..)| *name).collect(),
+                };
             }
             if deck.is_empty() {
                 let cards = DECK.iter().filter(|(fault, ..)| fault.is_within(reach));
@@ -192,6 +225,7 @@ mod tests {
         connections: true,
         server: true,
         rights: true,
+        several: None,
     };
 
     fn count(plan: &Plan, name: &str) -> usize {
@@ -236,6 +270,7 @@ mod tests {
             connections: true,
             server: false,
             rights: false,
+            several: None,
         };
         let plan = Plan::new(1, Duration::from_mins(10), reach);
         let harmless = |fault: &Fault| fault.is_within(reach);

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redis::IntoConnectionInfo;
-
 use super::PATIENCE;
 use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
@@ -17,6 +15,7 @@ use crate::app::lab::proxy::Proxy;
 use crate::app::lab::test_bed::TestBed;
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::time::now_ms;
+use crate::engine::any::StoreUrl;
 use crate::engine::{Engine, Item, Push, Pushed};
 use crate::node::id::new_id;
 use crate::settings::Settings;
@@ -45,8 +44,10 @@ impl Pusher {
         let store = match &bed.store {
             Store::Redis(_) => {
                 let url = bed.url(proxy.as_ref().map(Proxy::address));
-                let info = url.as_str().into_connection_info().map_err(std::io::Error::other)?;
-                Store::Redis(Box::new(info))
+                match StoreUrl::parse(&url).map_err(std::io::Error::other)? {
+                    StoreUrl::Redis(url) => Store::Redis(Box::new(url.place().map_err(std::io::Error::other)?)),
+                    _ => unreachable!("a Redis stays one"),
+                }
             }
             file @ Store::Sqlite(_) => file.clone(),
         };
@@ -64,6 +65,7 @@ impl Pusher {
                 address: &address,
                 settings: &settings,
                 answer_min: Duration::ZERO,
+                only_looks: false,
             };
             queue.run(pushing)
         })?;

@@ -31,6 +31,17 @@ impl Times {
     }
 }
 
+/// What a count means that people would take for a fault.
+fn meaning(name: &str) -> Option<&'static str> {
+    match name {
+        "failed" => Some("as --error-rate asks; each is among the errors once"),
+        "handled_more_than_once" => {
+            Some("allowed: a handler began again after its node was lost; each has one outcome")
+        }
+        _ => None,
+    }
+}
+
 pub(super) struct Report {
     store: String,
     seed: Option<u64>,
@@ -106,7 +117,9 @@ impl Report {
         out.push('\n');
         let mut row = |name: &str, value: String| _ = writeln!(out, "  {name:<28}{value}");
         for (name, count) in &self.counts {
-            row(&name.replace('_', " "), count.to_string());
+            let meaning = meaning(name).filter(|_| *count > 0);
+            let meaning = meaning.map_or(String::new(), |text| format!("  ({text})"));
+            row(&name.replace('_', " "), format!("{count}{meaning}"));
         }
         row("time", format!("{:.2} s", self.seconds));
         row("messages/s", format!("{:.0}", self.rate));
@@ -130,8 +143,14 @@ impl Report {
         }
         if !self.faults.is_empty() {
             row("faults", self.faults.values().sum::<u64>().to_string());
-            for (name, count) in &self.faults {
+            for (name, count) in self.faults.iter().filter(|(_, count)| **count > 0) {
                 row(&format!("- {}", name.replace('_', " ")), count.to_string());
+            }
+            let missing = self.faults.iter().filter(|(_, count)| **count == 0);
+            let missing: Vec<String> = missing.map(|(name, _)| name.replace('_', " ")).collect();
+            if !missing.is_empty() {
+                let text = format!("{}  (a longer --duration has all)", missing.join(", "));
+                row("faults that did not come", text);
             }
         }
         let verdict = if self.findings.is_empty() {

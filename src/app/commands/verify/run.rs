@@ -74,7 +74,7 @@ impl<'a, E: Engine> Run<'a, E> {
         Ok(Self {
             sampler: Sampler::start(engine.clone(), every),
             engine,
-            chaos: Chaos::new(&load, &bed.directory.path)?,
+            chaos: Chaos::new(&load, bed)?,
             fleet: Fleet::new(bed, &load)?,
             progress: Progress::new(load.messages, load.length()),
             bed,
@@ -229,7 +229,12 @@ impl<'a, E: Engine> Run<'a, E> {
         let (store, queue) = (&self.bed.store, &self.load.queue);
         let mut history = std::mem::take(&mut self.fleet.history);
         let forgot = self.chaos.forgot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        history.forget(&forgot);
+        history.forget(&forgot, self.load.settings.replicas > 0);
+        history.forgot_surely(if self.bed.topology.is_none() {
+            forgot.len() as u64
+        } else {
+            0
+        });
         history.read().map_err(failing)?;
         let effects = match &self.load.plan {
             Some(_) => Some(effects::read(store, queue, status.published).await?),

@@ -108,6 +108,6 @@ async function poll() {
     h("td", {}, piece.count === 1 ? number(piece.first) : `${number(piece.first)} – ${number(piece.first + piece.count - 1)}`),
     h("td", { class: "num" }, heldFor(piece)),
     h("td", { class: "num" }, `${duration(Math.max(now() - piece.published_ms, 0))} ago`),
-    h("td", { class: "num" }, number(piece.attempt)),
+    h("td", { class: "num" }, number(piece.deliveries)),
     h("td", { class: "text mono" }, visible(piece.start)))));
 }

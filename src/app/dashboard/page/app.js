@@ -38,7 +38,29 @@ async function boot() {
   errors.begin(session, now);
   listen();
   go();
+  queues();
   return undefined;
+}
+
+/** With --all-queues, each queue has a page of its own below the first. */
+async function queues() {
+  let told;
+  try {
+    told = await api("queues");
+  } catch {
+    return;
+  }
+  const own = location.pathname.match(/\/q\/([^/]+)\/$/);
+  const root = own ? "../../" : "./";
+  const names = told.queues;
+  $("queues").hidden = names.length < 2;
+  $("queues").replaceChildren(
+    h("option", { value: "" }, "switch…"),
+    ...names.map((name) => h("option", { value: name }, name)));
+  $("queues").onchange = () => {
+    const name = $("queues").value;
+    if (name) location.assign(`${root}q/${encodeURIComponent(name)}/${location.hash}`);
+  };
 }
 
 function login() {
@@ -168,6 +190,7 @@ function banners({ status, problem }) {
   const all = [];
   if (problem && problem.code !== "no_queue") all.push(["bad", `${problem.error}. What is shown is the last that was seen; the dashboard keeps trying.`]);
   if (status && !overview.alive(status)) all.push(["warn", "No node is alive: nothing is generated or handled. Start one with: queenright start"]);
+  else if (status?.nobody_handles) all.push(["warn", "Messages wait, and the only copy generates: start another, or give it --also-handle."]);
   if (status?.paused.generator) all.push(["warn", "Generating is paused: nothing is published but what is pushed."]);
   if (status?.paused.handlers) all.push(["warn", "Handling is paused: nothing is taken."]);
   if (status?.rewinds) all.push(["warn", `The store went back in time ${number(status.rewinds)} times: it lost writes that it had acknowledged.`]);

@@ -81,10 +81,14 @@ export class Chart {
     const any = values.some((value) => value > 0);
     this.max = any ? marks.at(-1) : 1;
     const parts = [];
+    let before = null;
     for (const mark of any ? marks : [0]) {
       const y = this.y(mark);
       parts.push(s("line", { x1: PAD.left, x2: w - PAD.right, y1: y, y2: y, class: mark ? "grid" : "axis" }));
-      parts.push(s("text", { x: PAD.left - 6, y: y + 4, class: "tick end" }, this.show(mark)));
+      // What is written with few digits may be the same for two marks.
+      const label = this.show(mark);
+      if (label !== before) parts.push(s("text", { x: PAD.left - 6, y: y + 4, class: "tick end" }, label));
+      before = label;
     }
     for (const time of times(this.from, this.to)) {
       parts.push(s("text", { x: this.x(time), y: t - 4, class: "tick middle" }, clock(time, false)));

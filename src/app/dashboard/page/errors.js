@@ -153,7 +153,7 @@ function line(row) {
     h("td", { class: "text mono" }, visible(row.start) + (row.payload_bytes > 160 ? "…" : "")),
     h("td", { title: date(row.failed_ms) }, `${duration(Math.max(now() - row.failed_ms, 0))} ago`),
     h("td", { class: "mono" }, row.node),
-    h("td", { class: "num" }, number(row.attempt + row.failures)));
+    h("td", { class: "num" }, number(row.failures + 1)));
 }
 
 async function change(verb, numbers, button) {
@@ -257,7 +257,7 @@ async function details(which) {
     h("p", { class: "error-text" }, visible(told.error)),
     h("dl", { class: "facts" },
       fact("Failed", date(told.failed_ms)), fact("Published", date(told.published_ms)), fact("Node", told.node),
-      fact("Epoch", number(told.epoch)), fact("Deliveries", number(told.attempt)), fact("Failures before", number(told.failures))),
+      fact("Epoch", number(told.epoch)), fact("Deliveries", number(told.deliveries)), fact("Failures before", number(told.failures))),
     h("div", { class: "section-head" }, h("h3", {}, `Payload, ${bytes(data.length)}`), tabs),
     box,
     readOnly ? null : h("div", { class: "row end" },

@@ -197,7 +197,7 @@ fn always_accounted_for(samples: &[Sample], forgot: &[(u64, u64)]) -> Vec<String
 /// A message is delivered again only if the node that had it before left, was given up, or was killed.
 fn redeliveries_explained(history: &History) -> Vec<String> {
     let recorded = &history.recorded;
-    let again = || recorded.takes.iter().filter(|take| take.attempt > 1);
+    let again = || recorded.takes.iter().filter(|take| take.deliveries > 1);
     let numbers: BTreeSet<u64> = again().flat_map(|take| take.first..take.first + take.count).collect();
     let takes = recorded.takes_of(&numbers);
     let somebody_fell = (0..recorded.members.len()).any(|member| recorded.is_over(member));
@@ -206,7 +206,7 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
         for number in take.first..take.first + take.count {
             let before: Vec<&Take> = takes[&number]
                 .iter()
-                .filter(|earlier| earlier.attempt == take.attempt - 1)
+                .filter(|earlier| earlier.deliveries == take.deliveries - 1)
                 .collect();
             // A node that is killed before it gets the answer to a take leaves no record of it.
             let explained = if before.is_empty() {
@@ -220,15 +220,15 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
         }
     }
     let what = "delivered again, though its holder was alive and a member";
-    found(&[(&unexplained.minus(&[&history.ledger.forgotten]), what)])
+    found(&[(&unexplained.minus(&[&history.ledger.unsure()]), what)])
 }
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.
 fn starts(history: &History) -> (u64, Vec<String>) {
     let recorded = &history.recorded;
     let mut attempts: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
-    for (number, attempt) in &recorded.started_again {
-        attempts.entry(*number).or_default().push(*attempt);
+    for (number, deliveries) in &recorded.started_again {
+        attempts.entry(*number).or_default().push(*deliveries);
     }
     let mut twice = recorded.started_twice.clone();
     let mut unexplained = Numbers::default();
@@ -247,23 +247,21 @@ fn starts(history: &History) -> (u64, Vec<String>) {
             .get(number)
             .into_iter()
             .flatten()
-            .filter(|take| take.attempt < last);
+            .filter(|take| take.deliveries < last);
         // Several may have had it in one delivery: all but one gave it back unstarted.
         let mut by_attempt: BTreeMap<u16, bool> = BTreeMap::new();
         for take in earlier {
-            *by_attempt.entry(take.attempt).or_default() |= recorded.is_over(take.member);
+            *by_attempt.entry(take.deliveries).or_default() |= recorded.is_over(take.member);
         }
         if by_attempt.values().any(|over| !over) {
             unexplained.insert(*number, 1);
         }
     }
+    let unsure = history.ledger.unsure();
     let findings = found(&[
+        (&twice.minus(&[&unsure]), "started twice in one delivery"),
         (
-            &twice.minus(&[&history.ledger.forgotten]),
-            "started twice in one delivery",
-        ),
-        (
-            &unexplained.minus(&[&history.ledger.forgotten]),
+            &unexplained.minus(&[&unsure]),
             "started again, though its holder was alive and a member",
         ),
     ]);
@@ -303,7 +301,7 @@ fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
     let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
     let done = given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled]);
     // What a store forgot it forgot with its effect, but who is to say of which message: its blocks are not looked at.
-    let blocks: BTreeSet<u64> = ledger.forgotten.iter().map(|number| number / effects::BLOCK).collect();
+    let blocks: BTreeSet<u64> = ledger.unsure().iter().map(|number| number / effects::BLOCK).collect();
     let excused = Numbers::of(blocks.iter().map(|block| (block * effects::BLOCK, effects::BLOCK)));
     let sums = sums.iter().filter(|(block, _)| !blocks.contains(block));
     effects::wrong(
@@ -314,8 +312,8 @@ fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
 
 /// A store that keeps what it acknowledged never goes back; one that does not is found out.
 fn no_rewind(history: &History) -> Vec<String> {
-    let (rewinds, forgot) = (history.recorded.rewinds, history.ledger.forgot.len() as u64);
-    if forgot > 0 {
+    let (rewinds, forgot) = (history.recorded.rewinds, history.recorded.forgot_surely);
+    if !history.ledger.forgot.is_empty() {
         let line = || format!("the store went back in time {forgot} times, and nodes noticed {rewinds}");
         return (rewinds < forgot).then(line).into_iter().collect();
     }

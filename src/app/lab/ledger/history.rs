@@ -21,11 +21,13 @@ pub struct Recorded {
     /// Members that a generator gave up.
     pub reaped: BTreeSet<String>,
     pub rewinds: u64,
+    /// How often the store surely forgot something.
+    pub forgot_surely: u64,
     /// Messages whose first delivery was started.
     pub started: Numbers,
     /// Started in one and the same delivery more than once.
     pub started_twice: Numbers,
-    /// Starts in a later delivery: number and attempt.
+    /// Starts in a later delivery: number and deliveries.
     pub started_again: Vec<(u64, u16)>,
     /// Prints of payloads that are not just the number.
     payloads: BTreeMap<u64, u64>,
@@ -58,7 +60,7 @@ pub struct Member {
 pub struct Take {
     pub first: u64,
     pub count: u64,
-    pub attempt: u16,
+    pub deliveries: u16,
     pub member: usize,
     pub ms: u64,
 }
@@ -82,9 +84,15 @@ impl History {
         self.ledger.add(path)
     }
 
-    /// The store forgot what it did between these times. To be told before the books are read.
-    pub fn forget(&mut self, times: &[(u64, u64)]) {
+    /// The store forgot what it did between these times, or all but what was told. To be told before the books are read.
+    pub fn forget(&mut self, times: &[(u64, u64)], keeps_told: bool) {
         self.ledger.forgot = times.to_vec();
+        self.ledger.keeps_told = keeps_told;
+    }
+
+    /// So often it surely forgot something.
+    pub fn forgot_surely(&mut self, times: u64) {
+        self.recorded.forgot_surely = times;
     }
 
     /// What happened to the process with this book.
@@ -153,7 +161,7 @@ impl Recorded {
             Record::Rewound { .. } => self.rewinds += 1,
             Record::Started {
                 number,
-                attempt: 1,
+                deliveries: 1,
                 payload,
             } => {
                 self.saw_payload(*number, *payload);
@@ -164,20 +172,20 @@ impl Recorded {
             }
             Record::Started {
                 number,
-                attempt,
+                deliveries,
                 payload,
             } => {
                 self.saw_payload(*number, *payload);
-                self.started_again.push((*number, *attempt));
+                self.started_again.push((*number, *deliveries));
             }
             Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
                 (What::Publish { epoch }, Some(member)) => self.published(*epoch, *first, *count, member, *ms),
-                (What::Take { attempt, epoch }, Some(member)) => {
+                (What::Take { deliveries, epoch }, Some(member)) => {
                     self.reign(*epoch, *first, *count);
                     self.takes.push(Take {
                         first: *first,
                         count: *count,
-                        attempt: *attempt,
+                        deliveries: *deliveries,
                         member,
                         ms: *ms,
                     });

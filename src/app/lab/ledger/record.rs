@@ -15,7 +15,7 @@ pub enum Record {
     /// The handler's code is about to start.
     Started {
         number: u64,
-        attempt: u16,
+        deliveries: u16,
         /// See [`print_of`].
         payload: u64,
     },
@@ -66,12 +66,12 @@ impl Record {
         Some(match event {
             Event::Started {
                 number,
-                attempt,
+                deliveries,
                 payload,
                 ..
             } => Self::Started {
                 number: *number,
-                attempt: *attempt,
+                deliveries: *deliveries,
                 payload: print_of(*number, payload),
             },
             Event::Joined => Self::Joined { node: node.to_string() },
@@ -105,14 +105,14 @@ impl Record {
             Self::Refused => write!(out, "refused"),
             Self::Started {
                 number,
-                attempt,
+                deliveries,
                 payload: 0,
-            } => write!(out, "s {number} {attempt}"),
+            } => write!(out, "s {number} {deliveries}"),
             Self::Started {
                 number,
-                attempt,
+                deliveries,
                 payload,
-            } => write!(out, "s {number} {attempt} {payload}"),
+            } => write!(out, "s {number} {deliveries} {payload}"),
             Self::Joined { node } => write!(out, "joined {}", escape(node.as_bytes())),
             Self::Elected { epoch } => write!(out, "elected {epoch}"),
             Self::Deposed { epoch: Some(epoch) } => write!(out, "deposed {epoch}"),
@@ -144,7 +144,7 @@ impl Record {
                 let mut parts = rest.split(' ');
                 Self::Started {
                     number: parts.next()?.parse().ok()?,
-                    attempt: parts.next()?.parse().ok()?,
+                    deliveries: parts.next()?.parse().ok()?,
                     payload: parts.next().map_or(Some(0), |print| print.parse().ok())?,
                 }
             }
@@ -181,7 +181,7 @@ fn line(entry: &Entry) -> String {
     let Entry { first, count, what } = entry;
     match what {
         What::Publish { epoch } => format!("p {first} {count} {epoch}"),
-        What::Take { attempt, epoch } => format!("t {first} {count} {attempt} {epoch}"),
+        What::Take { deliveries, epoch } => format!("t {first} {count} {deliveries} {epoch}"),
         What::Done => format!("d {first} {count} 0"),
         What::Error => format!("e {first} {count} 0"),
         What::Return => format!("r {first} {count} 0"),
@@ -197,7 +197,7 @@ fn entry(text: &str) -> Option<(Entry, Option<u64>)> {
     let what = match word {
         "p" => What::Publish { epoch: detail },
         "t" => What::Take {
-            attempt: detail.try_into().ok()?,
+            deliveries: detail.try_into().ok()?,
             epoch: next()?,
         },
         "d" => What::Done,
@@ -221,19 +221,25 @@ mod tests {
         };
         for record in [
             Record::Intends(entry(What::Publish { epoch: 2 })),
-            Record::Confirmed(entry(What::Take { attempt: 3, epoch: 2 }), 9),
+            Record::Confirmed(
+                entry(What::Take {
+                    deliveries: 3,
+                    epoch: 2,
+                }),
+                9,
+            ),
             Record::Confirmed(entry(What::Done), 9),
             Record::Intends(entry(What::Error)),
             Record::Confirmed(entry(What::Return), 9),
             Record::Refused,
             Record::Started {
                 number: 8,
-                attempt: 2,
+                deliveries: 2,
                 payload: 0,
             },
             Record::Started {
                 number: 8,
-                attempt: 2,
+                deliveries: 2,
                 payload: print_of(8, b"pushed 1"),
             },
             Record::Joined { node: "abc".into() },

@@ -13,12 +13,12 @@ pub fn failover_gaps_ms(published: impl Iterator<Item = (u64, u64)>) -> Vec<u64>
 /// milliseconds, take by take.
 pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
     let recorded = &history.recorded;
-    let again: Vec<&Take> = recorded.takes.iter().filter(|take| take.attempt > 1).collect();
+    let again: Vec<&Take> = recorded.takes.iter().filter(|take| take.deliveries > 1).collect();
     let takes = recorded.takes_of(&again.iter().map(|take| take.first).collect());
     let delays = again.iter().filter_map(|take| {
         let before = takes[&take.first]
             .iter()
-            .filter(|earlier| earlier.attempt == take.attempt - 1);
+            .filter(|earlier| earlier.deliveries == take.deliveries - 1);
         let struck = before
             .filter_map(|earlier| recorded.struck_ms(earlier.member, take.ms))
             .max()?;

@@ -51,7 +51,13 @@ impl LineFormat {
                 json::text(out, "event", event);
                 for (name, value) in fields {
                     match value {
-                        Field::Number(number) => json::number(out, name, *number),
+                        Field::Number(number) => {
+                            json::number(out, name, *number);
+                            if *name == "deliveries" {
+                                // The old name, for one release.
+                                json::number(out, "attempt", *number);
+                            }
+                        }
                         Field::Text(text) => json::text(out, name, text),
                         Field::Bytes(bytes) => json::bytes(out, name, bytes),
                     }
@@ -83,6 +89,8 @@ pub fn level(event: &Event) -> Level {
         | Event::Rewound { .. }
         | Event::Purged
         | Event::Trimmed { .. }
+        | Event::Unhandled { .. }
+        | Event::GivenUp { .. }
         | Event::Damaged { .. }
         | Event::Away { .. } => Level::Warn,
         _ => Level::Info,
@@ -104,44 +112,45 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
     }
     match event {
         Event::Joined | Event::Purged | Event::Reconnected | Event::Resumed | Event::Left => {}
+        Event::Relocated { server } => add!(to: server Text),
         Event::Elected { epoch, next_number } => add!(to: epoch count, next_number count),
         Event::Deposed { epoch } => to.extend(epoch.map(|epoch| ("epoch", Field::Number(epoch)))),
         Event::Published { epoch, number, payload } => add!(to: epoch count, number count, payload Bytes),
         Event::Started {
             epoch,
             number,
-            attempt,
+            deliveries,
             payload,
         }
         | Event::Done {
             epoch,
             number,
-            attempt,
+            deliveries,
             payload,
         }
         | Event::Redelivered {
             epoch,
             number,
-            attempt,
+            deliveries,
             payload,
-        } => add!(to: epoch count, number count, attempt count, payload Bytes),
+        } => add!(to: epoch count, number count, deliveries count, payload Bytes),
         Event::Error {
             epoch,
             number,
-            attempt,
+            deliveries,
             payload,
             error,
-        } => add!(to: epoch count, number count, attempt count, payload Bytes, error Text),
+        } => add!(to: epoch count, number count, deliveries count, payload Bytes, error Text),
         Event::Retried {
             epoch,
             number,
-            attempt,
+            deliveries,
             failures,
             payload,
             error,
             after_ms,
         } => add!(
-            to: epoch count, number count, attempt count, failures count, payload Bytes, error Text, after_ms count
+            to: epoch count, number count, deliveries count, failures count, payload Bytes, error Text, after_ms count
         ),
         Event::Reaped {
             victim,
@@ -158,8 +167,34 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             add!(to: what Text);
         }
         Event::Rewound { next_number } => add!(to: next_number count),
+        Event::Unhandled { queued } => {
+            let hint = "this copy generates and no other is alive to handle: start another, or give --also-handle";
+            to.extend([("queued", count(queued)), ("hint", Text(hint))]);
+        }
+        Event::Stopping { in_hand } => add!(to: in_hand count),
+        Event::GivenUp { messages } => add!(to: messages count),
         Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
+    }
+}
+
+/// Leaves so many bytes of the payload, and says how many there are if that is less; none at all are not told.
+pub fn cut_payload(fields: &mut Vec<(&'static str, Field<'_>)>, bytes_max: usize) {
+    let is_payload = |(name, _): &(&'static str, Field<'_>)| *name == "payload";
+    let Some(place) = fields.iter().position(is_payload) else {
+        return;
+    };
+    let Field::Bytes(payload) = fields[place].1 else { return };
+    if bytes_max == 0 {
+        fields.remove(place);
+    } else if payload.len() > bytes_max {
+        // Half a character would be shown as bytes.
+        let end = (0..=bytes_max.min(3))
+            .map(|back| bytes_max - back)
+            .find(|end| payload[*end] & 0xc0 != 0x80)
+            .unwrap_or(bytes_max);
+        fields[place].1 = Field::Bytes(&payload[..end]);
+        fields.insert(place + 1, ("payload_bytes", Field::Number(payload.len() as u64)));
     }
 }
 

@@ -67,7 +67,7 @@ fn done(number: u64) -> Event {
     Event::Done {
         epoch: 4,
         number,
-        attempt: 1,
+        deliveries: 1,
         payload: Bytes::from(number.to_string()),
     }
 }
@@ -76,7 +76,7 @@ fn error(payload: &'static [u8], error: &str) -> Event {
     Event::Error {
         epoch: 4,
         number: 17,
-        attempt: 2,
+        deliveries: 2,
         payload: Bytes::from_static(payload),
         error: error.into(),
     }
@@ -101,7 +101,7 @@ fn every_event() -> Vec<Event> {
         Event::Redelivered {
             epoch: 4,
             number: 17,
-            attempt: 2,
+            deliveries: 2,
             payload: Bytes::new(),
         },
         Event::Reaped {
@@ -115,6 +115,9 @@ fn every_event() -> Vec<Event> {
             reason: "connection refused".into(),
         },
         Event::Reconnected,
+        Event::Relocated {
+            server: "10.0.0.2:6379".into(),
+        },
         Event::Left,
     ]
 }
@@ -129,14 +132,15 @@ elected node=k3f9 epoch=4 next_number=17
 deposed node=k3f9
 deposed node=k3f9 epoch=4
 published node=k3f9 epoch=4 number=17 payload=17
-done node=k3f9 epoch=4 number=17 attempt=1 payload=17
-error node=k3f9 epoch=4 number=17 attempt=2 payload=17 error=\"no luck\"
-redelivered node=k3f9 epoch=4 number=17 attempt=2 payload=\"\"
+done node=k3f9 epoch=4 number=17 deliveries=1 payload=17
+error node=k3f9 epoch=4 number=17 deliveries=2 payload=17 error=\"no luck\"
+redelivered node=k3f9 epoch=4 number=17 deliveries=2 payload=\"\"
 reaped node=k3f9 victim=x9 redelivered=3 failed=1
 rewound node=k3f9 next_number=5
 purged node=k3f9
 away node=k3f9 reason=\"connection refused\"
 reconnected node=k3f9
+relocated node=k3f9 server=10.0.0.2:6379
 left node=k3f9";
     let wanted: Vec<_> = wanted
         .lines()
@@ -162,7 +166,13 @@ fn json_has_the_same_names_as_text() {
             .collect();
         names.extend(["ts", "level", "event"]);
         names.sort_unstable();
-        let mut keys: Vec<_> = json.keys().map(String::as_str).collect();
+        // And, for one release, the old name of `deliveries`.
+        assert_eq!(json.get("attempt"), json.get("deliveries"));
+        let mut keys: Vec<_> = json
+            .keys()
+            .map(String::as_str)
+            .filter(|name| *name != "attempt")
+            .collect();
         keys.sort_unstable();
         assert_eq!(keys, names);
     }
@@ -208,7 +218,7 @@ fn no_payload_and_no_error_forges_a_field_of_a_text_line() {
         let names: Vec<&str> = parts.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
-            ["", "", "node", "epoch", "number", "attempt", "payload", "error"],
+            ["", "", "node", "epoch", "number", "deliveries", "payload", "error"],
             "seed {seed}: {lines:?}"
         );
         assert_eq!(
@@ -337,4 +347,40 @@ fn a_closed_log_does_not_stop_the_work() {
     let log = Log::new(Box::new(Broken), PLAIN, false, false, Box::new(|| 0));
     log.observe("n", &every_event());
     log.note("still here");
+}
+
+#[test]
+fn payloads_are_cut_to_what_was_asked_for_and_never_within_a_character() {
+    let payload = Bytes::from("é".repeat(150));
+    let event = |payload| Event::Published {
+        epoch: 1,
+        number: 2,
+        payload,
+    };
+    let line = |bytes, payload: &Bytes| {
+        let mut desk = desk(PLAIN, false, false);
+        desk.log = desk.log.with_payloads_to(bytes);
+        desk.log.observe("n", &[event(payload.clone())]);
+        let text = desk.take().concat();
+        text.trim_end()
+            .split_once(' ')
+            .expect("a time, and the rest")
+            .1
+            .to_string()
+    };
+    assert_eq!(
+        line(300, &payload),
+        format!("published node=n epoch=1 number=2 payload={}", "é".repeat(150))
+    );
+    let cut = |characters| {
+        format!(
+            "published node=n epoch=1 number=2 payload={} payload_bytes=300",
+            "é".repeat(characters)
+        )
+    };
+    assert_eq!(line(200, &payload), cut(100));
+    assert_eq!(line(201, &payload), cut(100));
+    assert_eq!(line(0, &payload), "published node=n epoch=1 number=2");
+    let no_text = Bytes::from(vec![0x80; 9]);
+    assert!(line(4, &no_text).ends_with("payload_bytes=9"), "{}", line(4, &no_text));
 }

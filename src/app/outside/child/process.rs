@@ -1,8 +1,9 @@
-//! One child: lines to its stdin, answers from its stdout, in order.
+//! One child: lines to its stdin, answers from its stdout.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::process::Stdio;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
@@ -23,6 +24,8 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 /// No more lines are made while so much waits to be written.
 const OUT_BYTES_MAX: usize = 256 * 1024;
 const LINES_PER_TURN: usize = 1024;
+/// A child that has answered nothing for so long may not flush its output.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// One child, from its start to its end.
 pub(super) struct Process {
@@ -42,7 +45,7 @@ pub(super) struct Process {
     made: u64,
     pub(super) gone: u64,
     pub(super) in_hand: VecDeque<Sent>,
-    /// Since when the oldest message in hand has been the next to be answered.
+    /// Since when the oldest message in hand has been the oldest.
     since: Instant,
     inbox: Vec<u8>,
     pub(super) answered: u64,
@@ -50,8 +53,9 @@ pub(super) struct Process {
 
 pub(super) struct Sent {
     pub(super) call: Call,
-    /// Where its line begins, among all bytes.
+    /// Where its line begins and ends, among all bytes.
     pub(super) start: u64,
+    end: u64,
 }
 
 impl Process {
@@ -92,6 +96,7 @@ impl Process {
                 return End::Gone;
             }
             let deadline = keeper.timeout.filter(|_| self.is_asked()).map(|time| self.since + time);
+            let quiet = (self.answered == 0 && self.is_asked() && !keeper.wondered).then(|| self.since + QUIET);
             let (stdin, stdout) = (self.stdin.as_mut(), &mut self.stdout);
             let lines = &self.out[self.out_at..];
             let may_send = self.out.len() < OUT_BYTES_MAX && keeper.waiting.is_empty();
@@ -107,6 +112,11 @@ impl Process {
                         return End::Unneeded;
                     }
                     keeper.waiting.extend(calls.drain(..));
+                }
+                () = sleep_until(quiet) => {
+                    keeper.wondered = true;
+                    let text = format!("{} has answered nothing for 10 s; does it flush its output?", keeper.program);
+                    keeper.tell.say("child", &text);
                 }
                 () = sleep_until(deadline) => return End::TimedOut(keeper.timeout.unwrap_or_default()),
                 _ = self.group.wait() => return self.last_answers().await,
@@ -125,9 +135,9 @@ impl Process {
 
     /// It does not read any more, and cannot answer what comes next.
     fn is_deaf(&self, keeper: &Keeper) -> bool {
-        let end_of_first = self.in_hand.get(1).map_or(self.made, |second| second.start);
         let wanted = !self.in_hand.is_empty() || !keeper.waiting.is_empty();
-        self.stdin.is_none() && wanted && (self.in_hand.is_empty() || end_of_first > self.gone)
+        let has_none = self.in_hand.front().is_none_or(|first| first.end > self.gone);
+        self.stdin.is_none() && wanted && has_none
     }
 
     /// Puts a message into its line, unless nobody waits for it any more.
@@ -139,7 +149,8 @@ impl Process {
         line(&mut self.out, &call.message, &self.queue);
         let start = self.made;
         self.made += (self.out.len() - before) as u64;
-        self.in_hand.push_back(Sent { call, start });
+        let end = self.made;
+        self.in_hand.push_back(Sent { call, start, end });
     }
 
     fn written(&mut self, bytes: Option<usize>) {
@@ -172,18 +183,24 @@ impl Process {
                     self.shown(line)
                 ));
             }
-            let number = self.in_hand[0].call.message.number;
-            let handled = answer::read(line, number)
-                .map_err(|why| format!("it answered {} to message {number}: {why}", self.shown(line)))?;
-            if let Some(sent) = self.in_hand.pop_front() {
+            let oldest = self.in_hand[0].call.message.number;
+            let (number, handled) = answer::read(line)
+                .map_err(|why| format!("it answered {} to message {oldest}: {why}", self.shown(line)))?;
+            // Children answer more or less in order: what is looked for is near the front.
+            let is_meant = |sent: &Sent| number.is_none_or(|number| sent.call.message.number == number);
+            let asked = self.in_hand.iter().take_while(|sent| sent.start < self.gone);
+            let Some(place) = asked.into_iter().position(is_meant) else {
+                return Err(format!("it answered {}: it has no such message", self.shown(line)));
+            };
+            if let Some(sent) = self.in_hand.remove(place) {
                 let _ = sent.call.reply.send(handled);
             }
             self.answered += 1;
+            if place == 0 {
+                self.since = Instant::now();
+            }
         }
-        if at > 0 {
-            self.inbox.drain(..at);
-            self.since = Instant::now();
-        }
+        self.inbox.drain(..at);
         if self.inbox.len() > ANSWER_BYTES_MAX {
             return Err(format!("its answer has more than {ANSWER_BYTES_MAX} bytes"));
         }
@@ -228,11 +245,12 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// `{"number":…,"attempt":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, and `payload_base64` for what is no text.
+/// `{"number":…,"deliveries":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, and `payload_base64` for what is no text.
+/// `attempt` is the old name of `deliveries`, for one release.
 fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     let Message {
         number,
-        attempt,
+        deliveries,
         failures,
         epoch,
         ..
@@ -240,7 +258,7 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     // Writing to a Vec cannot fail.
     let _ = write!(
         out,
-        r#"{{"number":{number},"attempt":{attempt},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
+        r#"{{"number":{number},"deliveries":{deliveries},"attempt":{deliveries},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
     );
     if let Ok(text) = std::str::from_utf8(&message.payload) {
         out.extend_from_slice(br#""payload":"#);

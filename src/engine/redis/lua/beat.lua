@@ -1,11 +1,10 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then, in the long form, all keys
---       of the queue
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10.. the types that the keys from 12 on must have
--- The short form will do for nearly all beats: those of handlers under a generator, which renew a lease and move the clock.
+-- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
---          cursor, made_before, damaged and wrong (a key of another type) | deposed | long (ask in the long form)
+--          cursor, made_before, damaged and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
@@ -33,16 +32,7 @@ if not (is_whole(m[1]) and is_whole(m[5]) and is_whole(m[8]) and is_whole(m[9]))
 end
 -- They are looked at by who keeps house, and by all while the crown is no number. Others that meet one wait for that.
 local looks = m[4] == node or not is_whole(m[6]) or tonumber(m[6]) <= tonumber(m[1])
-if #KEYS == 11 then
-  -- The clock may move by a step in this very beat.
-  local plain = not looks and is_whole(m[3]) and tonumber(m[6]) > m[1] + m[3] and m[15] == ''
-    and is_whole(m[16]) and tonumber(ARGV[4]) <= tonumber(m[16]) and (ARGV[8] == '' or ARGV[8] == m[19])
-    and tonumber(ARGV[5]) <= tonumber(m[8]) and tonumber(ARGV[6]) <= tonumber(m[5]) and tonumber(ARGV[7]) <= tonumber(m[9])
-  if not plain then return {'long'} end
-  lack = lacks('HSET', 'ZADD', 'LREM') -- guard: rights
-else
-  lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
-end
+lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
 if lack then return lack end
 local OTHERS = looks and {[2] = 'wall', [3] = 'step', [6] = 'crown', [10] = 'due', [11] = 'grain', [12] = 'rewinds', [13] = 'skipped',
   [14] = 'paused', [16] = 'rank', [17] = 'ruled', [20] = 'head', [21] = 'done', [22] = 'failed', [23] = 'requeued', [24] = 'trimmed'}
@@ -147,8 +137,8 @@ if keeps and not wrong then
     victim = first[1] and tonumber(first[2]) <= clock and first[1]
   end
 end
-local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', m[11],
-  'due_in_ms', math.max(m[10] - clock, 0), 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'wall_ms', wall,
+local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', mine and m[11] or 0,
+  'due_in_ms', mine and math.max(m[10] - clock, 0) or 0, 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'wall_ms', wall,
   'more_due', more, 'rewound', rewound and 1 or 0, 'paused', m[14]}
 local function tell(name, value)
   answer[#answer + 1] = name

@@ -5,7 +5,7 @@
 --       from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}
--- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld
+-- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld | the pack alone, where one came and nothing was refused
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
@@ -25,15 +25,16 @@ if #ARGV == 9 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1
     done, held = done + n, held - n + want
     local next, answer = fits and count == n and run('LPOP', KEYS[2]), nil
     local small = next
-    small = next and (#next <= tonumber(ARGV[7]) or want == 1) -- guard: shortcut-bytes
+    small = next and (want == 1 or #next <= tonumber(ARGV[7])) -- guard: shortcut-bytes
     -- As in sound().
     if small and #next >= 40 + 4 * want then
       local version, flags, _, _, _, id, _, _, size, base = struct.unpack('<BBHHHI8I8I8I4I4', next)
       fits = version == 1 and flags == 0 and size == want and id <= $COUNTER_MAX - want
       if fits and #next - 40 - 4 * want == struct.unpack('<I4', next, 37 + 4 * want) - base then
-        record = cmsgpack.pack({call, done, failed, held, {string.format('%d', id)}, {}})
+        -- {call, done, failed, held, {id}, {}}, without making a table.
+        record = '\150' .. cmsgpack.pack(call, done, failed, held) .. '\145' .. cmsgpack.pack(string.format('%d', id)) .. '\144'
         answer = redis.pcall('HSET', KEYS[3], place, next, lane, record)
-        if type(answer) ~= 'table' then return {'ok', {}, {next}} end
+        if type(answer) ~= 'table' then return next end
       end
     end
     -- It goes back, whatever rights someone has taken away: to the head or, if need be, to the end.

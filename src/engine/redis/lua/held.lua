@@ -1,7 +1,7 @@
 -- held: what a node has in hand, the smallest numbers first. Writes nothing.
 -- KEYS  1 taken:NODE 2 bodies
 -- ARGV  1 most, then the fields of pieces: all that are named after a lane, and as many others as are wanted
--- Returns  of each piece, by name: first count attempt failures published_ms start (of the first payload)
+-- Returns  of each piece, by name: first count deliveries failures published_ms start (of the first payload)
 -- The fields are found by a plain command before this: a node may hold very many. What was settled meanwhile is left out.
 --+ common
 --+ packs
@@ -23,11 +23,11 @@ for i = 1, math.min(#firsts, tonumber(ARGV[1])) do
     bytes = bytes + size(pack)
     if #held > 0 and bytes > $COLLECT_BYTES_MAX then break end
     pack = whole(KEYS[2], pack) or pack
-    local _, flags, attempt, failures, _, first, _, published, count = head(pack)
+    local _, flags, deliveries, failures, _, first, _, published, count = head(pack)
     local from, to = 1, 0
     if flags == 0 then from, to = offset(pack, count, 0), offset(pack, count, 1) - 1 end
     local start = string.sub(pack, from, math.min(to, from + $HELD_START_BYTES - 1))
-    held[#held + 1] = {'first', first, 'count', count, 'attempt', attempt, 'failures', failures, 'published_ms', published,
+    held[#held + 1] = {'first', first, 'count', count, 'deliveries', deliveries, 'failures', failures, 'published_ms', published,
       'start', start}
   end
 end

@@ -85,8 +85,8 @@ end
 
 -- Creates a queue. Redis searches small hashes from their start: the fields that every call reads come first.
 local function found_queue(meta, birth, names, step, wall)
-  redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'birth', birth, 'layout', $LAYOUT,
-    'names', names, 'clock', '0', 'wall', num(wall), 'step', step, 'steps', '', 'generator', '', 'epoch', '0', 'crown', '0', 'heirs', '',
-    'seq', '0', 'made', '0', 'due', '0', 'head', '0', 'done', '0', 'failed', '0', 'requeued', '0', 'rewinds', '0',
-    'skipped', '0', 'trimmed', '0', 'clearing', '0', 'chosen', '', 'rank', '0', 'ruled', '0', 'server', '', 'waited', '0', 'waited_at', '0')
+  redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'clock', '0', 'wall', num(wall), 'step', step,
+    'crown', '0', 'seq', '0', 'made', '0', 'epoch', '0', 'generator', '', 'heirs', '', 'chosen', '', 'server', '', 'due', '0', 'head', '0',
+    'birth', birth, 'layout', $LAYOUT, 'names', names, 'steps', '', 'rank', '0', 'ruled', '0', 'done', '0', 'failed', '0', 'requeued', '0',
+    'rewinds', '0', 'skipped', '0', 'trimmed', '0', 'clearing', '0', 'waited', '0', 'waited_at', '0')
 end

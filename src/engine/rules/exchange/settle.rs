@@ -103,7 +103,7 @@ impl<'a> Plan<'a> {
                 }));
             }
             Outcome::Return => {
-                let back = if pack.attempt() > 1 || pack.unordered() {
+                let back = if pack.deliveries() > 1 || pack.unordered() {
                     &mut self.back_again
                 } else {
                     &mut self.back

@@ -53,11 +53,95 @@ done
 "#;
     let fleet = workshop
         .fleet()
-        .args("--also-handle --interval 1ms --messages 16 --concurrency 4 --handle")
+        .args("--also-handle --interval 1ms --messages 16 --concurrency 4 --workers 1 --handle")
         .arg(&workshop.script("handler.sh", script))
         .start_joined();
     let status = fleet.wait_through(16);
     assert_eq!(status.failed, 0, "{status:?}");
+}
+
+#[test]
+fn as_many_workers_as_asked_for_are_at_work_at_once() {
+    let workshop = Workshop::new();
+    // Each waits until four are at work.
+    let script = r#"
+while IFS= read -r line; do
+  touch $HERE/at-work-$$
+  until [ "$(ls $HERE | grep -c at-work)" -eq 4 ]; do sleep 0.01; done
+  echo '{"ok":true}'
+done
+"#;
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 4 --workers 4 --handle")
+        .arg(&workshop.script("handler.sh", script))
+        .start_joined();
+    assert_eq!(fleet.wait_through(4).done, 4);
+}
+
+#[test]
+fn answers_with_a_number_come_in_any_order() {
+    let workshop = Workshop::new();
+    // Answers when it has four, the last one first.
+    let script = r#"
+number() { n=${1#*\"number\":}; n=${n%%,*}; }
+while read -r a && read -r b && read -r c && read -r d; do
+  for line in "$d" "$c" "$b" "$a"; do
+    number "$line"
+    case $n in *[13579]) echo "{\"number\":$n,\"error\":\"$n is odd\"}";; *) echo "{\"ok\":true,\"number\":$n}";; esac
+  done
+done
+"#;
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 16 --concurrency 4 --workers 1 --handle")
+        .arg(&workshop.script("handler.sh", script))
+        .start_joined();
+    let status = fleet.wait_through(16);
+    assert_eq!((status.done, status.failed), (8, 8), "{status:?}");
+    for error in fleet.errors() {
+        assert_eq!(error["error"], format!("{} is odd", error["number"]), "{error}");
+    }
+}
+
+#[test]
+fn a_python_worker_need_not_flush() {
+    let workshop = Workshop::new();
+    let path = workshop.path("worker.py");
+    std::fs::write(
+        &path,
+        "import sys\nfor line in sys.stdin:\n    print('{\"ok\":true}')\n",
+    )
+    .expect("written");
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 3 --handle")
+        .arg(&format!("python3 {}", path.display()))
+        .start_joined();
+    assert_eq!(fleet.wait_through(3).done, 3);
+}
+
+#[test]
+fn of_a_child_that_answers_nothing_it_is_asked_once_whether_it_flushes() {
+    let workshop = Workshop::new();
+    let mut fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 1ms --messages 3 --concurrency 3 --workers 1 --grace 100ms --handle")
+        .arg("sh -c 'cat > /dev/null'")
+        .start_joined();
+    let asks = |line: &crate::fleet::Line| line.is("child") && line.fields["message"].to_string().contains("flush");
+    fleet.wait_for("it is asked", |lines| lines.iter().any(asks));
+    // What it has in hand at the end is said as well.
+    fleet.term(0);
+    assert!(fleet.wait_exit(0).success());
+    let lines = fleet.lines();
+    let field = |event: &str, name: &str| {
+        let line = lines.iter().find(|line| line.is(event)).expect(event);
+        line.fields[name].as_u64()
+    };
+    assert_eq!(field("stopping", "in_hand"), Some(3));
+    assert_eq!(field("given_up", "messages"), Some(3));
+    assert_eq!(lines.iter().filter(|line| asks(line)).count(), 1);
 }
 
 #[test]
@@ -161,7 +245,10 @@ done
     let status = fleet.wait_through(12);
     assert_eq!((status.done, status.failed), (9, 3), "{status:?}");
     let errors = fleet.errors();
-    for (error, (number, word)) in errors.iter().zip([(2, "reading two"), (5, "1048576"), (7, "in order")]) {
+    for (error, (number, word)) in errors
+        .iter()
+        .zip([(2, "reading two"), (5, "1048576"), (7, "no such message")])
+    {
         assert_eq!(error["number"], number, "{error}");
         assert!(error["error"].as_str().expect("a text").contains(word), "{error}");
     }

@@ -7,7 +7,7 @@ fn exit_codes_are_outcomes_and_the_message_is_in_stdin_and_the_environment() {
     let workshop = Workshop::new();
     let script = r#"
 payload=$(cat)
-echo "$QUEENRIGHT_QUEUE $QUEENRIGHT_NUMBER $QUEENRIGHT_ATTEMPT $QUEENRIGHT_EPOCH $payload" >> $HERE/seen
+echo "$QUEENRIGHT_QUEUE $QUEENRIGHT_NUMBER $QUEENRIGHT_DELIVERIES $QUEENRIGHT_EPOCH $payload" >> $HERE/seen
 case $payload in
   3) echo first >&2; printf '\033[31mlast\n' >&2; exit 3;;
   4) [ "$QUEENRIGHT_FAILURES" = 2 ] || { echo busy >&2; exit 75; };;

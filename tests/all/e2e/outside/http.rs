@@ -111,7 +111,7 @@ fn statuses_are_outcomes_and_headers_tell_the_message() {
         assert_eq!(one.header("host"), place);
         assert_eq!(one.header("queenright-queue"), "béés");
         assert_eq!(one.header("queenright-number"), one.body);
-        assert_eq!(one.header("queenright-attempt"), "1");
+        assert_eq!(one.header("queenright-deliveries"), "1");
         assert_eq!(one.header("queenright-epoch"), "1");
         assert_eq!(one.header("authorization"), "Basic bWU6c2VjcmV0");
     }

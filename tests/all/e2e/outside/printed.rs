@@ -256,7 +256,7 @@ fn the_worker_of_the_recipe_is_done_with_one_puts_off_one_and_fails_at_one() {
     let stage = Stage::new();
     let fleet = fleet(
         &stage,
-        &command_line("queenright --prefer never --handle 'python3 worker.py'"),
+        &command_line("queenright --handle 'python3 worker.py'"),
         "--lease 30s",
     )
     .start_joined();
@@ -275,7 +275,7 @@ fn the_worker_of_the_recipe_is_done_with_one_puts_off_one_and_fails_at_one() {
 #[test]
 fn the_effects_of_the_recipe_are_there_once_for_each_message() {
     let stage = Stage::new();
-    let words = without_queue(command_line("queenright -q orders"));
+    let words = without_queue(command_line("queenright -q orders --handle"));
     assert!(stage.run(&words).is_empty());
     let get = |args: &[&str]| stage.server.command(args).expect("an answer");
     let number = |value| redis::from_redis_value::<u64>(value).expect("a number");
@@ -289,7 +289,7 @@ fn the_effects_of_the_recipe_are_there_once_for_each_message() {
 fn the_idempotency_key_of_the_recipe_keeps_work_from_being_done_twice_while_nodes_are_killed() {
     const ALL: u32 = 300;
     let stage = Stage::new();
-    let words = without_queue(command_line("queenright -q charges"));
+    let words = without_queue(command_line("queenright -q charges --handle"));
     let mut fleet = fleet(&stage, &words, "--interval 2ms --messages 300 --lease 1s --quiet")
         .copies(3)
         .start_joined();

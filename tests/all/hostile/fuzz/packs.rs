@@ -39,7 +39,7 @@ fn a_pack_is_refused_or_all_of_it_can_be_read() {
             let piece = Pack::decode(piece.bytes().clone())
                 .expect("a piece is a pack")
                 .next_attempt();
-            assert_eq!(piece.attempt(), pack.attempt().saturating_add(1));
+            assert_eq!(piece.deliveries(), pack.deliveries().saturating_add(1));
             for index in 0..count {
                 assert_eq!(piece.message(index).payload, built.payload(from + index));
                 assert_eq!(piece.message(index).number, again.message(from + index).number);
@@ -49,7 +49,7 @@ fn a_pack_is_refused_or_all_of_it_can_be_read() {
             "{} {} {}",
             count.ilog2(),
             payload_bytes > 0,
-            pack.attempt() > 1
+            pack.deliveries() > 1
         ))
     });
 }

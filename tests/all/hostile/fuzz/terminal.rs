@@ -38,7 +38,7 @@ fn no_control_character_comes_out_of_the_escaper_the_log_or_get_errors() {
 
         let failed = Failed {
             number: input.len() as u64,
-            attempt: 1,
+            deliveries: 1,
             failures: 0,
             epoch: 1,
             published_ms: 0,

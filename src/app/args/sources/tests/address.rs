@@ -83,6 +83,7 @@ fn url_and_host_in_one_place_exclude_each_other() {
 #[test]
 fn every_kind_of_url_is_understood() {
     for (url, shown) in [
+        ("h:6379", "h:6379"),
         ("redis://h", "h:6379"),
         ("redis://h:1/2", "h:1/2"),
         ("REDIS://h", "h:6379"),
@@ -107,7 +108,7 @@ fn every_kind_of_url_is_understood() {
 fn a_bad_url_gets_one_line_that_names_its_place_and_hides_its_password() {
     for url in [
         "http://:secret@h",
-        "h:6379",
+        "h:",
         "redis:",
         "redis://",
         "redis://:secret@",
@@ -129,7 +130,7 @@ fn a_bad_url_gets_one_line_that_names_its_place_and_hides_its_password() {
     assert!(
         case("--url mysql:x")
             .line()
-            .contains("redis://host:port/db, rediss://host:port/db (TLS), unix:/path or sqlite:/path")
+            .contains("redis://host:port/db, rediss://host:port/db (TLS), redis+sentinel://")
     );
 }
 

@@ -1,6 +1,7 @@
 //! What values mean, alone and together.
 
 use super::*;
+use crate::settings::Prefer;
 
 #[test]
 fn bad_values_are_named_by_their_place() {
@@ -12,7 +13,7 @@ fn bad_values_are_named_by_their_place() {
         ("-c many", "--concurrency: "),
         ("--batch 0", "--batch: "),
         ("--lease 1ms", "--lease: must be"),
-        ("--max-deliveries 70000", "--max-deliveries: 70000 is too large"),
+        ("--max-deliveries 70000", "--max-deliveries: must be 1 to 1000"),
         ("--generate 'foo", "--generate: a quote is not closed"),
         ("--generate=", "--generate: names no program"),
         (
@@ -95,4 +96,33 @@ fn a_schedule_takes_the_place_of_an_interval() {
         .env("QUEENRIGHT_TZ", "Mars")
         .line();
     assert!(said.starts_with("QUEENRIGHT_TZ: 'Mars' is no time zone"), "{said}");
+}
+
+#[test]
+fn a_handler_of_ones_own_generates_only_if_it_is_told_to() {
+    let of = |line: &'static str| {
+        let resolved = case(line).good();
+        (resolved.settings.prefer, resolved.only_handles)
+    };
+    assert_eq!(of(""), (Prefer::Either, false));
+    for handler in ["--handle a", "--handle-each a", "--handle http://a/"] {
+        assert_eq!(of(handler), (Prefer::Never, true), "{handler}");
+        for more in [
+            "--generate text",
+            "--generate-each date",
+            "--interval 1s",
+            "--messages 5",
+            "--prefer either",
+        ] {
+            assert_eq!(
+                of(format!("{handler} {more}").leak()),
+                (Prefer::Either, false),
+                "{handler} {more}"
+            );
+        }
+    }
+    for (name, value) in [("QUEENRIGHT_GENERATE", "text"), ("QUEENRIGHT_CRON", "* * * * *")] {
+        let named = case("--handle a").env(name, value).good();
+        assert_eq!(named.settings.prefer, Prefer::Either, "{name}");
+    }
 }

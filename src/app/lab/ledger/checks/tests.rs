@@ -86,22 +86,22 @@ impl Run {
         self.write(book, &Record::Confirmed(entry, ms));
     }
 
-    fn takes(&mut self, book: usize, first: u64, count: u64, attempt: u16, epoch: u64, ms: u64) {
-        let what = What::Take { attempt, epoch };
+    fn takes(&mut self, book: usize, first: u64, count: u64, deliveries: u16, epoch: u64, ms: u64) {
+        let what = What::Take { deliveries, epoch };
         self.write(book, &Record::Confirmed(Entry { first, count, what }, ms));
     }
 
-    fn starts(&mut self, book: usize, number: u64, attempt: u16) {
-        self.starts_with(book, number, attempt, &number.to_string());
+    fn starts(&mut self, book: usize, number: u64, deliveries: u16) {
+        self.starts_with(book, number, deliveries, &number.to_string());
     }
 
-    fn starts_with(&mut self, book: usize, number: u64, attempt: u16, payload: &str) {
+    fn starts_with(&mut self, book: usize, number: u64, deliveries: u16, payload: &str) {
         let payload = print_of(number, payload.as_bytes());
         self.write(
             book,
             &Record::Started {
                 number,
-                attempt,
+                deliveries,
                 payload,
             },
         );
@@ -299,9 +299,9 @@ fn a_redelivery_after_a_leave_or_a_deposition_is_fine() {
 
 #[test]
 fn a_message_that_is_started_twice_in_one_delivery() {
-    for (number, attempt) in [(1, 1), (4, 2)] {
+    for (number, deliveries) in [(1, 1), (4, 2)] {
         let mut run = Run::new();
-        run.starts(HANDLER, number, attempt);
+        run.starts(HANDLER, number, deliveries);
         run.finds(&["started twice in one delivery"]);
     }
 }
@@ -404,7 +404,8 @@ fn forgetful() -> Run {
         history: History::default(),
         observed: run.observed,
     };
-    run.history.forget(&[(700, 1000)]);
+    run.history.forget(&[(700, 1000)], false);
+    run.history.forgot_surely(1);
     for _ in 0..3 {
         run.history.add(Path::new("none"));
     }

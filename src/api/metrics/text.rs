@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use crate::engine::history::{BOUNDS_US, Times};
 
-pub(in crate::app) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+#[cfg(feature = "cli")]
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -1,0 +1,78 @@
+//! Faults of several servers. Each takes its time, on a thread of its own, and nothing else is broken meanwhile.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::plan::Fault;
+use crate::app::exit::Failure;
+use crate::app::lab::topology::{Failover, Topology};
+use crate::app::output::time::now_ms;
+
+/// A replica may be behind by this much, and an answer on its way for as long, in milliseconds.
+pub(super) const LAG_MS: u64 = 700;
+
+/// What the store forgot: all between these times, in milliseconds since 1970.
+pub(super) type Forgot = Arc<Mutex<Vec<(u64, u64)>>>;
+
+pub(super) struct Several {
+    pub(super) topology: Arc<Mutex<Topology>>,
+    pub(super) queue: String,
+    pub(super) forgot: Forgot,
+    pub(super) running: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Several {
+    /// Whether one is under way. An error, if the last one did not come to its end.
+    pub(super) fn is_busy(&mut self) -> Result<bool, Failure> {
+        if self.running.as_ref().is_some_and(|running| !running.is_finished()) {
+            return Ok(true);
+        }
+        self.end().map(|()| false)
+    }
+
+    pub(super) fn strike(&mut self, fault: Fault) {
+        let (topology, queue, forgot) = (self.topology.clone(), self.queue.clone(), self.forgot.clone());
+        self.running = Some(std::thread::spawn(move || {
+            let from = now_ms() - LAG_MS;
+            let mut topology = topology.lock().unwrap_or_else(PoisonError::into_inner);
+            let struck = strike(&mut topology, &queue, fault);
+            // What a new primary lacks.
+            let mut forgot = forgot.lock().unwrap_or_else(PoisonError::into_inner);
+            forgot.push((from, now_ms() + LAG_MS));
+            struck
+        }));
+    }
+
+    /// Waits for the one that is under way.
+    pub(super) fn end(&mut self) -> Result<(), Failure> {
+        let ended = self.running.take().map(JoinHandle::join);
+        let ended = ended
+            .unwrap_or(Ok(Ok(())))
+            .map_err(|_| Failure::failed("a fault panicked"))?;
+        ended.map_err(|error| Failure::cannot("break several servers", error))
+    }
+}
+
+fn strike(topology: &mut Topology, queue: &str, fault: Fault) -> io::Result<()> {
+    match fault {
+        Fault::FailOver(how) => topology.fail_over(queue, Failover::ALL[how % Failover::ALL.len()]),
+        Fault::LoseTail(ms) => {
+            let old = topology.detach(queue)?;
+            std::thread::sleep(Duration::from_millis(ms));
+            topology.kill(old);
+            topology.replaced(queue, old)?;
+            topology.restart(old)?;
+            topology.attach()?;
+            topology.agreed(queue).map(drop)
+        }
+        Fault::MoveSlot => topology.migrate(queue),
+        Fault::KillSentinel(ms) => {
+            topology.kill_sentinel(0);
+            std::thread::sleep(Duration::from_millis(ms));
+            topology.restart_sentinel(0)
+        }
+        _ => unreachable!("not a fault of several servers"),
+    }
+}

@@ -1,0 +1,459 @@
+//! Several servers that keep one queue between them: a primary with replicas behind sentinels, or a cluster.
+//!
+//! They are real processes on free ports of loopback, and each may be harmed.
+
+use std::cell::Cell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use redis::{FromRedisValue, Value};
+use rustix::process::Signal;
+
+use super::copy;
+pub use super::server::Fsync;
+use super::server::{Server, free_port};
+use crate::engine::redis::keys::Keys;
+use crate::node::id::new_id;
+use crate::settings::Names;
+
+/// What the sentinels call the primary.
+const NAME: &str = "queen";
+/// When a server is held to be gone, by sentinels and by a cluster.
+const GONE: Duration = Duration::from_secs(1);
+/// How long servers may take to agree.
+const AGREE_MAX: Duration = Duration::from_mins(1);
+const ASK_AGAIN: Duration = Duration::from_secs(6);
+const AGAIN: Duration = Duration::from_millis(20);
+/// A cluster's servers talk to each other at their port and so much.
+const BUS: u16 = 10_000;
+const SLOTS: u32 = 16_384;
+const SENTINELS: usize = 3;
+/// Primaries of a cluster; each has one replica.
+const PRIMARIES: usize = 3;
+
+/// Which servers there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A primary, its replicas and three sentinels.
+    Sentinel,
+    /// Three primaries, each with a replica.
+    Cluster,
+}
+
+/// How the primary is replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failover {
+    /// In good order: `SENTINEL FAILOVER`, `CLUSTER FAILOVER`.
+    Asked,
+    /// `CLUSTER FAILOVER FORCE`: the replica does not wait for the primary. Behind sentinels as [`Failover::Asked`].
+    Forced,
+    /// `CLUSTER FAILOVER TAKEOVER`: nor does it ask the others. Behind sentinels as [`Failover::Asked`].
+    Takeover,
+    /// kill -9 of the primary; it is started anew once another has its place.
+    Killed,
+}
+
+impl Failover {
+    pub const ALL: [Self; 4] = [Self::Asked, Self::Forced, Self::Takeover, Self::Killed];
+}
+
+/// The servers, and what is known of them. They end when this is dropped.
+pub struct Topology {
+    kind: Kind,
+    password: String,
+    /// The one whose directory the others are beside.
+    servers: Vec<Server>,
+    sentinels: Vec<Server>,
+}
+
+type Answer<T> = Result<T, redis::RedisError>;
+
+impl Topology {
+    /// Starts them in a directory that nobody else can look into, and waits until they agree.
+    ///
+    /// Behind sentinels the primary has so many replicas; in a cluster each has one.
+    pub fn start(kind: Kind, replicas: usize, directory: &Path, fsync: Fsync) -> io::Result<Self> {
+        let program =
+            Server::program().ok_or_else(|| io::Error::other("no redis-server and no valkey-server on PATH"))?;
+        let mut topology = Self {
+            kind,
+            password: new_id(),
+            servers: Vec::new(),
+            sentinels: Vec::new(),
+        };
+        match kind {
+            Kind::Sentinel => topology.behind_sentinels(&program, replicas, directory, fsync)?,
+            Kind::Cluster => topology.as_cluster(&program, directory, fsync)?,
+        }
+        Ok(topology)
+    }
+
+    /// As a node is told where the queue is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let (asked, end) = match self.kind {
+            Kind::Sentinel => (&self.sentinels, format!("/{NAME}/0?sentinel_pass={}", self.password)),
+            Kind::Cluster => (&self.servers, String::new()),
+        };
+        let hosts: Vec<String> = asked.iter().map(|server| server.address().to_string()).collect();
+        let via = match self.kind {
+            Kind::Sentinel => "sentinel",
+            Kind::Cluster => "cluster",
+        };
+        format!("redis+{via}://:{}@{}{end}", self.password, hosts.join(","))
+    }
+
+    /// One server alone, as a plain URL has it.
+    #[must_use]
+    pub fn url_of(&self, server: usize) -> String {
+        format!("redis://:{}@{}", self.password, self.servers[server].address())
+    }
+
+    /// A sentinel, as if it were a Redis.
+    #[must_use]
+    pub fn url_of_a_sentinel(&self) -> String {
+        format!("redis://:{}@{}", self.password, self.sentinels[0].address())
+    }
+
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How many servers keep data.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// One command on a server.
+    pub fn ask<T: FromRedisValue>(&self, server: usize, command: &[&str]) -> Answer<T> {
+        redis::from_redis_value(self.servers[server].command(command)?).map_err(Into::into)
+    }
+
+    /// The server that has the queue now, if one says so.
+    #[must_use]
+    pub fn primary(&self, queue: &str) -> Option<usize> {
+        match self.kind {
+            Kind::Sentinel => {
+                let port = self.said_primary()?;
+                let found = self.servers.iter().position(|server| server.port() == port)?;
+                self.is_primary(found).then_some(found)
+            }
+            Kind::Cluster => {
+                // The others say MOVED.
+                let meta = Keys::new(queue, &Names::default()).meta;
+                (0..self.servers.len()).find(|at| {
+                    self.servers[*at].is_running()
+                        && self.is_primary(*at)
+                        && self.ask::<Value>(*at, &["EXISTS", &meta]).is_ok()
+                })
+            }
+        }
+    }
+
+    fn said_primary(&self) -> Option<u16> {
+        let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
+        let mut said = self
+            .sentinels
+            .iter()
+            .filter_map(|sentinel| sentinel.command(&asked).ok());
+        let (_, port): (String, u16) = redis::from_redis_value(said.next()?).ok()?;
+        Some(port)
+    }
+
+    fn is_primary(&self, server: usize) -> bool {
+        self.said(server, "replication").contains("role:master")
+    }
+
+    fn said(&self, server: usize, section: &str) -> String {
+        self.ask(server, &["INFO", section]).unwrap_or_default()
+    }
+
+    /// Lets another server have the queue, and waits until it does; what was killed is started anew, as its replica.
+    pub fn fail_over(&mut self, queue: &str, how: Failover) -> io::Result<()> {
+        let old = self.agreed(queue)?;
+        let replica = self.replica_of(old);
+        if how == Failover::Killed {
+            self.servers[old].kill();
+        }
+        // Servers refuse while the one before is under way, and give up one that takes them too long.
+        let asked = Cell::new(None::<Instant>);
+        self.until("another primary", |all| {
+            if how != Failover::Killed && asked.get().is_none_or(|at| at.elapsed() > ASK_AGAIN) {
+                asked.set(Some(Instant::now()));
+                all.ask_for_another(how, replica);
+            }
+            all.primary(queue).is_some_and(|now| now != old)
+        })?;
+        if how == Failover::Killed {
+            self.servers[old].run()?;
+        }
+        self.agreed(queue).map(drop)
+    }
+
+    fn ask_for_another(&self, how: Failover, replica: Option<usize>) {
+        let (Kind::Cluster, Some(replica)) = (self.kind, replica) else {
+            let asked = ["SENTINEL", "FAILOVER", NAME];
+            let _ = self.sentinels.iter().any(|sentinel| sentinel.command(&asked).is_ok());
+            return;
+        };
+        let further = match how {
+            Failover::Forced => Some("FORCE"),
+            Failover::Takeover => Some("TAKEOVER"),
+            _ => None,
+        };
+        let command: Vec<&str> = ["CLUSTER", "FAILOVER"].into_iter().chain(further).collect();
+        let _ = self.ask::<Value>(replica, &command);
+    }
+
+    /// The primary, once all others follow one.
+    pub fn agreed(&self, queue: &str) -> io::Result<usize> {
+        self.until("all servers agree", |all| {
+            all.primary(queue).is_some()
+                && (0..all.servers.len()).all(|at| {
+                    let said = all.said(at, "replication");
+                    said.contains("role:master") || said.contains("master_link_status:up")
+                })
+                && match all.kind {
+                    Kind::Sentinel => {
+                        let masters = (0..all.servers.len()).filter(|at| all.is_primary(*at)).count();
+                        masters == 1 && all.sentinels_see_all()
+                    }
+                    Kind::Cluster => (0..all.servers.len()).all(|at| {
+                        all.ask::<String>(at, &["CLUSTER", "INFO"])
+                            .is_ok_and(|said| said.contains("cluster_state:ok"))
+                    }),
+                }
+        })?;
+        self.primary(queue).ok_or_else(|| io::Error::other("no primary"))
+    }
+
+    fn sentinels_see_all(&self) -> bool {
+        self.sentinels.iter().all(|sentinel| {
+            let Ok(said) = sentinel.command(&["SENTINEL", "MASTER", NAME]) else {
+                return !sentinel.is_running();
+            };
+            let said: Vec<String> = redis::from_redis_value(said).unwrap_or_default();
+            let field = |name: &str| {
+                said.iter()
+                    .position(|word| word == name)
+                    .and_then(|at| said.get(at + 1))
+            };
+            let replicas = self.servers.len() - 1;
+            field("num-slaves") == Some(&replicas.to_string()) && field("flags").is_some_and(|flags| flags == "master")
+        })
+    }
+
+    /// A replica of this server.
+    #[must_use]
+    pub fn replica_of(&self, primary: usize) -> Option<usize> {
+        let port = format!("master_port:{}", self.servers[primary].port());
+        (0..self.servers.len()).find(|at| self.said(*at, "replication").lines().any(|line| line.trim() == port))
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, server: usize) {
+        self.servers[server].kill();
+    }
+
+    /// Starts one that was killed.
+    pub fn restart(&mut self, server: usize) -> io::Result<()> {
+        self.servers[server].run()
+    }
+
+    /// Cuts the primary of the queue off from its replicas: what it acknowledges now, they lack. Returns it.
+    pub fn detach(&self, queue: &str) -> io::Result<usize> {
+        let primary = self.agreed(queue)?;
+        for at in (0..self.servers.len()).filter(|at| *at != primary) {
+            let wrong = ["CONFIG", "SET", "masterauth", "wrong"];
+            self.ask::<Value>(at, &wrong).map_err(io::Error::other)?;
+        }
+        let cut = self.ask::<Value>(primary, &["CLIENT", "KILL", "TYPE", "slave"]);
+        cut.map_err(io::Error::other)?;
+        Ok(primary)
+    }
+
+    /// Replicas can follow again; all servers must be running.
+    pub fn attach(&self) -> io::Result<()> {
+        let right = ["CONFIG", "SET", "masterauth", &self.password];
+        self.until("all servers take it", |all| {
+            (0..all.servers.len()).all(|at| all.ask::<Value>(at, &right).is_ok())
+        })
+    }
+
+    /// Waits until another server than this one has the queue.
+    pub fn replaced(&self, queue: &str, old: usize) -> io::Result<()> {
+        self.until("another primary", |all| {
+            all.primary(queue).is_some_and(|now| now != old)
+        })
+    }
+
+    /// kill -9 of a sentinel.
+    pub fn kill_sentinel(&mut self, sentinel: usize) {
+        self.sentinels[sentinel].kill();
+    }
+
+    pub fn restart_sentinel(&mut self, sentinel: usize) -> io::Result<()> {
+        self.sentinels[sentinel].run()
+    }
+
+    /// SIGSTOP, or SIGCONT.
+    pub fn freeze(&self, server: usize, frozen: bool) {
+        if let Some(pid) = self.servers[server].pid() {
+            copy::signal(pid, if frozen { Signal::STOP } else { Signal::CONT });
+        }
+    }
+
+    /// Moves the slot of the queue to another primary while it is used, key by key.
+    pub fn migrate(&self, queue: &str) -> io::Result<()> {
+        let failed = io::Error::other::<redis::RedisError>;
+        let from = self.agreed(queue)?;
+        let to = (0..self.servers.len())
+            .find(|at| *at != from && self.is_primary(*at))
+            .ok_or_else(|| io::Error::other("no other primary"))?;
+        let meta = Keys::new(queue, &Names::default()).meta;
+        let slot: u64 = self.ask(from, &["CLUSTER", "KEYSLOT", &meta]).map_err(failed)?;
+        let slot = slot.to_string();
+        let id = |at| self.ask::<String>(at, &["CLUSTER", "MYID"]).map_err(failed);
+        let (from_id, to_id) = (id(from)?, id(to)?);
+        let set = |at, what: &[&str]| {
+            let command = [&["CLUSTER", "SETSLOT", slot.as_str()], what].concat();
+            self.ask::<Value>(at, &command).map_err(failed).map(drop)
+        };
+        set(to, &["IMPORTING", &from_id])?;
+        set(from, &["MIGRATING", &to_id])?;
+        let port = self.servers[to].port().to_string();
+        loop {
+            let keys = ["CLUSTER", "GETKEYSINSLOT", slot.as_str(), "10"];
+            let keys: Vec<String> = self.ask(from, &keys).map_err(failed)?;
+            if keys.is_empty() {
+                break;
+            }
+            for key in keys {
+                let login = ["AUTH", &self.password, "KEYS", &key];
+                let command = [&["MIGRATE", "127.0.0.1", port.as_str(), "", "0", "5000"], &login[..]].concat();
+                self.ask::<Value>(from, &command).map_err(failed)?;
+            }
+        }
+        set(to, &["NODE", &to_id])?;
+        set(from, &["NODE", &to_id])?;
+        for at in (0..self.servers.len()).filter(|at| *at != from && *at != to && self.is_primary(*at)) {
+            set(at, &["NODE", &to_id])?;
+        }
+        Ok(())
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Self) -> bool) -> io::Result<()> {
+        let deadline = Instant::now() + AGREE_MAX;
+        while !is_so(self) {
+            if Instant::now() > deadline {
+                return Err(io::Error::other(format!("waited for too long: {what}")));
+            }
+            std::thread::sleep(AGAIN);
+        }
+        Ok(())
+    }
+
+    fn beside(directory: &Path, name: &str, at: usize) -> io::Result<PathBuf> {
+        let directory = directory.join(format!("{name}-{at}"));
+        std::fs::create_dir_all(&directory)?;
+        Ok(directory)
+    }
+
+    fn behind_sentinels(&mut self, program: &Path, replicas: usize, directory: &Path, fsync: Fsync) -> io::Result<()> {
+        for at in 0..=replicas {
+            let directory = Self::beside(directory, "server", at)?;
+            let follows = self
+                .servers
+                .first()
+                .map(|first| format!("replicaof 127.0.0.1 {}", first.port()));
+            let further: Vec<&str> = follows.iter().map(String::as_str).collect();
+            let password = self.password.clone();
+            let server = Server::with_settings(program, &directory, fsync, password, free_port()?, &further)?;
+            self.servers.push(server);
+        }
+        let (primary, gone) = (self.servers[0].port(), GONE.as_millis());
+        for at in 0..SENTINELS {
+            let directory = Self::beside(directory, "sentinel", at)?;
+            let (port, password) = (free_port()?, &self.password);
+            let settings = vec![
+                format!("port {port}"),
+                "bind 127.0.0.1".into(),
+                format!("requirepass {password}"),
+                format!("user lab on >{password} ~* &* +@all"),
+                format!("sentinel sentinel-pass {password}"),
+                format!("sentinel monitor {NAME} 127.0.0.1 {primary} 2"),
+                format!("sentinel auth-user {NAME} lab"),
+                format!("sentinel auth-pass {NAME} {password}"),
+                format!("sentinel down-after-milliseconds {NAME} {gone}"),
+                format!("sentinel failover-timeout {NAME} 4000"),
+                "logfile redis.log".into(),
+            ];
+            let sentinel = Server::configured(program, &directory, port, password.clone(), settings)?;
+            self.sentinels.push(sentinel);
+        }
+        self.agreed("none").map(drop)
+    }
+
+    fn as_cluster(&mut self, program: &Path, directory: &Path, fsync: Fsync) -> io::Result<()> {
+        let failed = io::Error::other::<redis::RedisError>;
+        let gone = format!("cluster-node-timeout {}", GONE.as_millis());
+        for at in 0..2 * PRIMARIES {
+            let directory = Self::beside(directory, "server", at)?;
+            let further = [
+                "cluster-enabled yes",
+                gone.as_str(),
+                "cluster-replica-validity-factor 0",
+            ];
+            let password = self.password.clone();
+            let server = Server::with_settings(program, &directory, fsync, password, port_with_bus()?, &further)?;
+            self.servers.push(server);
+        }
+        let share = SLOTS.div_ceil(u32::try_from(PRIMARIES).expect("few"));
+        for at in 0..PRIMARIES {
+            let first = share * u32::try_from(at).expect("few");
+            let slots: Vec<String> = (first..SLOTS.min(first + share)).map(|slot| slot.to_string()).collect();
+            let mut command = vec!["CLUSTER", "ADDSLOTS"];
+            command.extend(slots.iter().map(String::as_str));
+            self.ask::<Value>(at, &command).map_err(failed)?;
+        }
+        let first = self.servers[0].port().to_string();
+        for at in 1..self.servers.len() {
+            self.ask::<Value>(at, &["CLUSTER", "MEET", "127.0.0.1", &first])
+                .map_err(failed)?;
+        }
+        let known = format!("cluster_known_nodes:{}", self.servers.len());
+        self.until("all servers know all", |all| {
+            (0..all.servers.len()).all(|at| {
+                all.ask::<String>(at, &["CLUSTER", "INFO"])
+                    .is_ok_and(|said| said.contains(&known))
+            })
+        })?;
+        for at in 0..PRIMARIES {
+            let id: String = self.ask(at, &["CLUSTER", "MYID"]).map_err(failed)?;
+            self.until("a replica knows its primary", |all| {
+                all.ask::<Value>(at + PRIMARIES, &["CLUSTER", "REPLICATE", &id]).is_ok()
+            })?;
+        }
+        self.agreed("none").map(drop)
+    }
+}
+
+/// A free port with a free one for the talk between servers.
+fn port_with_bus() -> io::Result<u16> {
+    loop {
+        let port = free_port()?;
+        if let Some(bus) = port.checked_add(BUS)
+            && std::net::TcpListener::bind(("127.0.0.1", bus)).is_ok()
+        {
+            return Ok(port);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Which queues there are at a store.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use crate::app::args::sources::{Resolved, Store};
+use crate::app::exit::Failure;
+use crate::app::on_engine::QueueAt;
+use crate::app::run::runtime;
+use crate::engine::redis::RedisEngine;
+use crate::error::{Error, Refusal};
+use crate::node::event::escape;
+
+/// More than these are not looked for.
+const QUEUES_MAX: usize = 1000;
+/// How many keys Redis looks at in one step.
+const STEP: usize = 1000;
+/// How many names a line has.
+const NAMED_MAX: usize = 10;
+/// How long to look for names that nobody has asked for.
+const HINT_TIME: Duration = Duration::from_secs(1);
+
+/// What was found.
+#[derive(Debug, Clone, Default)]
+pub struct Found {
+    /// In their order.
+    pub(in crate::app) names: Vec<String>,
+    /// There may be more: there was no time to look for them, or there are too many.
+    pub(in crate::app) may_be_more: bool,
+}
+
+/// The names of the queues, as many as are found in this time.
+///
+/// In Redis they are found by `SCAN`, a step at a time, each of which looks at a thousand keys: a key that lists all queues
+/// would be outside the hash tag of each of them, could not be written in the same step as the queue, and would need a right that
+/// the users of single queues do not have. A user without `SCAN` is told so.
+pub(in crate::app) fn find(resolved: &Resolved, time: Duration) -> Result<Found, Failure> {
+    match &resolved.store {
+        Store::Redis(place) => {
+            let engine = QueueAt::of(resolved, time).redis(place)?;
+            let runtime = runtime()?;
+            let found = runtime.block_on(scan(&engine, time));
+            runtime.shutdown_timeout(Duration::ZERO);
+            found
+        }
+        Store::Sqlite(database) => {
+            let mut names = database.queues(u32::try_from(QUEUES_MAX + 1).expect("a constant"))?;
+            let may_be_more = names.len() > QUEUES_MAX;
+            names.truncate(QUEUES_MAX);
+            Ok(Found { names, may_be_more })
+        }
+    }
+}
+
+async fn scan(engine: &RedisEngine, time: Duration) -> Result<Found, Failure> {
+    let (until, mut cursor) = (Instant::now() + time, "0".to_string());
+    let mut found = Found::default();
+    // Of a cluster only the server that was asked tells what it has.
+    let is_cluster = engine.info().await.is_ok_and(|info| info.get("cluster_enabled") == "1");
+    loop {
+        let mut cmd = redis::cmd("SCAN");
+        cmd.arg(&cursor).arg("MATCH").arg("{qr:*}:meta").arg("COUNT").arg(STEP);
+        let (next, keys) = page(engine.ask(&cmd).await.map_err(refused)?);
+        let name = |key: &String| key.strip_prefix("{qr:")?.strip_suffix("}:meta").map(String::from);
+        found.names.extend(keys.iter().filter_map(name));
+        cursor = next;
+        let all = cursor == "0";
+        if all || found.names.len() > QUEUES_MAX || Instant::now() > until {
+            // A key may be told twice while the server makes room.
+            found.names.sort_unstable();
+            found.names.dedup();
+            found.may_be_more = !all || is_cluster || found.names.len() > QUEUES_MAX;
+            found.names.truncate(QUEUES_MAX);
+            return Ok(found);
+        }
+    }
+}
+
+/// The rights of a node are not the ones that are missing here.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::Refused {
+            store,
+            refusal: Refusal::Command,
+            reason,
+            ..
+        } => Failure::failed(format!(
+            "{store} refuses: {reason}; to list queues, grant the user +scan"
+        )),
+        error => error.into(),
+    }
+}
+
+/// The next cursor, and keys. What is no such answer is the end.
+fn page(value: Value) -> (String, Vec<String>) {
+    redis::from_redis_value(value).unwrap_or_else(|_| ("0".into(), Vec::new()))
+}
+
+/// Adds to a line about a queue that is not there which ones are; and whether there are any.
+pub(in crate::app) fn which(line: &str, resolved: &Resolved) -> (String, bool) {
+    // Who may not look for others is told what there is to say without them.
+    let Ok(found) = find(resolved, HINT_TIME) else {
+        return (line.into(), false);
+    };
+    let address = escape(resolved.address.as_bytes()).into_owned();
+    let mut named: Vec<_> = found
+        .names
+        .iter()
+        .take(NAMED_MAX)
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if found.names.len() > NAMED_MAX || found.may_be_more {
+        named.push("…".into());
+    }
+    let rest = if found.names.is_empty() {
+        format!("; {address} has no queue at all")
+    } else {
+        format!("; {address} has {} (queenright queues lists them)", named.join(", "))
+    };
+    (format!("{line}{rest}"), !found.names.is_empty())
+}

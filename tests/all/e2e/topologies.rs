@@ -1,0 +1,179 @@
+//! Several servers: behind sentinels, and as a cluster. What one plain Redis is asked elsewhere holds here, too, whoever the
+//! primary is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use queenright::app::lab::topology::{Failover, Fsync, Kind, Topology};
+
+use super::push::feed;
+use crate::fleet::{Fleet, said};
+
+const ARGS: &str = "--interval 5ms --work 0 --error-rate 0";
+
+struct Bed {
+    servers: Topology,
+    _directory: tempfile::TempDir,
+}
+
+fn bed(kind: Kind, replicas: usize) -> Bed {
+    let directory = tempfile::tempdir().expect("a directory");
+    let servers = Topology::start(kind, replicas, directory.path(), Fsync::Never).expect("servers");
+    Bed {
+        servers,
+        _directory: directory,
+    }
+}
+
+/// Work goes on; and no number has two payloads.
+fn goes_on(fleet: &mut Fleet) {
+    fleet.wait_for_more("published", 50);
+    fleet.wait_for_more("done", 50);
+    fleet.nobody_exited_but(&[]);
+    let mut payloads = BTreeMap::new();
+    for line in fleet
+        .lines()
+        .iter()
+        .filter(|line| line.is("done") || line.is("published"))
+    {
+        let before = payloads.insert(line.number, line.payload.clone());
+        assert!(before.is_none_or(|before| before == line.payload), "{line:?}");
+    }
+}
+
+fn relocations(fleet: &Fleet) -> usize {
+    fleet.lines().iter().filter(|line| line.is("relocated")).count()
+}
+
+#[test]
+fn behind_sentinels_work_goes_on_after_every_failover() {
+    let mut bed = bed(Kind::Sentinel, 2);
+    let mut fleet = Fleet::at(bed.servers.url()).copies(3).args(ARGS).start_led();
+    goes_on(&mut fleet);
+    for how in [Failover::Asked, Failover::Killed] {
+        let before = relocations(&fleet);
+        bed.servers.fail_over(fleet.queue(), how).expect("a failover");
+        fleet.wait_for("all say where it is", |lines| {
+            lines.iter().filter(|line| line.is("relocated")).count() >= before + 3
+        });
+        goes_on(&mut fleet);
+    }
+    // Two of three are enough, and a new copy finds its way.
+    bed.servers.kill_sentinel(0);
+    fleet.add(ARGS);
+    goes_on(&mut fleet);
+    assert!(feed(&fleet, &["push"], "by hand\n").status.success());
+    fleet.wait_for("what was pushed is done", |lines| {
+        lines.iter().any(|line| line.is("done") && line.payload == "by hand")
+    });
+}
+
+/// Fails over to a replica that lacks what the primary acknowledged last, twice.
+fn lose_the_tail_twice(kind: Kind, args: &str) -> Fleet {
+    let mut bed = bed(kind, 1);
+    let mut fleet = Fleet::at(bed.servers.url()).copies(3).args(ARGS).args(args).start_led();
+    for _ in 0..2 {
+        goes_on(&mut fleet);
+        let old = bed.servers.detach(fleet.queue()).expect("cut off");
+        let before = fleet.lines().len();
+        fleet.wait_for("publishing waits, and says so", |lines| {
+            let says =
+                |line: &&crate::fleet::Line| line.is("away") && line.fields.to_string().contains("replicas have");
+            lines[before..].iter().find(says).is_some()
+        });
+        bed.servers.kill(old);
+        bed.servers.replaced(fleet.queue(), old).expect("replaced");
+        bed.servers.restart(old).expect("back");
+        bed.servers.attach().expect("together");
+        bed.servers.agreed(fleet.queue()).expect("in step");
+    }
+    goes_on(&mut fleet);
+    fleet
+}
+
+/// What was told as published is done, and no outcome was told twice.
+fn nothing_told_is_lost(fleet: &Fleet) {
+    let told = |event: &str, lines: &[crate::fleet::Line]| -> Vec<u64> {
+        let lines = lines.iter().filter(|line| line.is(event));
+        lines.filter_map(|line| line.number).collect()
+    };
+    let published: BTreeSet<u64> = told("published", &fleet.lines()).into_iter().collect();
+    fleet.wait_for("all that was told as published is done", |lines| {
+        let done: BTreeSet<u64> = told("done", lines).into_iter().collect();
+        published.is_subset(&done)
+    });
+    let done = told("done", &fleet.lines());
+    let once: BTreeSet<&u64> = done.iter().collect();
+    assert_eq!(once.len(), done.len(), "an outcome was told twice");
+}
+
+#[test]
+fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_behind_sentinels() {
+    nothing_told_is_lost(&lose_the_tail_twice(Kind::Sentinel, "--replicas 1"));
+}
+
+#[test]
+fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_in_a_cluster() {
+    nothing_told_is_lost(&lose_the_tail_twice(Kind::Cluster, "--replicas 1"));
+}
+
+#[test]
+fn in_a_cluster_work_goes_on_after_every_failover_and_while_its_slot_moves() {
+    let mut bed = bed(Kind::Cluster, 1);
+    let mut fleet = Fleet::at(bed.servers.url()).copies(3).args(ARGS).start_led();
+    goes_on(&mut fleet);
+    for how in Failover::ALL {
+        bed.servers.fail_over(fleet.queue(), how).expect("a failover");
+        goes_on(&mut fleet);
+    }
+    bed.servers.migrate(fleet.queue()).expect("the slot moves");
+    goes_on(&mut fleet);
+    fleet.wait_status("three members", |status| status.nodes.len() == 3);
+}
+
+#[test]
+fn a_plain_url_of_any_server_of_a_cluster_leads_to_the_queue() {
+    let mut bed = bed(Kind::Cluster, 1);
+    let mut fleet = Fleet::at(bed.servers.url_of(0)).copies(2).args(ARGS).start_led();
+    goes_on(&mut fleet);
+    let owner = bed.servers.agreed(fleet.queue()).expect("an owner");
+    for server in 0..bed.servers.len() {
+        let fleet = Fleet::at(bed.servers.url_of(server))
+            .queue(fleet.queue())
+            .copies(0)
+            .start();
+        assert_eq!(fleet.status().nodes.len(), 2, "asked at {server}, it is at {owner}");
+    }
+    // The server of the URL may be gone for good: the others were heard of.
+    bed.servers.kill(0);
+    goes_on(&mut fleet);
+}
+
+#[test]
+fn what_is_no_primary_is_called_what_it_is() {
+    let sentinel = bed(Kind::Sentinel, 2);
+    let cluster = bed(Kind::Cluster, 1);
+    let replica = (0..3)
+        .find(|at| sentinel.servers.primary("q") != Some(*at))
+        .expect("a replica");
+    let wrong_name = sentinel.servers.url().replace("/queen/", "/king/");
+    let no_sentinel = format!(
+        "redis+sentinel://{}/queen",
+        cluster.servers.url_of(0).rsplit_once('@').expect("a host").1
+    );
+    let no_pass = sentinel.servers.url().split('?').next().expect("a part").to_string();
+    for (url, code, words) in [
+        (sentinel.servers.url_of_a_sentinel(), 1, "it is a sentinel"),
+        (sentinel.servers.url_of(replica), 69, "it is a replica"),
+        (wrong_name, 1, "it watches: queen"),
+        (no_sentinel, 1, "password"),
+        (no_pass, 1, "REDIS_SENTINEL_PASS"),
+        (format!("{}/1", cluster.servers.url_of(0)), 1, "database 0 only"),
+    ] {
+        let fleet = Fleet::at(url.clone()).copies(0).start();
+        let output = fleet.command(&["--no-wait"]).output().expect("it runs");
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{url}: {said}");
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains("queenright: ")).collect();
+        assert!(lines.len() == 1 && lines[0].contains(words), "{url}: {said}");
+    }
+}
