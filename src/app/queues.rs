@@ -38,9 +38,10 @@ pub struct Found {
 pub(in crate::app) fn find(resolved: &Resolved, time: Duration) -> Result<Found, Failure> {
     match &resolved.store {
         Store::Redis(place) => {
-            let engine = QueueAt::of(resolved, time).redis(place)?;
+            let at = QueueAt::of(resolved, time);
+            let engine = at.redis(place)?;
             let runtime = runtime()?;
-            let found = runtime.block_on(scan(&engine, time));
+            let found = runtime.block_on(search(&at, &engine, Instant::now() + time));
             runtime.shutdown_timeout(Duration::ZERO);
             found
         }
@@ -53,11 +54,35 @@ pub(in crate::app) fn find(resolved: &Resolved, time: Duration) -> Result<Found,
     }
 }
 
-async fn scan(engine: &RedisEngine, time: Duration) -> Result<Found, Failure> {
-    let (until, mut cursor) = (Instant::now() + time, "0".to_string());
+/// Of a cluster, each server tells what it has itself.
+async fn search(at: &QueueAt<'_>, engine: &RedisEngine, until: Instant) -> Result<Found, Failure> {
     let mut found = Found::default();
-    // Of a cluster only the server that was asked tells what it has.
-    let is_cluster = engine.info().await.is_ok_and(|info| info.get("cluster_enabled") == "1");
+    let servers = engine.primaries().await;
+    if servers.is_empty() {
+        scan(engine, until, &mut found).await?;
+        found.may_be_more |= engine.info().await.is_ok_and(|info| info.get("cluster_enabled") == "1");
+    }
+    let (mut told, mut failed) = (servers.is_empty(), None);
+    for server in &servers {
+        match scan(&at.redis(server)?, until, &mut found).await {
+            Ok(()) => told = true,
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    found.may_be_more |= failed.is_some();
+    if let (false, Some(failure)) = (told, failed) {
+        return Err(failure);
+    }
+    found.names.sort_unstable();
+    found.names.dedup();
+    found.may_be_more |= found.names.len() > QUEUES_MAX;
+    found.names.truncate(QUEUES_MAX);
+    Ok(found)
+}
+
+/// Adds what one server has. A key may be told twice while it makes room.
+async fn scan(engine: &RedisEngine, until: Instant, found: &mut Found) -> Result<(), Failure> {
+    let mut cursor = "0".to_string();
     loop {
         let mut cmd = redis::cmd("SCAN");
         cmd.arg(&cursor).arg("MATCH").arg("{qr:*}:meta").arg("COUNT").arg(STEP);
@@ -65,14 +90,12 @@ async fn scan(engine: &RedisEngine, time: Duration) -> Result<Found, Failure> {
         let name = |key: &String| key.strip_prefix("{qr:")?.strip_suffix("}:meta").map(String::from);
         found.names.extend(keys.iter().filter_map(name));
         cursor = next;
-        let all = cursor == "0";
-        if all || found.names.len() > QUEUES_MAX || Instant::now() > until {
-            // A key may be told twice while the server makes room.
-            found.names.sort_unstable();
-            found.names.dedup();
-            found.may_be_more = !all || is_cluster || found.names.len() > QUEUES_MAX;
-            found.names.truncate(QUEUES_MAX);
-            return Ok(found);
+        if cursor == "0" {
+            return Ok(());
+        }
+        if found.names.len() > QUEUES_MAX || Instant::now() > until {
+            found.may_be_more = true;
+            return Ok(());
         }
     }
 }

@@ -18,6 +18,7 @@ mod handling;
 #[cfg(target_os = "linux")]
 mod healthcheck;
 mod looking;
+mod managed;
 mod managing;
 mod metrics;
 mod network;

@@ -48,13 +48,24 @@ pub(super) fn server(told: Option<Value>) -> (String, Mode) {
     (run, mode)
 }
 
-/// From `CLUSTER SLOTS`: ranges, each with the servers that have it. One without a host is where the one is that was asked.
+/// From `CLUSTER SLOTS`: all servers.
 pub(super) fn members(asked: &str, told: &Value) -> Vec<HostPort> {
+    servers(asked, told, usize::MAX)
+}
+
+/// From `CLUSTER SLOTS`: those that take writes.
+#[cfg(feature = "cli")]
+pub(super) fn primaries(asked: &str, told: &Value) -> Vec<HostPort> {
+    servers(asked, told, 1)
+}
+
+/// Ranges, each with the servers that have it, the primary first. One without a host is where the one is that was asked.
+fn servers(asked: &str, told: &Value, of_each: usize) -> Vec<HostPort> {
     let Value::Array(ranges) = told else { return Vec::new() };
     let mut members = Vec::new();
     for range in ranges {
         let Value::Array(range) = range else { continue };
-        for server in range.iter().skip(2) {
+        for server in range.iter().skip(2).take(of_each) {
             let Value::Array(server) = server else { continue };
             let (Some(host), Some(Value::Int(port))) = (server.first(), server.get(1)) else {
                 continue;

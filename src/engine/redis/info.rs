@@ -5,6 +5,10 @@ use std::collections::BTreeMap;
 use redis::Value;
 
 use super::RedisEngine;
+#[cfg(feature = "cli")]
+use super::greeting;
+#[cfg(feature = "cli")]
+use super::place::{Place, host_port};
 use crate::engine::StoreInfo;
 use crate::error::{Error, Refusal, Result};
 
@@ -109,6 +113,17 @@ pub(super) async fn check(engine: &RedisEngine) -> Result<()> {
 }
 
 impl RedisEngine {
+    /// The servers of the cluster that have slots, each alone; none, if there is no cluster, or it does not tell.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn primaries(&self) -> Vec<Place> {
+        let Ok(told) = self.aside.query(redis::cmd("CLUSTER").arg("SLOTS")).await else {
+            return Vec::new();
+        };
+        let asked = host_port(self.locator.primary().addr()).map_or(String::new(), |(host, _)| host);
+        let primaries = greeting::primaries(&asked, &told);
+        primaries.iter().map(|at| self.locator.alone(at)).collect()
+    }
+
     /// What the server says of itself.
     pub(crate) async fn info(&self) -> Result<Info> {
         match self.aside.query(&redis::cmd("INFO")).await? {

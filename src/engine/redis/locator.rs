@@ -103,6 +103,17 @@ impl Locator {
         at.map_or_else(|| self.place.info.clone(), |at| self.place.elsewhere(&at))
     }
 
+    /// One server of a cluster alone.
+    #[cfg(feature = "cli")]
+    pub(super) fn alone(&self, at: &HostPort) -> Place {
+        Place {
+            info: self.place.elsewhere(at),
+            others: Vec::new(),
+            via: Via::Address,
+            tls: self.place.tls.clone(),
+        }
+    }
+
     /// Where to connect now.
     pub(super) async fn targets(self: &Arc<Self>) -> Result<Targets> {
         if let Via::Sentinel(sentinels) = &self.place.via {

@@ -24,7 +24,7 @@ pub(crate) const NEEDED: &[Right] = &[
     ),
     (
         "+@scripting",
-        "EVAL return+1 0, EVALSHA 0000000000000000000000000000000000000000 0",
+        "EVAL return+1 1 K, EVALSHA 0000000000000000000000000000000000000000 1 K",
     ),
     // Nothing is in it.
     ("+@transaction", "MULTI, EXEC"),

@@ -149,6 +149,45 @@ fn a_plain_url_of_any_server_of_a_cluster_leads_to_the_queue() {
 }
 
 #[test]
+fn the_queues_of_all_servers_of_a_cluster_are_listed() {
+    let mut bed = bed(Kind::Cluster, 1);
+    let mut owners = BTreeSet::new();
+    let mut names = BTreeSet::new();
+    // Until each of the three primaries has one.
+    for number in 0.. {
+        let name = format!("queue-{number}");
+        let fleet = Fleet::at(bed.servers.url()).queue(&name).copies(0).start();
+        assert!(feed(&fleet, &["push", "hello"], "").status.success());
+        owners.insert(bed.servers.primary(&name));
+        names.insert(name);
+        if owners.len() == 3 {
+            break;
+        }
+    }
+    let listed = |url: String| {
+        let fleet = Fleet::at(url).copies(0).start();
+        let output = fleet.command(&["queues", "--json"]).output().expect("it runs");
+        let lines = crate::fleet::json_lines(&output.stdout);
+        let listed: BTreeSet<String> = lines
+            .iter()
+            .map(|line| line["queue"].as_str().expect("a name").to_string())
+            .collect();
+        (listed, said(&output))
+    };
+    for url in [bed.servers.url(), bed.servers.url_of(0), bed.servers.url_of(5)] {
+        let (listed, said) = listed(url);
+        assert!(listed == names && !said.contains("may be more"), "{said}");
+    }
+    // One without a replica that could take its place.
+    let gone = bed.servers.primary("queue-0").expect("an owner");
+    let replica = bed.servers.replica_of(gone).expect("a replica");
+    bed.servers.kill(replica);
+    bed.servers.kill(gone);
+    let (listed, said) = listed(bed.servers.url());
+    assert!(!listed.contains("queue-0") && said.contains("may be more"), "{said}");
+}
+
+#[test]
 fn what_is_no_primary_is_called_what_it_is() {
     let sentinel = bed(Kind::Sentinel, 2);
     let cluster = bed(Kind::Cluster, 1);

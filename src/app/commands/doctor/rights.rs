@@ -17,6 +17,9 @@ pub(super) fn is_about_rights(error: &Error) -> bool {
     )
 }
 
+/// Commands that a node works without: scripts are sent whole then, the server tells nothing of itself, and has database 0 only.
+const ADVICE: [&str; 3] = ["evalsha", "info", "select"];
+
 /// What a user lacks.
 #[derive(Default)]
 struct Lacks {
@@ -40,7 +43,8 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
     };
     let prefix = &engine.keys().prefix;
     let keys = needed.keys || !needed.reached;
-    if keys || !needed.commands.is_empty() {
+    let is_advice = |command: &String| ADVICE.contains(&command.as_str());
+    if keys || !needed.commands.iter().all(is_advice) {
         let (mut grants, mut missing) = (needed.grants, Vec::new());
         if keys {
             grants.insert(0, format!("~{prefix}*"));
@@ -56,7 +60,11 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
         );
         return false;
     }
-    let found = format!("user {user} may do all that a node needs");
+    let without = match needed.commands.as_slice() {
+        [] => String::new(),
+        lacking => format!(" (not {}, which it works without)", lacking.join(", ")),
+    };
+    let found = format!("user {user} may do all that a node needs{without}");
     if for_effects.commands.is_empty() {
         findings.ok(
             "rights",
