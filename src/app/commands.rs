@@ -103,21 +103,20 @@ fn only_looks(command: &Command, resolved: &Resolved) -> bool {
     }
 }
 
-/// Of a queue that is not there it is said which ones are. To read no errors is no failure, and before the first copy has run no
-/// reason to speak.
+/// Of a queue that is not there it is said which ones are. To read no errors before the first copy has run is no failure: then there
+/// is no queue at all. Where there are others, a wrong name would look like a queue without errors.
 fn unknown_queue(asked: &Invocation, resolved: &Resolved, ended: Result<(), Failure>) -> Result<ExitCode, Failure> {
     let failure = match ended {
         Ok(()) => return Ok(ExitCode::SUCCESS),
         Err(failure) if failure.no_queue => failure,
         Err(failure) => return Err(failure),
     };
-    let (line, has_others) = which(&failure.line, resolved);
-    if !matches!(asked.command, Command::GetErrors(_)) {
+    let (line, is_empty) = which(&failure.line, resolved);
+    if !is_empty || !matches!(asked.command, Command::GetErrors(_)) {
         return Err(Failure { line, ..failure });
     }
-    if has_others {
-        let _ = writeln!(io::stderr(), "queenright: {}", escape(line.as_bytes()));
-    }
+    // Nobody may be listening.
+    let _ = writeln!(io::stderr(), "queenright: {}", escape(line.as_bytes()));
     Ok(ExitCode::SUCCESS)
 }
 

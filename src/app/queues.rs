@@ -120,7 +120,7 @@ fn page(value: Value) -> (String, Vec<String>) {
     redis::from_redis_value(value).unwrap_or_else(|_| ("0".into(), Vec::new()))
 }
 
-/// Adds to a line about a queue that is not there which ones are; and whether there are any.
+/// Adds to a line about a queue that is not there which ones are; and whether it is certain that there are none.
 pub(in crate::app) fn which(line: &str, resolved: &Resolved) -> (String, bool) {
     // Who may not look for others is told what there is to say without them.
     let Ok(found) = find(resolved, HINT_TIME) else {
@@ -141,5 +141,5 @@ pub(in crate::app) fn which(line: &str, resolved: &Resolved) -> (String, bool) {
     } else {
         format!("; {address} has {} (queenright queues lists them)", named.join(", "))
     };
-    (format!("{line}{rest}"), !found.names.is_empty())
+    (format!("{line}{rest}"), found.names.is_empty() && !found.may_be_more)
 }

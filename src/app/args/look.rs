@@ -5,7 +5,8 @@ use clap::Args;
 pub(super) const GET_ERRORS: &str = "\
 A failed message is removed once it has been printed. Several get-errors may
 run at once: each message is printed by one of them. `errors` looks at failed
-messages without removing them, and requeues them.
+messages without removing them, and requeues them. A queue that is not there
+is an error (exit code 1), unless the store has no queue at all.
 
 Examples:
   queenright get-errors -q jobs

@@ -21,6 +21,9 @@ const LOOKS: [&str; 11] = [
     "get-errors --keep",
 ];
 
+/// Every spelling of the command that prints errors and removes them.
+const READS: [&str; 3] = ["get-errors", "getErrors", "getError --json"];
+
 fn run(url: &str, line: &str) -> Output {
     let mut command = program();
     command.args(line.split(' ')).env("REDIS_URL", url);
@@ -102,16 +105,21 @@ fn of_a_queue_that_is_not_there_it_is_said_which_ones_are() {
         "{}",
         text(&output)
     );
+    // Before the first copy has run there are no errors, whoever asks.
+    for read in READS {
+        let output = run(&url, &format!("{read} -q mial"));
+        assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+        assert!(text(&output).contains("has no queue at all"), "{}", text(&output));
+    }
     // Keys of others, and more of them than one step looks at.
     let script = "for i = 1, 3000 do redis.call('SET', 'other:' .. i, 1) end redis.call('SET', '{qr:}:meta2', 1)";
     server.command(&["EVAL", script, "0"]).expect("keys");
     for queue in ["mail", "orders", "pages"] {
         assert!(run(&url, &format!("push -q {queue} hello")).status.success());
     }
-    for look in LOOKS.into_iter().chain(["pause", "handover"]) {
+    for look in LOOKS.into_iter().chain(READS).chain(["pause", "handover"]) {
         let output = run(&url, &format!("{look} -q mial"));
-        let wanted = i32::from(!look.starts_with("get-errors"));
-        assert_eq!(output.status.code(), Some(wanted), "{look}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{look}: {}", said(&output));
         for word in [
             "no queue \"mial\"",
             "\"mail\", \"orders\", \"pages\"",
@@ -165,6 +173,13 @@ fn looks_need_no_right_to_write() {
     assert!(text(&output).contains("+scan"), "{}", text(&output));
     let output = run(&url, "push -q jobs two");
     assert!(!output.status.success());
+    // Without a look at the others nobody knows that there are none.
+    let user = "ACL SETUSER reader on >honeypot ~* +@all -scan";
+    server.command(&user.split(' ').collect::<Vec<_>>()).expect("a user");
+    let reader = format!("redis://reader:honeypot@127.0.0.1:{}", server.port());
+    let output = run(&reader, "get-errors -q mial");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(text(&output).contains("no queue \"mial\""), "{}", text(&output));
     // What it may not look at it is told of all the same.
     server.command(&["ACL", "SETUSER", "eye", "+scan"]).expect("a right");
     server
