@@ -50,10 +50,6 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     let secrets = Secrets::of(resolved, &tokens);
     let generator = roles::generator(resolved, &secrets, &log)?;
     let handler = roles::handler(resolved, &secrets, &log)?;
-    if resolved.only_handles {
-        let text = "handles what others push or generate; with --generate or --cron it would generate, too";
-        log.say(false, "worker", &[("message", text)]);
-    }
     let mut settings = resolved.settings.clone();
     if handler.outside.is_some() {
         // They keep the time themselves, since they have more to end than a future.

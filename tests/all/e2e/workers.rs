@@ -25,6 +25,8 @@ fn a_copy_with_a_handler_and_without_a_generator_only_handles() {
         fleet.wait_for("it says that it only handles", |lines| {
             lines.iter().any(|line| line.is("worker"))
         });
+        let said = fleet.lines().iter().filter(|line| line.is("worker")).count();
+        assert_eq!(said, 1, "{handler}: it is said once");
         run(&fleet, &["push", "a", "b", "c"]);
         let status = fleet.wait_status("all have gone their way", |status| {
             status.done + status.later == 3 && status.queued + status.in_hand == 0
