@@ -84,7 +84,8 @@ impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Failure {
     message = "`{Self}` does not handle messages",
     label = "no handler",
     note = "give one before it runs: `.handle(f)` with `async fn f(message: Message) -> Result<(), Failure>`",
-    note = "or `.handler(value)` with a type that implements `Handle`"
+    note = "or `.handler(value)` with a type that implements `Handle`",
+    note = "if an error above is about `.handle(…)`, it says what is wrong with yours"
 )]
 pub trait Handle: Send + Sync + 'static {
     /// Handles one message. It is called for several at once, up to [`Settings::concurrency`].

@@ -13,6 +13,7 @@
 //! | `containers` | the image, compose and a fleet of containers, killed, frozen and cut off |
 //! | `dashboard` | the page in a real browser, the API, and who may use it |
 //! | `library` | the API as a program uses it |
+//! | `mistakes` | what the compiler says to the commonest mistakes is what the book says |
 //! | `checker` | the checks of `verify` notice a queue that was harmed |
 //! | `supply` | actions and compilers are pinned; the scripts around crates and sudo say what they do |
 //! | `packages` | the Debian package is installed and removed, the crate is small |
@@ -39,6 +40,8 @@ mod instructions;
 mod layers;
 #[cfg(feature = "cli")]
 mod library;
+#[cfg(feature = "cli")]
+mod mistakes;
 mod model;
 mod mutants;
 mod oracle;
