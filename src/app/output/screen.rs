@@ -180,8 +180,12 @@ fn wrapped(width: u16, pieces: impl Iterator<Item = Vec<Span<'static>>>) -> Vec<
     let mut lines: Vec<Line> = vec![Line::default()];
     for piece in pieces {
         let wide: usize = piece.iter().map(Span::width).sum();
+        // A space at the end may be cut off.
+        let spaces = piece
+            .last()
+            .map_or(0, |span| span.content.len() - span.content.trim_end().len());
         let line = lines.last_mut().expect("there is one");
-        if line.width() > 0 && line.width() + wide > usize::from(width) + 1 {
+        if line.width() > 0 && line.width() + wide > usize::from(width) + spaces {
             lines.push(Line::from(piece));
         } else {
             line.spans.extend(piece);
@@ -322,11 +326,23 @@ pub(in crate::app) fn grouped(number: u64) -> String {
     out
 }
 
+/// What a terminal of this size shows.
+#[cfg(test)]
+pub(in crate::app) fn text_of(view: &View, width: u16, height: u16) -> String {
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Cell;
+    let mut terminal = ratatui::Terminal::new(TestBackend::new(width, height)).expect("a terminal");
+    terminal
+        .draw(|frame| draw(frame, Colours { on: false }, view))
+        .expect("drawn");
+    let buffer = terminal.backend().buffer().clone();
+    let rows = buffer.content.chunks(width.into());
+    rows.map(|row| row.iter().map(Cell::symbol).collect::<String>() + "\n")
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-
     use super::*;
 
     const KEYS: [(&str, &str); 6] = [
@@ -386,14 +402,7 @@ mod tests {
             account: ("ledger", [numbered(&numbers), proof]),
             keys: &KEYS,
         };
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("a terminal");
-        terminal
-            .draw(|frame| draw(frame, Colours { on: false }, &view))
-            .expect("drawn");
-        let buffer = terminal.backend().buffer().clone();
-        let rows = buffer.content.chunks(width.into());
-        let text = |row: &[ratatui::buffer::Cell]| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>();
-        rows.map(|row| text(row) + "\n").collect()
+        text_of(&view, width, height)
     }
 
     #[test]

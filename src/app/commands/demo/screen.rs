@@ -1,7 +1,7 @@
 //! The demo on a terminal: what the copies have written, as a view.
 
-use std::fmt::Write as _;
 use std::io;
+use std::time::Duration;
 
 use super::fleet::Fleet;
 use super::member::{Member, State};
@@ -106,14 +106,63 @@ fn proof(summary: &Summary) -> Vec<(String, Tone)> {
         let shown = number.map_or("is told at the end".into(), grouped);
         spans.push((format!(" {name} {shown} "), tone));
     }
-    let mut kills = format!("  generators killed {}", summary.kills);
-    if !summary.kill_every.is_zero() {
-        // Writing to a String cannot fail.
-        let _ = write!(kills, ", one every {}", humantime::format_duration(summary.kill_every));
-    }
-    if let Some(gap) = summary.gaps_ms().last() {
-        let _ = write!(kills, ", last gap {}", super::summary::seconds(*gap));
-    }
-    spans.push((kills, Tone::Quiet));
+    spans.extend(kills(
+        summary.kills,
+        summary.kill_every,
+        summary.gaps_ms().last().copied(),
+    ));
     spans
+}
+
+/// In pieces, each of which stays whole where the line does not.
+fn kills(count: u64, every: Duration, last_gap_ms: Option<u64>) -> Vec<(String, Tone)> {
+    let mut texts = vec![format!("  generators killed {count}")];
+    if !every.is_zero() {
+        texts.push(format!(" one every {}", humantime::format_duration(every)));
+    }
+    if let Some(gap_ms) = last_gap_ms {
+        texts.push(format!(" last gap {}", super::summary::seconds(gap_ms)));
+    }
+    let last = texts.len() - 1;
+    for text in &mut texts[..last] {
+        text.push(',');
+    }
+    texts.into_iter().map(|text| (text, Tone::Quiet)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::app::output::screen::text_of;
+
+    #[test]
+    fn the_account_is_whole_on_every_screen_down_to_50_by_12() {
+        let samples = VecDeque::new();
+        let minute = Duration::from_secs(65);
+        for (width, height) in [(80, 24), (60, 16), (50, 12)] {
+            let screen = text_of(
+                &View {
+                    title: "queenright demo",
+                    place: String::new(),
+                    age: "17 s".into(),
+                    nodes: Vec::new(),
+                    rate: 12.0,
+                    throughput: &samples,
+                    queued: 67,
+                    queue: &samples,
+                    events: Vec::new(),
+                    account: ("ledger", [Vec::new(), kills(1234, minute, Some(123_456))]),
+                    keys: &KEYS,
+                },
+                width,
+                height,
+            );
+            let last_gap = format!("last gap {}", super::super::summary::seconds(123_456));
+            for wanted in ["generators killed 1234,", "one every 1m 5s,", &last_gap] {
+                assert!(screen.contains(wanted), "{width}x{height}: no {wanted}:\n{screen}");
+            }
+        }
+    }
 }
