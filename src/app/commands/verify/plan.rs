@@ -265,6 +265,16 @@ mod tests {
     }
 
     #[test]
+    fn a_short_plan_knows_what_a_longer_one_would_bring_and_nothing_else() {
+        let short = Plan::new(7, Duration::from_secs(5), ALL);
+        let missing = short.kinds.iter().filter(|name| count(&short, name) == 0).count();
+        assert!(missing > 10, "{short:?}");
+        let long = Plan::new(7, Duration::from_mins(12), ALL);
+        assert_eq!(short.kinds, long.kinds);
+        assert!(long.kinds.iter().all(|name| count(&long, name) > 0), "{:?}", long.kinds);
+    }
+
+    #[test]
     fn a_server_that_is_not_our_own_is_left_alone() {
         let reach = Reach {
             connections: true,

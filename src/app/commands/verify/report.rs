@@ -206,3 +206,68 @@ pub(super) fn write_samples(directory: &Path, samples: &[Sample]) -> std::io::Re
     let lines: String = samples.iter().map(|sample| json::for_terminal(sample) + "\n").collect();
     std::fs::write(directory.join("samples.jsonl"), lines)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(handled_more_than_once: u64, faults: &[(&'static str, u64)]) -> Report {
+        Report {
+            store: "a file".into(),
+            seed: Some(7),
+            counts: vec![
+                ("published", 9),
+                ("failed", 0),
+                ("handled_more_than_once", handled_more_than_once),
+            ],
+            seconds: 1.0,
+            rate: 9.0,
+            failovers: Times::new(Vec::new()),
+            redeliveries: Times::new(Vec::new()),
+            faults: faults.iter().copied().collect(),
+            findings: Vec::new(),
+        }
+    }
+
+    fn row(table: &str, name: &str) -> Option<String> {
+        let row = table.lines().find_map(|line| line.trim_start().strip_prefix(name));
+        row.map(|rest| rest.trim().into())
+    }
+
+    #[test]
+    fn handling_that_began_again_is_said_to_be_allowed() {
+        let table = report(3, &[]).table(None);
+        let row = row(&table, "handled more than once").expect("a row");
+        for words in ["3 ", "allowed", "its node was lost", "one outcome"] {
+            assert!(row.contains(words), "{words}: {table}");
+        }
+    }
+
+    #[test]
+    fn what_did_not_occur_needs_no_words() {
+        let table = report(0, &[]).table(None);
+        assert_eq!(row(&table, "handled more than once").as_deref(), Some("0"), "{table}");
+        assert_eq!(row(&table, "failed").as_deref(), Some("0"), "{table}");
+        assert!(!table.contains("faults"), "{table}");
+    }
+
+    #[test]
+    fn faults_of_the_plan_that_did_not_come_are_named() {
+        let faults = [
+            ("generator_killed", 2),
+            ("redis_slept", 0),
+            ("no_candidates", 0),
+            ("reader_killed", 1),
+        ];
+        let table = report(0, &faults).table(None);
+        assert_eq!(row(&table, "faults ").as_deref(), Some("3"), "{table}");
+        assert_eq!(row(&table, "- generator killed").as_deref(), Some("2"), "{table}");
+        let missing = row(&table, "faults that did not come").expect("a row");
+        assert_eq!(missing, "no candidates, redis slept  (a longer --duration has all)");
+        assert_eq!(row(&table, "- redis slept"), None, "{table}");
+        let all_came = report(0, &[("generator_killed", 2)]).table(None);
+        assert!(!all_came.contains("did not come"), "{all_came}");
+        // Programs find all of them, by their names.
+        assert!(report(0, &faults).json().contains("\"redis_slept\":0"));
+    }
+}
