@@ -9,6 +9,7 @@ mod description;
 mod errors;
 mod figures;
 mod page;
+mod path;
 mod pushing;
 mod running;
 mod schema;
