@@ -21,6 +21,8 @@ mod looking;
 mod managed;
 mod managing;
 mod metrics;
+#[cfg(target_os = "linux")]
+mod names;
 mod network;
 mod outages;
 mod outside;

@@ -155,9 +155,17 @@ pub struct Plan {
     args: Vec<String>,
     directory: PathBuf,
     environment: Vec<(String, String)>,
+    within: Vec<String>,
 }
 
 impl Plan {
+    /// Every command is run by this one, which becomes it.
+    #[cfg(target_os = "linux")]
+    pub fn within(mut self, command: &[&str]) -> Self {
+        self.within = command.iter().map(ToString::to_string).collect();
+        self
+    }
+
     /// In the environment of every copy.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -199,6 +207,7 @@ impl Plan {
             args: self.args,
             directory: self.directory,
             environment: self.environment,
+            within: self.within,
             copies: Vec::new(),
             log: Arc::default(),
         };
@@ -240,6 +249,7 @@ pub struct Fleet {
     args: Vec<String>,
     directory: PathBuf,
     environment: Vec<(String, String)>,
+    within: Vec<String>,
     copies: Vec<Child>,
     log: Arc<Log>,
 }
@@ -269,6 +279,7 @@ impl Fleet {
             args: Vec::new(),
             directory: ".".into(),
             environment: Vec::new(),
+            within: Vec::new(),
         }
     }
 
@@ -299,7 +310,14 @@ impl Fleet {
 
     /// The program with other arguments, on this fleet's queue.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = program();
+        let mut command = match self.within.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(PROGRAM);
+                bare(command)
+            }
+            None => program(),
+        };
         command.args(args).args(["--url", &self.url, "--queue", &self.queue]);
         command.current_dir(&self.directory);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

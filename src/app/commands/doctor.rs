@@ -1,5 +1,6 @@
 //! `doctor`: checks the store's configuration. One line per check, with the fix where something is wrong.
 
+mod kept;
 mod redis;
 mod rights;
 mod sqlite;

@@ -13,6 +13,7 @@ use crate::engine::StoreInfo;
 use crate::error::{Error, Refusal, Result};
 
 /// The fields of `INFO`.
+#[derive(Default)]
 pub(crate) struct Info {
     fields: BTreeMap<String, String>,
 }

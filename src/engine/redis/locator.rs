@@ -25,6 +25,7 @@ const MEMBERS_MAX: usize = 1000;
 /// Shared by all connections of a node.
 pub(super) struct Locator {
     place: Place,
+    /// How long a sentinel may take.
     timeout: Duration,
     /// Where the queue was found, unless it is where the URL says.
     now: watch::Sender<Found>,
@@ -67,7 +68,7 @@ impl Locator {
     pub(super) fn new(server: &Server) -> Arc<Self> {
         Arc::new(Self {
             place: server.place.clone(),
-            timeout: server.answer_timeout,
+            timeout: server.answer_timeout.max(sentinel::ANSWER_MIN),
             now: watch::Sender::default(),
             in_doubt: AtomicBool::new(false),
             members: Mutex::default(),

@@ -15,6 +15,9 @@ use crate::error::{Absence, Error, Refusal, Result};
 
 /// After the first answer, how long the others are waited for: one that is cut off may be the fastest, and knows an old primary.
 const OTHERS: Duration = Duration::from_millis(200);
+/// How long a sentinel may take, at least. Calls of a node are waited for less long, by its lease; but a sentinel may be far away from
+/// it while the primary is near, and holds nobody up while another one answers.
+pub(super) const ANSWER_MIN: Duration = Duration::from_secs(5);
 /// A sentinel that listens to us is asked for a sign of life so often.
 const SIGN: Duration = Duration::from_secs(2);
 /// How long a sentinel that is gone is left alone.

@@ -1,9 +1,10 @@
 //! `doctor`, on servers in each state that it warns of.
 
+use queenright::app::lab::topology::{Fsync, Kind, Topology};
 use queenright::engine::redis::ACL_LINE;
 use serde_json::Value;
 
-use crate::fleet::{Fleet, program, said};
+use crate::fleet::{Fleet, PATIENCE, program, said, within};
 use crate::server::RedisServer;
 
 /// What it found, and the exit code.
@@ -152,6 +153,69 @@ fn a_log_that_a_restart_would_skip_is_told_of() {
             .arg(rights.split(' ').collect::<Vec<_>>());
         set.query::<()>(&mut chief).expect("set");
         assert_eq!(by("chief").of("persistence").0, verdict, "{rights}");
+    }
+}
+
+#[test]
+fn it_says_whether_acknowledged_writes_are_kept() {
+    let primary = RedisServer::durable();
+    at(&primary).is("kept", "ok", "keeps acknowledged writes: yes", "");
+    primary
+        .command(&["CONFIG", "SET", "appendfsync", "everysec"])
+        .expect("set");
+    let found = at(&primary);
+    found.is("kept", "warning", "no; a power cut", "appendfsync always");
+    assert_eq!(found.code, 0);
+    // A user who may not ask for settings, and one who may not even ask for INFO.
+    for (less, says) in [("-config", "how often its log"), ("-info", "how it keeps them")] {
+        let user = ["ACL", "SETUSER", "bee", "reset", "on", ">honey", "~*", "+@all", less];
+        primary.command(&user).expect("a user");
+        let found = visit(&format!("--url redis://bee:honey@127.0.0.1:{}", primary.port()));
+        found.is(
+            "kept",
+            "ok",
+            &format!("cannot tell; the server does not tell {says}"),
+            "",
+        );
+    }
+    let replica = RedisServer::start();
+    let port = primary.port().to_string();
+    replica.command(&["REPLICAOF", "127.0.0.1", &port]).expect("set");
+    within(PATIENCE, || {
+        (at(&primary).of("replication").1.contains("primary of 1")).then_some(())
+    })
+    .expect("it follows");
+    at(&primary).is("kept", "warning", "no; a failover takes back", "--replicas");
+    let found = visit(&format!("--url {} --replicas 1", primary.url()));
+    found.is("kept", "ok", "yes; all replicas have them", "");
+    primary.command(&["CONFIG", "SET", "appendonly", "no"]).expect("set");
+    let found = visit(&format!("--url {} --replicas 1", primary.url()));
+    found.is("kept", "warning", "no; there is no append-only file", "appendonly yes");
+}
+
+#[test]
+fn of_a_cluster_the_server_that_has_the_queue_is_examined() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let servers = Topology::start(Kind::Cluster, 1, directory.path(), Fsync::Never).expect("servers");
+    let owner = servers.agreed("queenright").expect("an owner");
+    let other = (0..servers.len()).find(|at| *at != owner).expect("another one");
+    let evicts = |server, policy| {
+        for (name, value) in [("maxmemory", "100mb"), ("maxmemory-policy", policy)] {
+            let set = ["CONFIG", "SET", name, value];
+            servers.ask::<redis::Value>(server, &set).expect("set");
+        }
+    };
+    let asked = |server| visit(&format!("--url {}", servers.url_of(server)));
+    evicts(other, "allkeys-lru");
+    for server in 0..servers.len() {
+        asked(server).is("eviction", "ok", "noeviction", "");
+    }
+    evicts(owner, "allkeys-lru");
+    evicts(other, "noeviction");
+    for server in 0..servers.len() {
+        let found = asked(server);
+        found.is("eviction", "wrong", "allkeys-lru", "noeviction");
+        assert_eq!(found.code, 1);
     }
 }
 

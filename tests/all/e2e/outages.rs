@@ -1,10 +1,13 @@
 //! Redis goes away and comes back: nobody exits, nothing is lost.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::checks::{self, Lines};
 use crate::fleet::{Fleet, signal};
 use crate::server::RedisServer;
+
+/// So many commands a second of one copy are no storm, those inside of scripts counted.
+const CALM: f64 = 100.0;
 
 #[test]
 fn a_redis_that_is_killed_and_restarted_loses_nothing() {
@@ -85,4 +88,40 @@ fn a_redis_that_is_out_of_memory_for_a_while_deposes_nobody_and_goes_on() {
     fleet.wait_through(100);
     fleet.nobody_exited_but(&[]);
     checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
+/// A figure of INFO.
+fn figure(server: &RedisServer, name: &str) -> f64 {
+    let said = server.command(&["INFO", "stats"]).expect("an answer");
+    let said: String = redis::from_redis_value(said).expect("text");
+    let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|figure| figure.trim().parse().ok()).expect("a figure")
+}
+
+#[test]
+fn a_primary_that_lacks_replicas_is_asked_now_and_then_and_not_all_the_time() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .copies(3)
+        .args("--interval 5ms --work 0 --error-rate 0")
+        .start_led();
+    fleet.wait_for_more("done", 20);
+    let wants = |replicas| {
+        let set = ["CONFIG", "SET", "min-replicas-to-write", replicas];
+        server.command(&set).expect("set");
+    };
+    wants("1");
+    fleet.wait_for("it is told", |lines| {
+        let told = |line: &crate::fleet::Line| line.is("away") && line.fields.to_string().contains("NOREPLICAS");
+        lines.iter().any(told)
+    });
+    let asked = || figure(&server, "total_commands_processed") + figure(&server, "total_connections_received");
+    let (before, since) = (asked(), Instant::now());
+    // The scenario itself. What a busy machine does less of in this time makes the rate smaller.
+    std::thread::sleep(Duration::from_secs(4));
+    let each_second = (asked() - before) / since.elapsed().as_secs_f64();
+    assert!(each_second < 3.0 * CALM, "{each_second} calls a second of three copies");
+    wants("0");
+    fleet.wait_for_more("done", 20);
+    fleet.nobody_exited_but(&[]);
 }

@@ -2,7 +2,9 @@
 //! primary is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use queenright::app::lab::proxy::Proxy;
 use queenright::app::lab::topology::{Failover, Fsync, Kind, Topology};
 
 use super::push::feed;
@@ -64,6 +66,38 @@ fn behind_sentinels_work_goes_on_after_every_failover() {
     assert!(feed(&fleet, &["push"], "by hand\n").status.success());
     fleet.wait_for("what was pushed is done", |lines| {
         lines.iter().any(|line| line.is("done") && line.payload == "by hand")
+    });
+}
+
+#[test]
+fn a_slow_sentinel_and_a_silent_one_hold_nobody_up() {
+    let mut bed = bed(Kind::Sentinel, 1);
+    let url = bed.servers.url();
+    let (before, rest) = url.split_once('@').expect("a password");
+    let (hosts, after) = rest.split_once('/').expect("a name");
+    let before_all = |host: &str| Proxy::start(host.parse().expect("an address")).expect("a proxy");
+    let proxies: Vec<Proxy> = hosts.split(',').map(before_all).collect();
+    // Longer than the others are waited for once one has answered.
+    proxies[0].black_hole(true);
+    proxies[1].delay(Duration::from_millis(400));
+    proxies[2].delay(Duration::from_millis(150));
+    let hosts: Vec<String> = proxies.iter().map(|proxy| proxy.address().to_string()).collect();
+    let url = format!("{before}@{}/{after}", hosts.join(","));
+    let mut fleet = Fleet::at(url).copies(3).args(ARGS).start_led();
+    goes_on(&mut fleet);
+    for how in [Failover::Asked, Failover::Killed] {
+        bed.servers.fail_over(fleet.queue(), how).expect("a failover");
+        goes_on(&mut fleet);
+    }
+    // The one that is left is the slow one.
+    proxies[2].black_hole(true);
+    bed.servers
+        .fail_over(fleet.queue(), Failover::Asked)
+        .expect("a failover");
+    goes_on(&mut fleet);
+    fleet.add(ARGS);
+    fleet.wait_for("it has joined", |lines| {
+        lines.iter().any(|line| line.copy == 3 && line.is("joined"))
     });
 }
 

@@ -1,5 +1,6 @@
 //! `verify`: it passes where all is well, and fails where it is not.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
@@ -93,8 +94,32 @@ fn chaos_on_a_server_of_its_own_harms_everything_and_loses_nothing() {
 #[test]
 fn on_a_redis_that_is_not_its_own_it_harms_only_its_own_and_leaves_nothing_behind() {
     let server = RedisServer::start();
-    server.command(&["SET", "theirs", "1"]).expect("set");
-    let pid = server.pid();
+    // Of every type, some under names like ours.
+    for command in [
+        "SET theirs 1",
+        "SET {qr:verify}-effects:0 1",
+        "HSET theirs:hash f v",
+        "RPUSH theirs:list a b",
+        "SADD theirs:set a b",
+        "ZADD theirs:sorted 1 a 2 b",
+        "ZADD {qr:theirs}:meta 1 a",
+        "XADD theirs:stream 1-1 f v",
+        "SETBIT theirs:bits 100 1",
+        "PFADD theirs:log a b",
+        "GEOADD theirs:geo 13.4 52.5 berlin",
+    ] {
+        server
+            .command(&command.split(' ').collect::<Vec<_>>())
+            .expect("written");
+    }
+    let contents = || -> BTreeMap<String, redis::Value> {
+        let dump = |key: String| {
+            let dumped = server.command(&["DUMP", &key]).expect("an answer");
+            (key, dumped)
+        };
+        keys(&server).into_iter().map(dump).collect()
+    };
+    let (before, pid) = (contents(), server.pid());
     let url = format!("--url redis://127.0.0.1:{}", server.port());
     let result = passed(&verify(&format!("{url} --chaos --seed 3 --duration 8s --json")));
     for name in [
@@ -106,7 +131,9 @@ fn on_a_redis_that_is_not_its_own_it_harms_only_its_own_and_leaves_nothing_behin
     ] {
         assert!(result["faults"][name].is_null(), "{result}");
     }
-    assert_eq!((keys(&server), server.pid()), (vec!["theirs".to_string()], pid));
+    assert_eq!((contents(), server.pid()), (before.clone(), pid));
+    passed(&verify(&format!("{url} --messages 2000 --json")));
+    assert_eq!(contents(), before, "the same without chaos");
 }
 
 #[test]

@@ -139,15 +139,11 @@ impl Session {
 
     /// What the figures were measured on.
     pub(super) fn about(&self) -> About {
-        let version = self
-            .socket()
-            .and_then(|mut socket| socket.info("server"))
-            .ok()
-            .and_then(|info| info.text("redis_version"))
-            .unwrap_or_default();
+        let info = self.socket().and_then(|mut socket| socket.info("server"));
+        let server = info.map_or("Redis".into(), |info| info.server());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         About {
-            machine: format!("{cores} cores, Redis {version}"),
+            machine: format!("{cores} cores, {server}"),
             address: self.bed.address.clone(),
             is_own: self.bed.server.is_some(),
         }

@@ -30,8 +30,19 @@ pub(super) enum Answer {
 pub(super) struct Info(HashMap<String, String>);
 
 impl Info {
-    pub(super) fn text(&self, name: &str) -> Option<String> {
-        self.0.get(name).cloned()
+    fn of(text: &str) -> Self {
+        let pairs = text.lines().filter_map(|line| line.trim().split_once(':'));
+        Self(pairs.map(|(name, value)| (name.into(), value.into())).collect())
+    }
+
+    /// Name and version of the server. Valkey also tells which Redis it is like.
+    pub(super) fn server(&self) -> String {
+        let told = |name: &str| self.0.get(name);
+        match (told("valkey_version"), told("redis_version")) {
+            (Some(version), _) => format!("Valkey {version}"),
+            (None, Some(version)) => format!("Redis {version}"),
+            (None, None) => "Redis".into(),
+        }
     }
 
     pub(super) fn number(&self, name: &str) -> f64 {
@@ -178,8 +189,20 @@ impl Socket {
     pub(super) fn info(&mut self, section: &str) -> Result<Info, Failure> {
         let text = self.text(&[b"INFO", section.as_bytes()]);
         let text = text.map_err(|error| Failure::cannot("ask Redis for INFO", error))?;
-        let lines = text.unwrap_or_default();
-        let pairs = lines.lines().filter_map(|line| line.trim().split_once(':'));
-        Ok(Info(pairs.map(|(name, value)| (name.into(), value.into())).collect()))
+        Ok(Info::of(&text.unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Info;
+
+    #[test]
+    fn valkey_is_called_valkey() {
+        let redis = Info::of("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n");
+        assert_eq!(redis.server(), "Redis 7.0.15");
+        let valkey = Info::of("# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n");
+        assert_eq!(valkey.server(), "Valkey 9.1.2");
+        assert_eq!(Info::of("").server(), "Redis");
     }
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
+use super::kept::{Log, Seen};
 use super::{Findings, ROUND_TRIPS, ms, rights};
 use crate::app::args::sources::Resolved;
 use crate::engine::Engine;
@@ -33,9 +34,11 @@ pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &st
             eviction(&info, findings);
             persistence(engine, &info, findings).await;
             replication(engine, &info, resolved.settings.replicas, findings).await;
+            kept(engine, &info, resolved, findings).await;
         }
         Err(error) if rights::is_about_rights(&error) => {
             findings.warn("server", "this user may not ask (INFO)", "the line below grants it");
+            kept(engine, &Info::default(), resolved, findings).await;
         }
         Err(error) => return findings.error("server", &error),
     }
@@ -113,12 +116,14 @@ async fn persistence(engine: &RedisEngine, info: &Info, findings: &mut Findings)
             "look at its log, and at the space on its disk",
         );
     }
+    if info.get("aof_enabled").is_empty() {
+        return findings.ok("persistence", "the server does not tell what it keeps");
+    }
     if info.get("aof_enabled") != "1" {
-        let saves = setting(engine, "save").await.is_some_and(|save| !save.is_empty());
-        let found = if saves {
-            "snapshots only: a restart takes back what came after the last one"
-        } else {
-            "nothing is kept on disk: a restart loses the queue"
+        let found = match setting(engine, "save").await.as_deref() {
+            None => "no append-only file; this user may not ask for snapshots",
+            Some("") => "nothing is kept on disk: a restart loses the queue",
+            Some(_) => "snapshots only: a restart takes back what came after the last one",
         };
         return findings.warn(
             "persistence",
@@ -224,8 +229,35 @@ async fn replication(engine: &RedisEngine, info: &Info, wanted: u32, findings: &
             ),
             _ => findings.ok("replication", found),
         }
+    } else if info.get("role").is_empty() {
+        findings.ok("replication", "the server does not tell whether it has replicas");
     } else {
         findings.ok("replication", "primary, without replicas");
+    }
+}
+
+async fn kept(engine: &RedisEngine, info: &Info, resolved: &Resolved, findings: &mut Findings) {
+    let log = match info.get("aof_enabled") {
+        "" => None,
+        "1" => Some(match setting(engine, "appendfsync").await.as_deref() {
+            Some("always") => Log::Always,
+            Some("everysec") => Log::EverySecond,
+            Some(_) => Log::Seldom,
+            None => Log::Unknown,
+        }),
+        _ => Some(Log::None),
+    };
+    let min_replicas = setting(engine, "min-replicas-to-write").await;
+    let seen = Seen {
+        address: &resolved.address,
+        log,
+        replicas: info.get("connected_slaves").parse().ok(),
+        wanted: resolved.settings.replicas.into(),
+        min_replicas: min_replicas.and_then(|min| min.parse().ok()).unwrap_or(0),
+    };
+    // Of a replica nothing is asked: it takes no writes.
+    if info.get("role") != "slave" {
+        seen.report(findings);
     }
 }
 
