@@ -1,6 +1,6 @@
 //! A message to be pushed, as JSON: a line of `push --json`, a body of `POST /api/v1/messages`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
@@ -13,7 +13,8 @@ use crate::engine::Item;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
-    /// Any JSON: of a text its characters, of all else what stands there.
+    /// Any JSON: of a text its characters, of all else what stands there. None: it does not stand there; null is JSON, too.
+    #[serde(default, deserialize_with = "there")]
     payload: Option<Box<RawValue>>,
     payload_base64: Option<String>,
     key: Option<String>,
@@ -38,6 +39,10 @@ pub struct Written {
     _time: Option<IgnoredAny>,
 }
 
+fn there<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(value).map(Some)
+}
+
 impl Written {
     /// Says what is wrong.
     pub fn item(self) -> Result<Item, String> {
@@ -47,7 +52,10 @@ impl Written {
                 text.into_bytes()
             }
             (Some(value), None) => value.get().as_bytes().to_vec(),
-            (None, Some(text)) => base64::decode(&text).ok_or("\"payload_base64\" is no base64")?,
+            // What some programs write for nothing.
+            (payload, Some(text)) if payload.as_ref().is_none_or(|value| value.get() == "null") => {
+                base64::decode(&text).ok_or("\"payload_base64\" is no base64")?
+            }
             _ => return Err("needs either \"payload\" or \"payload_base64\"".into()),
         };
         let mut item = Item::new(payload);
@@ -80,6 +88,7 @@ mod tests {
             Ok(Item::new(r#"{"z":1, "a": 12345678901234567890.10}"#))
         );
         assert_eq!(read(r#"{"payload":17}"#), Ok(Item::new("17")));
+        assert_eq!(read(r#"{"payload":null}"#), Ok(Item::new("null")));
         assert_eq!(
             read(r#"{"payload_base64":"/w==","payload":null}"#),
             Ok(Item::new(&b"\xff"[..]))
@@ -94,7 +103,7 @@ mod tests {
             "",
             "7",
             "{}",
-            r#"{"payload":null}"#,
+            r#"{"payload_base64":null}"#,
             r#"{"payload":"x","payload_base64":"eA=="}"#,
             r#"{"payload_base64":"?"}"#,
             r#"{"payload":"x","delay":5}"#,
