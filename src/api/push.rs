@@ -27,6 +27,8 @@ pub const KEEP: Duration = Duration::from_hours(1);
 /// More than a thousand messages, or 256 KB, are pushed in several steps: after an error, those before may be in the
 /// queue. With keys it is safe to push them all again.
 ///
+/// In a program the engine is `AnyEngine::open("redis://localhost", &settings)?`, opened once.
+///
 /// ```
 /// use std::time::Duration;
 /// use queenright::engine::{Item, memory::Local};
@@ -34,7 +36,8 @@ pub const KEEP: Duration = Duration::from_hours(1);
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> queenright::Result<()> {
-/// let (engine, settings) = (Local::new("jobs"), Settings::default());
+/// let settings = Settings { queue: "jobs".into(), ..Settings::default() };
+/// let engine = Local::new(&settings.queue);
 /// let item = Item::new("resize 17.png").key("17").delay(Duration::from_secs(5));
 /// let first = push::push(&engine, &settings, push::KEEP, &[item.clone()]).await?;
 /// let again = push::push(&engine, &settings, push::KEEP, &[item]).await?;

@@ -1,7 +1,7 @@
 //! A message to be pushed, as JSON: a line of `push --json`, a body of `POST /api/v1/messages`.
 
-use serde::{Deserialize, Deserializer};
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::json::counted;

@@ -49,6 +49,13 @@ fn every_example_does_what_it_says() {
     runs("typed", 2, &["HGET", &invoices, "seq"], 2);
     // Nobody waits for six o'clock: it reigns.
     runs("cron", 1, &["HGET", &reports, "epoch"], 1);
+    let server = RedisServer::start();
+    for repeated in [false, true] {
+        let output = example("enqueue").env("REDIS_URL", server.url()).output();
+        let output = output.expect("it starts");
+        let wanted = format!("message 0, repeated: {repeated}\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), wanted, "{}", said(&output));
+    }
     for name in ["unit", "testing"] {
         let output = example(name).output().expect("it starts");
         assert!(output.status.success(), "{name}: {}", said(&output));
