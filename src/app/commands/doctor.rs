@@ -13,6 +13,7 @@ use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
 use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::output::json;
+use crate::app::output::screen::counted;
 use crate::app::output::time::age;
 use crate::app::password;
 use crate::app::run::{print, runtime};
@@ -24,13 +25,6 @@ use crate::node::event::escape;
 
 /// How often the round trip is measured.
 const ROUND_TRIPS: usize = 100;
-
-fn counted(nodes: usize) -> String {
-    match nodes {
-        1 => "1 node".into(),
-        _ => format!("{nodes} nodes"),
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
@@ -150,17 +144,21 @@ impl Findings {
             let found = format!("none alive, {} silent for {} or longer", silent.len(), age(since));
             self.warn("nodes", found, "start one: it hands on what they held");
         } else if versions.len() > 1 {
-            let found = format!("{} of versions {}", counted(nodes.len()), versions.join(", "));
+            let found = format!(
+                "{} of versions {}",
+                counted(nodes.len() as u64, "node"),
+                versions.join(", ")
+            );
             self.warn("nodes", found, "finish the upgrade");
         } else if !nodes.is_empty() && !has_generator {
-            let found = format!("{}, and nobody generates", counted(nodes.len()));
+            let found = format!("{}, and nobody generates", counted(nodes.len() as u64, "node"));
             self.warn(
                 "nodes",
                 found,
                 "fine if all are workers or have --prefer never; otherwise look at their logs",
             );
         } else {
-            self.ok("nodes", format!("{} alive", counted(nodes.len())));
+            self.ok("nodes", format!("{} alive", counted(nodes.len() as u64, "node")));
         }
     }
 

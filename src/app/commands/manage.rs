@@ -11,6 +11,7 @@ use crate::app::args::sources::Resolved;
 use crate::app::args::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Which};
 use crate::app::exit::Failure;
 use crate::app::output::json;
+use crate::app::output::screen::counted;
 use crate::app::output::status;
 use crate::app::output::time::age;
 use crate::app::output::view::{PausedView, members};
@@ -160,10 +161,10 @@ pub(super) async fn purge<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags:
         let mut ask = io::stderr().lock();
         let _ = write!(
             ask,
-            "Remove the queue {:?} with {} messages and {} errors, for good? Type its name: ",
+            "Remove the queue {:?} with {} and {}, for good? Type its name: ",
             queue,
-            left(&status),
-            status.errors
+            counted(left(&status), "message"),
+            counted(status.errors, "error")
         );
         let _ = ask.flush();
         let mut answer = String::new();

@@ -17,6 +17,9 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
 const EVENTS_MIN: u16 = 5;
 /// Rows for nodes that are always there, as far as the screen has any.
 const NODES_MIN: u16 = 2;
+/// Columns for the name of a node, with the space before it, on the narrowest screens. Ids have ten letters.
+const NAME_MIN: u16 = 9;
+const NAME_MAX: u16 = 11;
 /// As wide as the widest screen.
 const SAMPLES_MAX: usize = 300;
 /// Events that are kept.
@@ -229,10 +232,18 @@ fn draw_nodes(frame: &mut Frame, area: Rect, colours: Colours, nodes: &[Node]) {
     let (shown, widths): (&[usize], &[u16]) = match area.width {
         80.. => (&[0, 1, 2, 3, 4, 5, 6, 7], &[12, 7, 9, 5, 0, 9, 8, 7]),
         56.. => (&[0, 2, 4, 5, 6], &[12, 9, 0, 9, 8]),
-        _ => (&[0, 2, 4, 5, 6], &[9, 9, 0, 7, 6]),
+        _ => (&[0, 2, 4, 5, 6], &[1, 9, 0, 7, 6]),
     };
+    // Where there is little room, names have what they need: whoever hands over must be able to type one.
+    let longest = nodes
+        .iter()
+        .map(|node| node.cells[0].chars().count())
+        .max()
+        .unwrap_or(0);
+    let longest = u16::try_from(longest).unwrap_or(NAME_MAX).clamp(NAME_MIN, NAME_MAX);
     let widths = widths.iter().map(|width| match width {
         0 => Constraint::Fill(1),
+        1 => Constraint::Length(longest),
         width => Constraint::Length(*width),
     });
     let header = Row::new(shown.iter().map(|at| HEADER[*at]));
@@ -326,6 +337,12 @@ pub(in crate::app) fn grouped(number: u64) -> String {
     out
 }
 
+/// So many of them.
+pub(in crate::app) fn counted(number: u64, name: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {name}{plural}", grouped(number))
+}
+
 /// What a terminal of this size shows.
 #[cfg(test)]
 pub(in crate::app) fn text_of(view: &View, width: u16, height: u16) -> String {
@@ -358,7 +375,7 @@ mod tests {
     fn shown(width: u16, height: u16) -> String {
         let node = |number: usize| Node {
             cells: [
-                format!(" node-{number}"),
+                format!(" node-{number}id12"),
                 "12345".into(),
                 if number == 5 { "generator" } else { "handler" }.into(),
                 "7".into(),
@@ -428,7 +445,7 @@ mod tests {
                 "queenright demo",
                 "17 s",
                 "generator ",
-                "node-5",
+                " node-5id12 ",
                 "throughput 12.0/s",
                 "queue 67",
             ];
@@ -436,6 +453,10 @@ mod tests {
                 assert!(screen.contains(wanted), "{width}x{height}: no {wanted}:\n{screen}");
             }
         }
+        assert_eq!(
+            [0, 1, 2, 1000].map(|number| counted(number, "node")),
+            ["0 nodes", "1 node", "2 nodes", "1,000 nodes"]
+        );
         let small = shown(50, 12);
         assert!(small.contains("more"), "{small}");
         assert!(shown(80, 24).contains("event 19") && shown(60, 16).contains("event 19"));

@@ -284,7 +284,7 @@ fn the_screen_shows_the_fleet_and_the_keys_do_what_they_say() {
     terminal.wait("there are four handlers", all);
 
     terminal.press("e");
-    terminal.wait_for("errors (get-errors --json)");
+    terminal.wait_for("(get-errors --json)");
 
     terminal.resize(40, 120);
     terminal.wait("it fills the larger screen", |screen| {

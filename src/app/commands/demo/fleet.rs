@@ -21,6 +21,7 @@ use crate::app::exit::Failure;
 use crate::app::lab::copy::{Capture, Copy};
 use crate::app::lab::fleet::{self, Starter};
 use crate::app::lab::ledger::{Ledger, Record};
+use crate::app::output::screen::counted;
 
 /// How long the row of a copy that is gone stays.
 const GONE_SHOWN: Duration = Duration::from_secs(2);
@@ -126,7 +127,10 @@ impl Fleet {
                     for number in &numbers {
                         ledger.saw_error(*number);
                     }
-                    summary.say("read", &format!("{} errors (get-errors --json)", numbers.len()));
+                    summary.say(
+                        "read",
+                        &format!("{} (get-errors --json)", counted(numbers.len() as u64, "error")),
+                    );
                 }
                 Err(line) => summary.say("reading failed", &line),
             }

@@ -12,7 +12,7 @@ use crate::app::args::sources::Resolved;
 use crate::app::commands::rate;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
-use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, grouped, numbered, push};
+use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, counted, grouped, numbered, push};
 use crate::app::output::status::{paused, role, settled};
 use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
@@ -127,7 +127,7 @@ impl Watch {
         }
         let errors = now.failed.saturating_sub(before.failed);
         if errors > 0 {
-            news.push(("error", format!("in {} messages", grouped(errors))));
+            news.push(("error", format!("in {}", counted(errors, "message"))));
         }
         if now.rewinds > before.rewinds {
             news.push(("rewound", "the store lost acknowledged writes".into()));
