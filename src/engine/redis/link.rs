@@ -66,6 +66,8 @@ impl Keyed for Cmd {
 /// Makes the commands that come before a script: large, and hardly ever made twice.
 pub(super) type Before<'a> = &'a (dyn Fn(&mut Pipeline) + Sync);
 
+/// Redis 6.2 takes less than this for no limit at all.
+const BLOCK_MIN: Duration = Duration::from_millis(2);
 /// A call over which bytes flow is looked at so many times within the time that nothing may move.
 const LOOKS: u32 = 8;
 
@@ -418,7 +420,7 @@ impl Link {
             None => self.connect().await?,
         };
         let mut pipe = redis::pipe();
-        pipe.cmd("BLPOP").arg(key).arg(at_most.as_secs_f64());
+        pipe.cmd("BLPOP").arg(key).arg(at_most.max(BLOCK_MIN).as_secs_f64());
         if let Some(cmd) = then {
             pipe.add_command(cmd);
         }

@@ -55,6 +55,8 @@ fn is_missing(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") || error.code() == Some("ERR") && error.detail().is_some_and(unknown)
 }
 
+/// How an error about a right begins that a command of a script needs.
+const IN_SCRIPT: [&str; 2] = ["user executing the script", "ACL failure in script"];
 const LACKS: &str = "this server does not have that command: docs/operations.md says on which servers queenright runs";
 /// How an error about a file of TLS begins.
 pub(super) const UNUSABLE: &str = "cannot use ";
@@ -108,7 +110,8 @@ fn refusal(error: &RedisError, reason: &str) -> Option<(Refusal, &'static str)> 
         Some("EXECABORT") if reason.contains("permissions") || reason.contains("NOPERM") => {
             (no_right, rights::HINT.as_str())
         }
-        Some("ERR") if reason.contains("user executing the script") => (Refusal::Command, rights::HINT.as_str()),
+        // As Redis says it up to 7.0, and as newer ones and Valkey do.
+        Some("ERR") if IN_SCRIPT.iter().any(|words| reason.contains(words)) => (no_right, rights::HINT.as_str()),
         Some("WRONGTYPE") => (
             Refusal::Other,
             "a key of the queue was overwritten by something else; choose another queue name",
@@ -178,5 +181,44 @@ fn absence(address: &str, error: &RedisError, reason: String) -> (Absence, Strin
             format!("{reason}; if no TLS is spoken there, use redis://"),
         ),
         code => (code.map_or(Absence::Silent, |_| Absence::Unable), reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> Error {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an answer");
+        classify("here", &value.extract_error().expect_err("an error"))
+    }
+
+    #[test]
+    fn a_right_that_a_script_lacks_is_called_that_however_a_server_words_it() {
+        let command = [
+            "ERR The user executing the script can't run this command or subcommand script: 1, on @user_script:1.",
+            "ERR ACL failure in script: User bee has no permissions to run the 'hset' command",
+            "ERR ACL failure in script: User bee has no permissions to run the 'hset' command script: 1, on @user_script:1.",
+            "NOPERM User bee has no permissions to run the 'hset' command",
+        ];
+        for line in command {
+            let is_refused = matches!(
+                said(line),
+                Error::Refused {
+                    refusal: Refusal::Command,
+                    ..
+                }
+            );
+            assert!(is_refused, "{line}: {:?}", said(line));
+        }
+        let key = "ERR ACL failure in script: No permissions to access a key script: 1, on @user_script:1.";
+        let is_refused = matches!(
+            said(key),
+            Error::Refused {
+                refusal: Refusal::Key,
+                ..
+            }
+        );
+        assert!(is_refused, "{:?}", said(key));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const NEEDED: &[Right] = &[
     ),
     (
         "+@list",
-        "BLPOP K 0.001, LINDEX K 0, LLEN K, LPOP K, LPOS K a, LPUSH K a, LRANGE K 0 0, LREM K 0 a, LTRIM K 0 0, RPUSH K a",
+        "BLPOP K 0.002, LINDEX K 0, LLEN K, LPOP K, LPOS K a, LPUSH K a, LRANGE K 0 0, LREM K 0 a, LTRIM K 0 0, RPUSH K a",
     ),
     (
         "+@sortedset",

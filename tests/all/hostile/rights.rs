@@ -47,6 +47,10 @@ fn a_fleet_loses_nothing_when_a_right_is_taken_away_for_a_while() {
 #[test]
 fn a_node_that_may_not_leave_does_not_say_that_it_has_left() {
     let server = RedisServer::start();
+    if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
+        // Redis 6.2 cannot be asked what a user may do: there it leaves.
+        return;
+    }
     let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
     let line = line.replace("QUEUE", "leave");
     server.command(&line.split(' ').collect::<Vec<_>>()).expect("a user");

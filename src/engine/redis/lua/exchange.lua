@@ -159,7 +159,8 @@ if rest ~= none then
   -- A right that is missing costs the messages that need it, and must show before anything is written.
   -- HSET and RPUSH are rights that every node needs.
   local COMMANDS = {add = {'GET', 'INCRBY'}, set = {'SET'}}
-  -- With Redis 6.2, which cannot be asked, what scripts do not need themselves is tried where it changes nothing.
+  -- With Redis 6.2, which cannot be asked, what scripts do not need themselves is tried where it changes nothing. A server whose
+  -- memory is full refuses that too, until the script has written something: that is no missing right.
   local TRIALS = {add = {'INCRBY', KEYS[1], 0}, set = {'SET', KEYS[1], '', 'NX'}}
   local function lacking(kind, key)
     local may = redis.acl_check_cmd
@@ -168,7 +169,7 @@ if rest ~= none then
     end
     if may or not TRIALS[kind] then return end
     local tried = redis.pcall(unpack(TRIALS[kind]))
-    if type(tried) == 'table' and tried.err and not string.find(tried.err, 'WRONGTYPE') then return TRIALS[kind][1] end
+    if type(tried) == 'table' and tried.err and string.find(tried.err, 'user executing the script') then return TRIALS[kind][1] end
   end
   -- Above 2^53 - 1 a sum may be rounded down to what is allowed.
   local LIMIT = $COUNTER_MAX
