@@ -233,6 +233,27 @@ fn a_fleet_works_on_every_store_that_does_not_know_what_services_lack() {
     }
 }
 
+/// ElastiCache Serverless refuses scripts inside of MULTI. A real server refuses either all of it or nothing.
+const WITHOUT_MULTI: Profile = Profile {
+    store: "Amazon ElastiCache Serverless",
+    lacks: "multi exec keys role wait",
+    is_cluster: true,
+    has_databases: false,
+};
+
+#[test]
+#[ignore = "large packs are still published inside of MULTI: nothing is published, and nothing is said"]
+fn a_fleet_publishes_flat_out_on_a_store_without_multi() {
+    for refuses in [Refuses::AsRights, Refuses::AsUnknown] {
+        let bed = bed(&WITHOUT_MULTI, refuses);
+        let plan = bed.fleet("0").copies(2);
+        let fleet = plan
+            .args("--interval 0 --work 0 --error-rate 0 --messages 20000")
+            .start_joined();
+        fleet.wait_through(20_000);
+    }
+}
+
 #[test]
 fn databases_other_than_0_are_where_a_store_has_them_and_one_line_where_not() {
     for profile in PROFILES.iter().filter(|profile| !profile.store.is_empty()) {
