@@ -13,10 +13,12 @@ ARG PROFILE=release
 # The C library is built in, so that the binary runs in any image, whatever library that has.
 ENV RUSTFLAGS="-C target-feature=+crt-static" CARGO_INCREMENTAL=0
 
-# The dependencies alone, on empty sources: built again only when Cargo.toml or Cargo.lock change.
+# The dependencies alone, on empty sources, among them what Cargo.toml names: built again only when Cargo.toml or Cargo.lock change.
 COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src benches examples tests/all \
-    && touch src/lib.rs benches/outside.rs benches/hot.rs examples/cron.rs examples/typed.rs tests/all/main.rs \
+    && touch src/lib.rs tests/all/main.rs \
+    && for name in $(sed -n '/^\[\[\(example\|bench\)\]\]$/{n;s/^name = "\(.*\)"$/\1/p}' Cargo.toml); do \
+        touch "examples/$name.rs" "benches/$name.rs"; done \
     && echo 'fn main() {}' > src/main.rs \
     && cargo build --locked --profile "$PROFILE" --bin queenright --target "$(rustc --print host-tuple)"
 
