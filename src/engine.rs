@@ -146,6 +146,18 @@ pub trait Engine: Send + Sync + 'static {
     fn published(&self) -> impl Future<Output = Result<u64>> + Send;
     /// One consistent look at everything.
     fn status(&self) -> impl Future<Output = Result<Status>> + Send;
+    /// The same as [`publish`](Self::publish), but replicas that are to have it may lack it yet: what then tells when they have.
+    fn publish_ahead(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send {
+        async move { Ok((self.publish(publish).await?, None)) }
+    }
+    /// The same of [`exchange`](Self::exchange).
+    fn exchange_ahead(&self, exchange: &Exchange) -> impl Future<Output = Result<(Exchanged, Option<Ticket>)>> + Send {
+        async move { Ok((self.exchange(exchange).await?, None)) }
+    }
+    /// Returns when as many replicas as wanted have what a call wrote. False: the store has it no more.
+    fn kept(&self, _: &Ticket) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(true) }
+    }
     /// How many bytes publishes and exchanges have moved: one that is not answered yet may still make progress. None: there is
     /// no link that could be slow or cut off.
     fn moved(&self) -> Option<u64> {

@@ -6,6 +6,7 @@
 //! | `membership` | joins, beats, lets itself be crowned, hands on what dead nodes held |
 //! | `generator` | while this node reigns: make, publish |
 //! | `handler` | while it does not: take, handle, settle |
+//! | `kept` | tells what was written when replicas have it |
 //! | `report`, `meter` | what the node counts of itself, and telling it to the store once a second |
 //! | [`event`] | what the node tells the program around it |
 //! | [`shutdown`] | graceful shutdown, from signal to exit |
@@ -21,6 +22,7 @@ pub(crate) mod generator;
 pub mod handle;
 pub(crate) mod handler;
 pub(crate) mod id;
+mod kept;
 mod membership;
 pub(crate) mod meter;
 mod report;

@@ -9,7 +9,7 @@ use super::sqlite::SqliteEngine;
 use super::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, History, Join, Joined, NodeId,
     Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
-    StoreInfo, Wake, verbs,
+    StoreInfo, Ticket, Wake, verbs,
 };
 use crate::error::{Error, Result};
 use crate::settings::Settings;
@@ -67,6 +67,27 @@ macro_rules! hand_on {
                     Self::Memory(engine) => engine.$verb($($name),*).await,
                 }
             })+
+
+            async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+                match self {
+                    Self::Redis(engine) => engine.publish_ahead(publish).await,
+                    _ => Ok((self.publish(publish).await?, None)),
+                }
+            }
+
+            async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
+                match self {
+                    Self::Redis(engine) => engine.exchange_ahead(exchange).await,
+                    _ => Ok((self.exchange(exchange).await?, None)),
+                }
+            }
+
+            async fn kept(&self, ticket: &Ticket) -> Result<bool> {
+                match self {
+                    Self::Redis(engine) => engine.kept(ticket).await,
+                    _ => Ok(true),
+                }
+            }
 
             fn moved(&self) -> Option<u64> {
                 match self {

@@ -8,6 +8,8 @@ mod publish;
 mod push;
 mod status;
 
+use std::sync::Arc;
+
 pub use errors::{Collect, Collected, Failed, Requeued};
 pub use exchange::{Exchange, Exchanged, Run, Settle};
 pub use manage::{Handover, Paused, Purged};
@@ -15,6 +17,15 @@ pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, 
 pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};
 pub use status::{Held, NodeStatus, Status};
+
+/// A call whose writes replicas may lack yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ticket {
+    /// Where the call left its mark.
+    pub(crate) key: Arc<str>,
+    /// The number that it left there.
+    pub(crate) number: u64,
+}
 
 /// What one can wait for without asking again and again. The numbers are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! - `place`: how a server is found and who connects; `locator`: which one has the queue now (`sentinel`: who says so)
 //! - `link`: connections, and what is sent on them (`stream`: over which bytes flow, `tls`, `bounds`: how many may come back,
 //!   `password`: one that does not last, `greeting`: what a server says first); `refusal`: what the server's errors mean
+//! - `kept`: whether replicas have what was written
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
 //!   `status` (with `info`), `unsettled`
@@ -16,6 +17,7 @@ mod errors;
 mod exchange;
 mod greeting;
 mod info;
+mod kept;
 pub mod keys;
 mod link;
 mod locator;
@@ -47,11 +49,12 @@ use crate::engine::redis::keys::Keys;
 use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Wake, check_layout,
-    verbs,
+    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Ticket, Wake,
+    check_layout, verbs,
 };
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
+use kept::Keeper;
 use link::Link;
 use locator::Locator;
 use reply::Reply;
@@ -84,6 +87,7 @@ pub struct RedisEngine {
     exchange: Link,
     bell: Link,
     crown: Link,
+    keeper: Keeper,
     /// For whom the last beat had nothing to do: the next one only renews the lease. A join begins anew.
     calm: Mutex<BTreeMap<NodeId, membership::Calm>>,
     /// The bodies of packs of this size are stored separately.
@@ -118,14 +122,16 @@ impl RedisEngine {
     pub fn new(server: &Server, keys: Keys) -> Result<Self> {
         let locator = Locator::new(server);
         let link = || Link::new(server, &locator);
+        let exchange = link().that_marks(&keys.replicated);
         Ok(Self {
             keys,
             scripts: Box::new(Scripts::new()),
             address: server.address.clone(),
             control: link().asking_for_the_run(),
-            exchange: link(),
+            exchange,
             bell: link(),
             crown: link(),
+            keeper: Keeper::new(link()),
             calm: Mutex::default(),
             body_bytes_min: bodies::BODY_BYTES_MIN,
             unreadable: exchange::Unreadable::default(),
@@ -168,6 +174,16 @@ impl RedisEngine {
     pub(crate) async fn primary(&self) -> Result<redis::ConnectionInfo> {
         self.ask(redis::cmd("TYPE").arg(&self.keys.meta)).await?;
         Ok(self.locator.primary())
+    }
+
+    /// Until replicas have what was written.
+    async fn keep(&self, ticket: Option<Ticket>) -> Result<()> {
+        match ticket {
+            Some(ticket) if !self.keeper.kept(&ticket).await? => {
+                Err(self.away("a failover has taken back what was written".into()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn no_queue(&self) -> Error {
@@ -228,6 +244,18 @@ macro_rules! by_module {
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 $module::$verb(self, $($name),*).await
             })+
+
+            async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+                publish::publish_ahead(self, publish).await
+            }
+
+            async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
+                exchange::exchange_ahead(self, exchange).await
+            }
+
+            async fn kept(&self, ticket: &Ticket) -> Result<bool> {
+                self.keeper.kept(ticket).await
+            }
 
             fn moved(&self) -> Option<u64> {
                 Some(self.exchange.moved())

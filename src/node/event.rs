@@ -71,6 +71,8 @@ pub enum Event {
     Resumed,
     /// The store went back in time and was raised to what this node had seen.
     Rewound { next_number: u64 },
+    /// A failover took back messages that were not told yet: so many were published again, with the same numbers.
+    Replayed { messages: u64 },
     /// The queue was removed on purpose, and another begins: what this node has seen is forgotten.
     Purged,
     /// This node generates, nobody else is alive to handle, and it does not handle itself: so many messages wait.
@@ -110,6 +112,7 @@ impl Event {
             Self::Paused { .. } => "paused",
             Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
+            Self::Replayed { .. } => "replayed",
             Self::Purged => "purged",
             Self::Unhandled { .. } => "unhandled",
             Self::Damaged { .. } => "damaged",
@@ -135,6 +138,9 @@ impl Event {
             }
             Self::Rewound { next_number } => {
                 format!("the store lost writes that it had acknowledged; numbers go on at {next_number}")
+            }
+            Self::Replayed { messages } => {
+                format!("a failover took back {messages} messages; they are published again")
             }
             Self::Purged => "the queue was removed, and another begins".into(),
             Self::Damaged { what } => format!("someone else wrote into the queue: {}", escape(what.as_bytes())),

@@ -8,6 +8,7 @@ mod progress;
 mod send;
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::error::Result;
 use crate::message::PackBuilder;
 use crate::node::context::Context;
 use crate::node::generate::{Election, Generate};
+use crate::node::kept::{Line, PUBLISHES_MAX};
 use crate::node::membership::{Reign, Standing};
 use crate::node::watch;
 use batch::{Batch, Start};
@@ -34,7 +36,8 @@ pub(crate) struct Generator<E, G> {
     context: Context<E>,
     maker: Maker<G>,
     /// How many messages were made and published, in all reigns, as far as this node knows.
-    confirmed: AtomicU64,
+    confirmed: Arc<AtomicU64>,
+    line: Option<Line>,
 }
 
 /// What makes messages, apart from the rest: it makes the next ones while others are sent.
@@ -49,12 +52,22 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         Self {
             context,
             maker: Maker { generate, builder },
-            confirmed: AtomicU64::new(0),
+            confirmed: Arc::default(),
+            line: None,
         }
     }
 
     /// Generates whenever this node is elected, until it is to stop.
     pub(crate) async fn run(mut self) -> Result<()> {
+        self.line = Line::of(&self.context, PUBLISHES_MAX);
+        let ended = self.reigns().await;
+        if let Some(line) = &mut self.line {
+            line.told().await;
+        }
+        ended
+    }
+
+    async fn reigns(&mut self) -> Result<()> {
         loop {
             let mut shutdown = self.context.shutdown.clone();
             let reign = tokio::select! {
@@ -87,10 +100,13 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             context,
             maker,
             confirmed,
+            line,
         } = self;
+        let line = line.as_ref();
         let sender = Sender {
             context,
             confirmed,
+            line,
             node,
         };
         let flat_out = context.settings.interval.is_zero();
@@ -103,7 +119,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             }
             let batch = match ready.take() {
                 Some(batch) => batch,
-                None => match maker.build(context, token, reign, progress.start()).await {
+                None => match maker.build(context, token, reign, progress.start(confirmed)).await {
                     Some(built) => built?,
                     None => return Ok(()),
                 },
@@ -119,7 +135,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 }
                 continue;
             }
-            let ahead = flat_out.then(|| progress.start_behind(&batch));
+            let ahead = flat_out.then(|| progress.start_behind(&batch, confirmed));
             let (publish, sending) = progress.publish(&context.settings, node, reign.epoch, batch);
             let answer = sender.send(publish);
             let sent = if let Some(start) = ahead {

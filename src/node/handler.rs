@@ -31,6 +31,7 @@ use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::handle::Handle;
+use crate::node::kept::{EXCHANGES_MAX, Line};
 use bell::Bell;
 use lane::{Ended, Lane};
 use pool::Pool;
@@ -42,6 +43,7 @@ pub(crate) struct Handler<E, H> {
     bell: Arc<Bell>,
     pool: Arc<Pool>,
     slots: JoinSet<()>,
+    line: Option<Line>,
 }
 
 impl<E: Engine, H: Handle> Handler<E, H> {
@@ -50,6 +52,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             bell: Arc::default(),
             pool: Arc::new(Pool::new(&context.settings, &context.meter)),
             slots: JoinSet::new(),
+            line: None,
             handle: Arc::new(handle),
             context,
         }
@@ -57,6 +60,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
 
     /// Handles until the node is to stop and nothing is in hand any more.
     pub(crate) async fn run(mut self) -> Result<()> {
+        self.line = Line::of(&self.context, EXCHANGES_MAX);
         let mut listener = JoinSet::new();
         let (engine, settings) = (self.context.engine.clone(), self.context.settings.clone());
         listener.spawn(bell::listen(engine, settings, self.bell.clone()));
@@ -71,9 +75,20 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 },
                 () = shutdown.stopping() => return Ok(()),
             }
-            let (handle, bell) = (&self.handle, &self.bell);
-            let lane = Lane::new(&node, &mut self.context, handle, bell, &self.pool, &mut self.slots);
+            let (handle, bell, untold) = (&self.handle, &self.bell, self.line.as_ref());
+            let lane = Lane::new(
+                &node,
+                &mut self.context,
+                handle,
+                bell,
+                &self.pool,
+                &mut self.slots,
+                untold,
+            );
             if lane.run().await? == Ended::Stopped {
+                if let Some(line) = &mut self.line {
+                    line.told().await;
+                }
                 return Ok(());
             }
             // The membership is lost: what was in hand is handed to others, and the slots end here.

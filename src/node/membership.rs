@@ -230,6 +230,7 @@ impl<E: Engine> Membership<E> {
             },
             server: String::new(),
             reigned: requested.reigned,
+            replays: settings.replicas > 0,
         }
     }
 
@@ -275,7 +276,9 @@ impl<E: Engine> Membership<E> {
         meter.hears(member.wall_ms);
         meter.generates.store(member.generator, Ordering::Relaxed);
         let seen_seq = requests.requested().seen.seq;
-        if guard("saw-beat") {
+        // With replicas, a generator has seen what they have: the rest it can publish again.
+        let can_replay = member.generator && settings.replicas > 0;
+        if guard("saw-beat") && !can_replay {
             requests.saw_made(node, member.seq, member.made);
         }
         requests.saw_epoch(member.epoch);

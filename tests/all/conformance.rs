@@ -18,6 +18,7 @@ mod older;
 mod publish;
 mod push;
 mod redis_only;
+mod replaying;
 mod reports;
 mod retries;
 mod rights;

@@ -10,7 +10,7 @@
 //! | `hot` | the paths that every message takes, for counting instructions |
 //! | `row`, `figures` | a figure beside its baseline |
 //! | `table`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `waiting`, `faults`, `file`, `growth` | the regimes |
+//! | `flat`, `single`, `working`, `waiting`, `faults`, `replicas`, `file`, `growth` | the regimes |
 
 mod copies;
 mod cost;
@@ -25,6 +25,7 @@ mod measure;
 mod node;
 mod plot;
 mod raw;
+mod replicas;
 mod row;
 mod session;
 mod single;
@@ -47,7 +48,7 @@ pub(super) use node::run as run_node;
 type Rows = Result<Vec<Row>, Failure>;
 type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
-const REGIMES: [Regime; 18] = [
+const REGIMES: [Regime; 19] = [
     ("flat-out", flat::flat_out),
     ("payloads", flat::payloads),
     ("one-by-one", single::one_by_one),
@@ -56,6 +57,7 @@ const REGIMES: [Regime; 18] = [
     ("backlog", flat::backlog),
     ("fleet", working::fleet),
     ("persistence", flat::persistence),
+    ("replicas", replicas::replicas),
     ("failover", faults::failover),
     ("handover", faults::handover),
     ("redelivery", faults::redelivery),

@@ -66,6 +66,8 @@ pub struct Beat {
     pub server: String,
     /// The last epoch in which this process was the generator; 0: none.
     pub reigned: u64,
+    /// As generator it keeps what replicas may lack, and publishes it again if a failover loses it.
+    pub replays: bool,
 }
 
 /// The answer to a beat.

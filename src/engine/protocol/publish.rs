@@ -24,6 +24,14 @@ pub struct Publish {
     pub packs: Vec<Pack>,
 }
 
+impl Publish {
+    /// How many messages it carries.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.packs.iter().map(|pack| pack.count() as u64).sum()
+    }
+}
+
 /// The answer to a publish.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {

@@ -26,6 +26,10 @@ impl RedisEngine {
         state.purged = self.purged().await?;
         state.unheard = self.all_of("LRANGE", &keys.unheard).await?;
         state.cursor = fields.take::<Option<_>>("cursor")?.unwrap_or_default();
+        // Only where there are replicas.
+        for field in ["replays", "hole"] {
+            fields.take::<Option<Bytes>>(field)?;
+        }
         state.meta = meta(fields)?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
         state.again = self.packs(&keys.again, &mut unsettled).await?.into();

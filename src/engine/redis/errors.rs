@@ -10,24 +10,22 @@ pub(super) async fn collect(engine: &RedisEngine, collect: &Collect) -> Result<C
     let keys = &engine.keys;
     let reading = keys.reading(&collect.reader);
     // What is printed is told: a failover must not make it something else.
-    let run = engine
-        .aside
-        .run_kept(None, &engine.scripts.collect, &keys.replicated, |cmd| {
-            cmd.keys([
-                &keys.meta,
-                &keys.errors,
-                &keys.records,
-                &keys.readers,
-                &reading,
-                &keys.damaged,
-            ])
-            .arg(&collect.reader)
-            .arg(collect.call)
-            .arg(collect.below)
-            .arg(collect.want)
-            .arg(collect.lease_ms)
-            .arg(collect.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
-        });
+    let run = engine.aside.run_kept(&engine.scripts.collect, &keys.replicated, |cmd| {
+        cmd.keys([
+            &keys.meta,
+            &keys.errors,
+            &keys.records,
+            &keys.readers,
+            &reading,
+            &keys.damaged,
+        ])
+        .arg(&collect.reader)
+        .arg(collect.call)
+        .arg(collect.below)
+        .arg(collect.want)
+        .arg(collect.lease_ms)
+        .arg(collect.shown.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
+    });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
         "ok" => Ok(named!(reply => Collected::Batch { others, victim, failed })),

@@ -13,11 +13,18 @@ use super::bodies::Joined;
 use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
-use crate::engine::{Exchange, Exchanged, NodeId, Settle};
+use crate::engine::{Exchange, Exchanged, NodeId, Settle, Ticket};
 use crate::error::{Error, Refusal, Result};
 use crate::message::{Effect, Outcome};
 
 pub(super) async fn exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
+    let (exchanged, ticket) = exchange_ahead(engine, exchange).await?;
+    engine.keep(ticket).await?;
+    Ok(exchanged)
+}
+
+/// The same, and replicas may not have it yet.
+pub(super) async fn exchange_ahead(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
     let exchange = engine.unreadable.with(exchange);
     match try_exchange(engine, &exchange).await {
         // A cluster says so before anything is written, and of the whole call: so what caused it is taken out.
@@ -79,15 +86,17 @@ async fn settle_without(
     engine: &RedisEngine,
     exchange: &Exchange,
     why: impl Fn(&str) -> Option<String>,
-) -> Result<Exchanged> {
+) -> Result<(Exchanged, Option<Ticket>)> {
     let (without, refused_here) = without(exchange, why);
-    match try_exchange(engine, &without).await? {
-        Exchanged::Ok { packs, refused } => Ok(Exchanged::Ok {
+    let (answer, ticket) = try_exchange(engine, &without).await?;
+    let answer = match answer {
+        Exchanged::Ok { packs, refused } => Exchanged::Ok {
             packs,
             refused: [refused, refused_here].concat(),
-        }),
-        answer => Ok(answer),
-    }
+        },
+        answer => answer,
+    };
+    Ok((answer, ticket))
 }
 
 /// The call is sent together with the wait: the server makes it in the moment in which the bell rings, where a call after
@@ -107,16 +116,16 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
     }
 }
 
-async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
+async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
     let arguments = arguments(&engine.keys, exchange);
     let (link, script) = (&engine.exchange, &engine.scripts.exchange);
-    let answer = if exchange.settles.is_empty() {
+    let (answer, ticket) = if exchange.settles.is_empty() {
         // What is only taken may be lost with the server: then it is there still.
-        link.run(script, arguments).await?
+        (link.run(script, arguments).await?, None)
     } else {
-        link.run_kept(None, script, &engine.keys.replicated, arguments).await?
+        link.run_marked(None, script, arguments).await?
     };
-    exchanged(engine, exchange, answer).await
+    Ok((exchanged(engine, exchange, answer).await?, ticket))
 }
 
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {

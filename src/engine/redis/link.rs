@@ -1,6 +1,7 @@
 //! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
 
 mod connect;
+mod kept;
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,11 +16,11 @@ use super::locator::Locator;
 use super::password::Password;
 use super::place::Place;
 use super::refusal::{self, classify};
-use super::reply::unexpected;
 use super::scripts::Script;
 use super::stream::{Connection, Flow};
-use crate::error::{Absence, Error, Result};
+use crate::error::Result;
 use crate::settings::Settings;
+use kept::{Behind, Mark, Sent};
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -73,8 +74,6 @@ const LOOKS: u32 = 8;
 
 /// How long to wait for a cluster that has not made up its mind.
 const UNDECIDED: Duration = Duration::from_millis(20);
-/// How long the key stays that is written to so that replicas are told of.
-const WRITTEN_MS: u64 = 86_400_000;
 /// How often a call follows redirections: more would be a circle.
 const REDIRECTIONS_MAX: u32 = 5;
 
@@ -95,6 +94,8 @@ pub(super) struct Link {
     sends_whole: AtomicBool,
     /// How many replicas must have what counts.
     replicas: u32,
+    /// Calls leave marks under names that begin so.
+    marks: Option<String>,
 }
 
 /// A connection, and where it leads.
@@ -104,6 +105,8 @@ struct Open {
     to: Arc<ConnectionInfo>,
     /// How often the queue's place had changed.
     changes: u64,
+    /// Where calls on it leave their marks.
+    mark: Option<Arc<Mark>>,
 }
 
 /// How often a call is made again.
@@ -138,6 +141,7 @@ impl Link {
             only_looks: false,
             sends_whole: AtomicBool::new(false),
             replicas: server.replicas,
+            marks: None,
         }
     }
 
@@ -217,39 +221,27 @@ impl Link {
         let mut tries = self.tries();
         loop {
             let mut open = self.connection().await?;
-            let answer = self.send(&mut open, None, cmd, None).await;
-            if let Some(answer) = self.answer(&open, answer, &mut tries).await? {
-                return Ok(answer);
+            let answer = self.send(&mut open, None, cmd, Behind::Nothing).await;
+            if let Some(sent) = self.answer(&open, answer, &mut tries).await? {
+                return Ok(sent.answer);
             }
         }
     }
 
     /// Runs a script; one that the server does not know is sent whole.
     pub(super) async fn run(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
-        self.run_all(None, script, None, arguments).await
+        let sent = self.run_all(None, script, Behind::Nothing, arguments).await?;
+        Ok(sent.answer)
     }
 
-    /// The same, and returns when as many replicas have what it wrote as are wanted. `written` is a key to write to: servers tell
-    /// only of what this connection wrote, and a call that is repeated may write nothing.
-    pub(super) async fn run_kept(
-        &self,
-        before: Option<Before<'_>>,
-        script: &Script,
-        written: &str,
-        arguments: impl Fn(&mut Cmd),
-    ) -> Result<Value> {
-        let written = (self.replicas > 0).then_some(written);
-        self.run_all(before, script, written, arguments).await
-    }
-
-    /// With commands before it, all are one transaction.
+    /// Commands before it are sent in one go with it. That is no transaction: some managed services refuse those around scripts.
     async fn run_all(
         &self,
         before: Option<Before<'_>>,
         script: &Script,
-        written: Option<&str>,
+        behind: Behind<'_>,
         arguments: impl Fn(&mut Cmd),
-    ) -> Result<Value> {
+    ) -> Result<Sent> {
         let build = |name: &str, text: &str| {
             let mut cmd = redis::cmd(name);
             cmd.arg(text);
@@ -265,45 +257,20 @@ impl Link {
             } else {
                 build("EVALSHA", &script.sha)
             };
-            let mut answer = self.send(&mut open, before, &first, written).await;
+            let mut answer = self.send(&mut open, before, &first, behind).await;
             if let Err(error) = &answer
                 && !whole
                 && refusal::wants_the_text(error)
             {
                 let refused = error.code() != Some("NOSCRIPT");
-                answer = self
-                    .send(&mut open, before, &build("EVAL", &script.text), written)
-                    .await;
+                answer = self.send(&mut open, before, &build("EVAL", &script.text), behind).await;
                 self.sends_whole.store(refused && answer.is_ok(), Ordering::Relaxed);
             }
             if let Some(answer) = self.answer(&open, answer, &mut tries).await? {
                 // A script has keys: this server has the queue.
                 self.locator.served(&open.to);
-                return match written {
-                    Some(_) => self.kept(answer),
-                    None => Ok(answer),
-                };
+                return Ok(answer);
             }
-        }
-    }
-
-    /// The answer of a script, if enough replicas have what it wrote. If not, the caller makes the call again, as one that was not
-    /// answered.
-    fn kept(&self, answers: Value) -> Result<Value> {
-        match answers {
-            Value::Array(both) => match <[Value; 2]>::try_from(both) {
-                Ok([answer, Value::Int(have)]) if have >= i64::from(self.replicas) => Ok(answer),
-                Ok([_, Value::Int(have)]) => Err(Error::Away {
-                    store: format!("Redis at {}", self.address),
-                    absence: Absence::Unable,
-                    reason: format!(
-                        "{have} of {} replicas have what was written; it waits for the others",
-                        self.replicas
-                    ),
-                }),
-                other => Err(unexpected(other)),
-            },
-            other => Err(unexpected(other)),
         }
     }
 
@@ -328,57 +295,41 @@ impl Link {
         Ok(None)
     }
 
-    /// A command, or the last of several in one transaction; and, if a key is given to write to, how many replicas have it all.
+    /// A command, with others before it and behind it or not.
     async fn send(
         &self,
         open: &mut Open,
         before: Option<Before<'_>>,
         cmd: &Cmd,
-        written: Option<&str>,
-    ) -> RedisResult<Value> {
+        behind: Behind<'_>,
+    ) -> RedisResult<Sent> {
         let redis = &mut open.connection.redis;
-        if before.is_none() && written.is_none() {
+        if before.is_none() && matches!(behind, Behind::Nothing) {
             let answer = redis.send_packed_command(cmd);
             let answer = self.wait_for(open.changes, self.answer_timeout, answer);
-            return answer.await?.extract_error();
+            return Ok(Sent::plain(answer.await?.extract_error()?));
         }
         let mut pipe = redis::pipe();
         if let Some(before) = before {
-            pipe.cmd("MULTI");
             before(&mut pipe);
-            pipe.add_command(cmd.clone()).cmd("EXEC");
-        } else {
-            pipe.add_command(cmd.clone());
         }
+        pipe.add_command(cmd.clone());
         let own = pipe.len();
-        if let Some(written) = written {
-            let at_most = u64::try_from(self.answer_timeout.as_millis() / 2).unwrap_or(u64::MAX);
-            pipe.cmd("HINCRBY").arg(written).arg("writes").arg(1);
-            pipe.cmd("PEXPIRE").arg(written).arg(WRITTEN_MS);
-            // Not in a transaction or a script, where it would not wait.
-            pipe.cmd("WAIT").arg(self.replicas).arg(at_most);
-        }
+        let ticket = self.behind(behind, open.mark.as_ref(), &mut pipe);
         let answers = redis.send_packed_commands(&pipe, 0, pipe.len());
-        let mut answer = Value::Nil;
         let mut answers = self
             .wait_for(open.changes, self.answer_timeout, answers)
             .await?
             .into_iter();
-        // What is refused before the transaction says why there; at its end it is only said that it was.
+        let (mut answer, mut last) = (Value::Nil, Value::Nil);
+        // What is refused first says why; what follows may only say that it was.
         for part in answers.by_ref().take(own) {
             answer = part.extract_error()?;
         }
-        if let (Some(_), Value::Array(all)) = (before, &mut answer) {
-            answer = all.pop().unwrap_or(Value::Nil).extract_error()?;
-        }
-        let mut have = None;
         for part in answers {
-            have = Some(part.extract_error()?);
+            last = part.extract_error()?;
         }
-        Ok(match have {
-            Some(have) => Value::Array(vec![answer, have]),
-            None => answer,
-        })
+        Ok(Sent { answer, last, ticket })
     }
 
     /// Waits for an element of a list. The connection is out of its place meanwhile: if the caller gives up waiting,

@@ -208,6 +208,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(beat.seen.made)
             .arg(engine.control.server_or(&beat.server))
             .arg(beat.reigned)
+            .arg(u8::from(beat.replays))
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;

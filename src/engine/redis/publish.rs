@@ -6,16 +6,35 @@ use super::RedisEngine;
 use super::bodies::{self, Stub};
 use super::link::{Before, Keyed};
 use super::reply::{Decode, Reply};
-use crate::engine::{Publish, Published};
+use crate::engine::{Publish, Published, Ticket};
 use crate::error::Result;
 use crate::message::Pack;
 
+/// How often bodies are sent that a late copy of another call removes again.
+const SENDS_MAX: u32 = 3;
+
 pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<Published> {
+    let (published, ticket) = publish_ahead(engine, publish).await?;
+    engine.keep(ticket).await?;
+    Ok(published)
+}
+
+pub(super) async fn publish_ahead(engine: &RedisEngine, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+    for _ in 0..SENDS_MAX {
+        if let Some(published) = send(engine, publish).await? {
+            return Ok(published);
+        }
+    }
+    Err(engine.away("the bytes of large messages vanish before they are published".into()))
+}
+
+/// None: not all bodies were there.
+async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Published, Option<Ticket>)>> {
     let keys = &engine.keys;
     let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min;
     // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
-    // And what is written by a transaction whose script the server has forgotten is found by the next publish, if this node
-    // cannot repeat it.
+    // What is written and then not published, since the server has forgotten the script or the connection breaks, is found by
+    // the next publish through `sending`, if this node cannot repeat it.
     let bodies = |pipe: &mut Pipeline| {
         let fields = publish.packs.iter().filter(is_large);
         let fields: Vec<String> = fields.map(|pack| bodies::field(pack.epoch(), pack.first())).collect();
@@ -26,28 +45,27 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
         }
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
-    let run = engine
-        .exchange
-        .run_kept(before, &engine.scripts.publish, &keys.replicated, |cmd| {
-            cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
-                .arg(&publish.node)
-                .arg(publish.epoch)
-                .arg(publish.made)
-                .arg(publish.first)
-                .arg(publish.messages.map_or(-1, u64::cast_signed))
-                .arg(publish.backlog_max)
-                .arg(publish.interval_ms)
-                .arg(publish.cursor.as_deref().unwrap_or_default());
-            for pack in &publish.packs {
-                if is_large(&pack) {
-                    cmd.arg(Stub::of(pack).bytes());
-                } else {
-                    cmd.arg(&pack.bytes()[..]);
-                }
+    let run = engine.exchange.run_marked(before, &engine.scripts.publish, |cmd| {
+        cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
+            .arg(&publish.node)
+            .arg(publish.epoch)
+            .arg(publish.made)
+            .arg(publish.first)
+            .arg(publish.messages.map_or(-1, u64::cast_signed))
+            .arg(publish.backlog_max)
+            .arg(publish.interval_ms)
+            .arg(publish.cursor.as_deref().unwrap_or_default());
+        for pack in &publish.packs {
+            if is_large(&pack) {
+                cmd.arg(Stub::of(pack).bytes());
+            } else {
+                cmd.arg(&pack.bytes()[..]);
             }
-        });
-    let mut reply = Reply::decode(run.await?)?;
-    Ok(match reply.next::<String>()?.as_str() {
+        }
+    });
+    let (answer, ticket) = run.await?;
+    let mut reply = Reply::decode(answer)?;
+    let published = match reply.next::<String>()?.as_str() {
         "ok" => Published::Ok {
             seq: reply.next()?,
             made: reply.next()?,
@@ -60,6 +78,8 @@ pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<P
         "full" => Published::Full,
         "paused" => Published::Paused,
         "finished" => Published::Finished,
+        "bodies" => return Ok(None),
         other => return Err(super::unknown(other)),
-    })
+    };
+    Ok(Some((published, ticket)))
 }

@@ -8,32 +8,30 @@ use crate::error::Result;
 
 pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
     let keys = &engine.keys;
-    let run = engine
-        .aside
-        .run_kept(None, &engine.scripts.push, &keys.replicated, |cmd| {
-            cmd.keys([
-                &keys.meta,
-                &keys.queue,
-                &keys.bell,
-                &keys.later,
-                &keys.once,
-                &keys.once_values,
-                &keys.nodes,
-                &keys.unheard,
-            ])
-            .arg(&push.call)
-            .arg(push.keep_ms)
-            .arg(push.backlog_max)
-            .arg(keys.names.line())
-            .arg(&push.birth)
-            .arg(push.step_ms)
-            .arg(engine.aside.server_or(&push.server));
-            for item in &push.items {
-                cmd.arg(item.key.as_deref().unwrap_or_default())
-                    .arg(item.delay_ms)
-                    .arg(&item.payload[..]);
-            }
-        });
+    let run = engine.aside.run_kept(&engine.scripts.push, &keys.replicated, |cmd| {
+        cmd.keys([
+            &keys.meta,
+            &keys.queue,
+            &keys.bell,
+            &keys.later,
+            &keys.once,
+            &keys.once_values,
+            &keys.nodes,
+            &keys.unheard,
+        ])
+        .arg(&push.call)
+        .arg(push.keep_ms)
+        .arg(push.backlog_max)
+        .arg(keys.names.line())
+        .arg(&push.birth)
+        .arg(push.step_ms)
+        .arg(engine.aside.server_or(&push.server));
+        for item in &push.items {
+            cmd.arg(item.key.as_deref().unwrap_or_default())
+                .arg(item.delay_ms)
+                .arg(&item.payload[..]);
+        }
+    });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
         "ok" => {

@@ -26,8 +26,6 @@ pub(crate) const NEEDED: &[Right] = &[
         "+@scripting",
         "EVAL return+1 1 K, EVALSHA 0000000000000000000000000000000000000000 1 K",
     ),
-    // Nothing is in it.
-    ("+@transaction", "MULTI, EXEC"),
     ("+type", "TYPE K"),
     ("+time", "TIME"),
     ("+del", "DEL K"),

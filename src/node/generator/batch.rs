@@ -151,6 +151,6 @@ pub(crate) async fn batch<G: Generate>(generate: &mut G, builder: &mut PackBuild
         most: PACK_MESSAGES_MAX,
         ..Progress::of(&reign)
     };
-    let start = progress.start();
+    let start = progress.start(&std::sync::atomic::AtomicU64::new(1_000_000));
     Ok(make(&settings, generate, builder, &reign, start, 1).await?.packs)
 }

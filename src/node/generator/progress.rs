@@ -1,5 +1,7 @@
 //! The account of a reign: what was published, and what an answer of the store changes about what comes next.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -65,15 +67,15 @@ impl Progress {
     }
 
     /// Where the next batch begins.
-    pub(super) fn start(&self) -> Start {
+    pub(super) fn start(&self, confirmed: &AtomicU64) -> Start {
         Start {
             at: self.clone(),
-            confirmed: self.made,
+            confirmed: confirmed.load(Ordering::Relaxed),
         }
     }
 
     /// Where the batch behind this one begins.
-    pub(super) fn start_behind(&self, batch: &Batch) -> Start {
+    pub(super) fn start_behind(&self, batch: &Batch, confirmed: &AtomicU64) -> Start {
         let count = batch.count();
         let at = Self {
             seq: self.seq + count,
@@ -81,7 +83,7 @@ impl Progress {
             cursor: batch.cursor.clone(),
             ..self.clone()
         };
-        let confirmed = self.made;
+        let confirmed = confirmed.load(Ordering::Relaxed);
         Start { at, confirmed }
     }
 

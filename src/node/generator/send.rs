@@ -1,5 +1,6 @@
 //! Getting a publish into the store, however often it has to be sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
-use crate::node::event::{Entry, Event, What};
+use crate::node::event::{Entry, Event, Observer, What};
+use crate::node::kept::{Fate, Line, Untold};
 use crate::node::membership::Requests;
+use crate::node::meter::Meter;
 
 /// How often a generator that is paused looks whether it still is.
 const PAUSED: Duration = Duration::from_millis(100);
@@ -49,7 +52,9 @@ pub(super) struct Now {
 /// Sends as this node.
 pub(super) struct Sender<'a, E> {
     pub context: &'a Context<E>,
-    pub confirmed: &'a AtomicU64,
+    pub confirmed: &'a Arc<AtomicU64>,
+    /// Where publishes wait to be told until replicas have them.
+    pub line: Option<&'a Line>,
     pub node: &'a str,
 }
 
@@ -81,44 +86,60 @@ impl<'a, E: Engine> Sender<'a, E> {
         }
         loop {
             requests.publishes(true);
-            let answer = engine.publish(&publish).await;
+            let answer = engine.publish_ahead(&publish).await;
             if answer.is_ok() {
                 on_its_way.ends();
             }
             match answer {
-                Ok(Published::Ok {
-                    seq,
-                    made,
-                    grain,
-                    due_in_ms,
-                }) => {
+                Ok((
+                    Published::Ok {
+                        seq,
+                        made,
+                        grain,
+                        due_in_ms,
+                    },
+                    ticket,
+                )) => {
                     if told {
                         self.context.tell(self.node, Event::Reconnected);
                     }
-                    self.confirmed.store(made, Ordering::Relaxed);
-                    observer.confirms(self.node, &[entry]);
-                    self.tell(&publish);
-                    meter.add(|figures| figures.published += entry.count);
-                    if guard("saw-publish") {
-                        requests.saw_made(self.node, seq, made);
+                    let confirmed = Confirmed {
+                        node: self.node.to_string(),
+                        entry,
+                        seq,
+                        made,
+                        all: self.confirmed.clone(),
+                    };
+                    match (ticket, self.line) {
+                        (Some(ticket), Some(line)) => {
+                            let told = confirmed.when_kept(self.context);
+                            line.add(Untold {
+                                ticket,
+                                publish: Some(publish),
+                                tell: Box::new(told),
+                            })
+                            .await;
+                        }
+                        _ => confirmed.tell(observer, requests, meter, &publish),
                     }
                     let due = Instant::now() + Duration::from_millis(due_in_ms).min(settings.interval);
                     return Ok(Sent::Published(Now { seq, made, grain, due }));
                 }
-                Ok(Published::Moved { seq }) => {
-                    if guard("saw-moved") {
+                Ok((Published::Moved { seq }, _)) => {
+                    if guard("saw-moved") && settings.replicas == 0 {
                         requests.saw(self.node, seq);
                     }
                     return Ok(Sent::Moved { seq });
                 }
-                Ok(Published::Finished) => return Ok(Sent::Finished),
+                Ok((Published::Finished, _)) => return Ok(Sent::Finished),
                 // The beat finds out whether this node still reigns, and whether the store went back in time.
-                Ok(Published::Fenced | Published::Gap) => {
+                // With replicas, what it took back is being published again.
+                Ok((Published::Fenced | Published::Gap, _)) => {
                     requests.beat_now();
                     tokio::time::sleep(patience).await;
                 }
-                Ok(Published::Full) => room.wait().await,
-                Ok(Published::Paused) => tokio::time::sleep(PAUSED).await,
+                Ok((Published::Full, _)) => room.wait().await,
+                Ok((Published::Paused, _)) => tokio::time::sleep(PAUSED).await,
                 Err(error) if error.may_be_mended() => {
                     // The beat tells of a store that is away; this is for what only publishes meet: too few replicas, for one.
                     if !told && !backoff.is_fresh() && error.is_unable() {
@@ -140,22 +161,55 @@ impl<'a, E: Engine> Sender<'a, E> {
             }
         }
     }
+}
 
-    fn tell(&self, publish: &Publish) {
-        if !self.context.observer.wants_messages() {
-            return;
+/// A publish that counts.
+struct Confirmed {
+    node: String,
+    entry: Entry,
+    /// What the store said of the queue.
+    seq: u64,
+    made: u64,
+    all: Arc<AtomicU64>,
+}
+
+impl Confirmed {
+    /// Tells it if replicas have it.
+    fn when_kept<E: Engine>(self, context: &Context<E>) -> impl FnOnce(Fate, Option<Publish>) + Send + 'static {
+        let Context {
+            observer,
+            requests,
+            meter,
+            ..
+        } = context.clone();
+        move |fate, publish| {
+            if let (Fate::Kept, Some(publish)) = (fate, publish) {
+                self.tell(&observer, &requests, &meter, &publish);
+            }
         }
-        let events: Vec<Event> = publish
-            .packs
-            .iter()
-            .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)))
-            .map(|message| Event::Published {
-                epoch: message.epoch,
-                number: message.number,
-                payload: message.payload,
-            })
-            .collect();
-        self.context.observer.observe(self.node, &events);
+    }
+
+    fn tell(self, observer: &Arc<dyn Observer>, requests: &Requests, meter: &Meter, publish: &Publish) {
+        self.all.fetch_max(self.made, Ordering::Relaxed);
+        observer.confirms(&self.node, &[self.entry]);
+        if observer.wants_messages() {
+            let messages = publish
+                .packs
+                .iter()
+                .flat_map(|pack| (0..pack.count()).map(|index| pack.message(index)));
+            let events: Vec<Event> = messages
+                .map(|message| Event::Published {
+                    epoch: message.epoch,
+                    number: message.number,
+                    payload: message.payload,
+                })
+                .collect();
+            observer.observe(&self.node, &events);
+        }
+        meter.add(|figures| figures.published += self.entry.count);
+        if guard("saw-publish") {
+            requests.saw_made(&self.node, self.seq, self.made);
+        }
     }
 }
 
@@ -178,7 +232,7 @@ impl Drop for OnItsWay<'_> {
 fn entry(publish: &Publish) -> Entry {
     Entry {
         first: publish.first,
-        count: publish.packs.iter().map(|pack| pack.count() as u64).sum(),
+        count: publish.count(),
         what: What::Publish { epoch: publish.epoch },
     }
 }

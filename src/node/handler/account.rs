@@ -16,22 +16,21 @@ pub(super) fn intents(finished: &[Finished]) -> Vec<Entry> {
     entries
 }
 
-/// The ledger's entries for what a call has settled and taken.
-pub(super) fn confirmed(finished: &[Finished], refused: &[(u64, String)], packs: &[Pack]) -> Vec<Entry> {
-    let mut entries = outcomes(finished, refused);
-    entries.extend(packs.iter().map(|pack| Entry {
+/// The ledger's entries for what a call has taken.
+pub(super) fn takes(packs: &[Pack]) -> Vec<Entry> {
+    let take = |pack: &Pack| Entry {
         first: pack.first(),
         count: pack.count() as u64,
         what: What::Take {
             deliveries: pack.deliveries(),
             epoch: pack.epoch(),
         },
-    }));
-    entries
+    };
+    packs.iter().map(take).collect()
 }
 
 /// Finished runs as entries. A message whose effects were refused is an error, whatever its handler said.
-fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<Entry> {
+pub(super) fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(finished.len());
     for run in finished {
         let what = match run.outcome {
@@ -57,31 +56,55 @@ fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<Entry> {
     entries
 }
 
-/// Counts what a call has settled and taken; the effects of `refused` messages were refused.
-pub(super) fn count(meter: &Meter, pool: &Pool, finished: &[Finished], refused: u64, packs: &[Pack]) {
-    let (mut done, mut failed, mut retried, mut settled) = (0, refused, 0, 0);
-    for run in finished {
-        let count = u64::from(run.count);
-        settled += count;
-        match run.outcome {
-            Outcome::Done(_) => done += count,
-            Outcome::Error(_) => failed += count,
-            Outcome::Retry { .. } => retried += count,
-            Outcome::Return => {}
+/// What a call has settled, by outcome.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Settled {
+    all: u64,
+    done: u64,
+    failed: u64,
+    retried: u64,
+}
+
+impl Settled {
+    /// The effects of `refused` messages were refused.
+    pub(super) fn of(finished: &[Finished], refused: u64) -> Self {
+        let mut settled = Self {
+            failed: refused,
+            ..Self::default()
+        };
+        for run in finished {
+            let count = u64::from(run.count);
+            settled.all += count;
+            match run.outcome {
+                Outcome::Done(_) => settled.done += count,
+                Outcome::Error(_) => settled.failed += count,
+                Outcome::Retry { .. } => settled.retried += count,
+                Outcome::Return => {}
+            }
         }
+        settled.done = settled.done.saturating_sub(refused);
+        settled
     }
+
+    /// Counts it.
+    pub(super) fn count(self, meter: &Meter) {
+        meter.add(|figures| {
+            figures.done += self.done;
+            figures.failed += self.failed;
+            figures.retried += self.retried;
+        });
+    }
+}
+
+/// Counts what a call has left in the hand of the node.
+pub(super) fn count(meter: &Meter, pool: &Pool, settled: Settled, packs: &[Pack]) {
     let taken: u64 = packs.iter().map(|pack| pack.count() as u64).sum();
     let again = packs.iter().filter(|pack| pack.deliveries() > 1);
     let again: u64 = again.map(|pack| pack.count() as u64).sum();
     meter.in_hand.fetch_add(taken, Ordering::Relaxed);
-    meter.in_hand.fetch_sub(settled, Ordering::Relaxed);
+    meter.in_hand.fetch_sub(settled.all, Ordering::Relaxed);
     meter.redelivered.fetch_add(again, Ordering::Relaxed);
-    meter.add(|figures| {
-        figures.done += u64::saturating_sub(done, refused);
-        figures.failed += failed;
-        figures.retried += retried;
-        pool.measured(figures);
-    });
+    meter.add(|figures| pool.measured(figures));
 }
 
 /// An event for each message that a call has settled; those given back have none.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::account;
+use super::account::{self, Settled};
 use super::bell::Bell;
 use super::budget::Budget;
 use super::held::Held;
@@ -14,7 +14,7 @@ use super::next::{Next, Seen, next};
 use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
-use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, take_cut};
+use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Ticket, take_cut};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::mutants::guard;
@@ -22,6 +22,7 @@ use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
 use crate::node::handle::Handle;
+use crate::node::kept::{Fate, Line, Untold};
 
 /// A call that was sent so often without an answer is sent once more to give back what it took: its answer does not get
 /// through to this node, and others can do the work.
@@ -33,6 +34,8 @@ pub(super) struct Lane<'a, E, H> {
     bell: &'a Bell,
     pool: &'a Arc<Pool>,
     slots: &'a mut JoinSet<()>,
+    /// Where outcomes wait to be told until replicas have them.
+    line: Option<&'a Line>,
     node: NodeId,
     /// The number of the last call that was answered.
     call: u64,
@@ -56,8 +59,8 @@ pub(super) enum Ended {
 
 /// What came of a call.
 enum Answer {
-    /// The store's answer, and how often the call was sent.
-    Said(Exchanged, u32),
+    /// The store's answer, what tells when replicas have it, and how often the call was sent.
+    Said(Exchanged, Option<Ticket>, u32),
     /// The lane ends before the store has answered.
     Over(Ended),
 }
@@ -70,6 +73,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         bell: &'a Bell,
         pool: &'a Arc<Pool>,
         slots: &'a mut JoinSet<()>,
+        line: Option<&'a Line>,
     ) -> Self {
         context.meter.in_hand.store(0, Ordering::Relaxed);
         Self {
@@ -85,6 +89,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             bell,
             pool,
             slots,
+            line,
         }
     }
 
@@ -114,8 +119,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 woken: seen.rung || awaits_bell,
             };
             self.note_intents(&finished);
-            let (exchanged, tries) = match self.ask(&mut exchange, awaits_bell).await? {
-                Answer::Said(exchanged, tries) => (exchanged, tries),
+            let (exchanged, ticket, tries) = match self.ask(&mut exchange, awaits_bell).await? {
+                Answer::Said(exchanged, ticket, tries) => (exchanged, ticket, tries),
                 Answer::Over(ended) => return Ok(ended),
             };
             self.call = exchange.call;
@@ -127,7 +132,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 }
                 return Ok(Ended::Deposed);
             };
-            self.account(finished, &refused, &packs);
+            self.account(finished, &refused, &packs, ticket).await;
             self.held.release(&exchange.settles);
             self.take_in(&exchange, packs);
         }
@@ -184,7 +189,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     async fn ask(&mut self, exchange: &mut Exchange, awaits_bell: bool) -> Result<Answer> {
         if awaits_bell {
             if let Some(exchanged) = self.await_work(exchange).await {
-                return Ok(Answer::Said(exchanged, 1));
+                return Ok(Answer::Said(exchanged, None, 1));
             }
             // A wait that was given up may have made the call or not. To send the same call again tells which.
             if !self.accepts() {
@@ -196,9 +201,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             }
         }
         let answer = self.send(exchange).await?;
-        Ok(answer.map_or(Answer::Over(Ended::Deposed), |(exchanged, tries)| {
-            Answer::Said(exchanged, tries + u32::from(awaits_bell))
-        }))
+        Ok(
+            answer.map_or(Answer::Over(Ended::Deposed), |((exchanged, ticket), tries)| {
+                Answer::Said(exchanged, ticket, tries + u32::from(awaits_bell))
+            }),
+        )
     }
 
     /// Waits for messages at the bell. None: there is something else to look after, or the wait has failed.
@@ -218,14 +225,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 
     /// The same call until it is answered, and how often it was sent. None: the membership ended first.
-    async fn send(&mut self, exchange: &mut Exchange) -> Result<Option<(Exchanged, u32)>> {
+    async fn send(&mut self, exchange: &mut Exchange) -> Result<Option<((Exchanged, Option<Ticket>), u32)>> {
         let mut told = false;
         for tries in 1.. {
             let sent = Instant::now();
-            match self.context.engine.exchange(exchange).await {
+            match self.context.engine.exchange_ahead(exchange).await {
                 Ok(exchanged) => {
                     self.backoff.reset();
-                    if let Exchanged::Ok { packs, .. } = &exchanged {
+                    if let Exchanged::Ok { packs, .. } = &exchanged.0 {
                         self.budget.took(bytes(packs), sent.elapsed());
                     }
                     return Ok(Some((exchanged, tries)));
@@ -270,21 +277,62 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
     }
 
-    /// Writes down, counts and tells what the store has confirmed.
-    fn account(&self, finished: Vec<Finished>, refused: &[(u64, String)], packs: &[Pack]) {
+    /// Writes down, counts and tells what the store has confirmed; outcomes when replicas have them, if they are to.
+    async fn account(
+        &self,
+        finished: Vec<Finished>,
+        refused: &[(u64, String)],
+        packs: &[Pack],
+        ticket: Option<Ticket>,
+    ) {
         let Context { observer, meter, .. } = &*self.context;
-        if observer.keeps_ledger() {
-            let entries = account::confirmed(&finished, refused, packs);
+        let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
+        let settled = Settled::of(&finished, refused.len() as u64);
+        account::count(&meter, self.pool, settled, packs);
+        let keeps_ledger = observer.keeps_ledger();
+        let entries = if keeps_ledger {
+            account::outcomes(&finished, refused)
+        } else {
+            Vec::new()
+        };
+        let takes = if keeps_ledger {
+            account::takes(packs)
+        } else {
+            Vec::new()
+        };
+        let events = if observer.wants_messages() {
+            account::settled(&self.held, finished, refused)
+        } else {
+            Vec::new()
+        };
+        let told = observer.clone();
+        let tell = move || {
             if !entries.is_empty() {
-                observer.confirms(&self.node, &entries);
+                observer.confirms(&node, &entries);
             }
-        }
-        account::count(meter, self.pool, &finished, refused.len() as u64, packs);
-        if observer.wants_messages() {
-            let events = account::settled(&self.held, finished, refused);
+            settled.count(&meter);
             if !events.is_empty() {
-                observer.observe(&self.node, &events);
+                observer.observe(&node, &events);
             }
+        };
+        match (ticket, self.line) {
+            (Some(ticket), Some(line)) => {
+                let tell = move |fate, _| {
+                    if fate == Fate::Kept {
+                        tell();
+                    }
+                };
+                line.add(Untold {
+                    ticket,
+                    publish: None,
+                    tell: Box::new(tell),
+                })
+                .await;
+            }
+            _ => tell(),
+        }
+        if !takes.is_empty() {
+            told.confirms(&self.node, &takes);
         }
     }
 

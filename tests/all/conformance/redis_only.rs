@@ -15,6 +15,10 @@ use super::bench::QUEUE;
 use super::calm::a_calm_member_costs_one_short_call;
 use super::hive::{LEASE_MS, done, failure, numbers, part, run, whole, with};
 use super::push::push_call;
+use super::replaying::{
+    another_reign_does_not_fill_what_was_lost, numbers_that_others_have_taken_are_not_filled,
+    what_a_failover_lost_is_published_again_under_its_numbers,
+};
 use super::rights::grant;
 use super::{Bench, Check, Hive, RedisBench};
 use crate::server::RedisServer;
@@ -50,9 +54,13 @@ redis_checks![
     a_server_that_evicts_is_refused,
     a_body_that_is_stored_separately_goes_with_its_last_message,
     a_publish_that_is_not_applied_leaves_no_bytes,
+    a_publish_whose_bytes_were_refused_is_not_applied,
     bytes_sent_with_a_forgotten_script_go_with_the_next_publish,
     bytes_that_someone_removed_are_told_and_cost_no_other_message,
     a_calm_member_costs_one_short_call,
+    what_a_failover_lost_is_published_again_under_its_numbers,
+    numbers_that_others_have_taken_are_not_filled,
+    another_reign_does_not_fill_what_was_lost,
 ];
 
 pub(super) type Redis = Hive<RedisBench>;
@@ -590,6 +598,24 @@ async fn bytes_sent_with_a_forgotten_script_go_with_the_next_publish(hive: &Redi
     let settles = packs.iter().map(|pack| whole(pack, &done())).collect();
     hive.exchange("c", settles, 0).await;
     assert_eq!(in_bodies(hive).await, 0);
+}
+
+async fn a_publish_whose_bytes_were_refused_is_not_applied(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    // From now on the server knows the script.
+    hive.publish("a", &[5]).await;
+    let before = hive.take("b", 9).await;
+    hive.exchange("b", vec![whole(&before[0], &done())], 0).await;
+    let publish = hive.publish_call("a", &[5]).await;
+    let rights = async |of: &str| drop(hive.bench.command(&["ACL", "SETUSER", "default", of]).await);
+    rights("-hsetnx").await;
+    let refused = hive.engine().publish(&publish).await;
+    rights("+hsetnx").await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(hive.take("b", 9).await, [], "nothing to handle without its bytes");
+    assert_eq!(in_bodies(hive).await, 0);
+    assert!(matches!(hive.send(&publish).await, Published::Ok { .. }));
+    assert_eq!(hive.take("b", 9).await, publish.packs);
 }
 
 async fn a_publish_that_is_not_applied_leaves_no_bytes(hive: &Redis) {

@@ -242,7 +242,6 @@ const WITHOUT_MULTI: Profile = Profile {
 };
 
 #[test]
-#[ignore = "large packs are still published inside of MULTI: nothing is published, and nothing is said"]
 fn a_fleet_publishes_flat_out_on_a_store_without_multi() {
     for refuses in [Refuses::AsRights, Refuses::AsUnknown] {
         let bed = bed(&WITHOUT_MULTI, refuses);

@@ -279,6 +279,7 @@ fn beat(run: &History) -> Beat {
         seen: run.seen.clone(),
         server: "s1".into(),
         reigned: 0,
+        replays: false,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::server::RedisServer;
 
 /// Every command that a node at work sends or its scripts call.
 const COMMANDS: &str = "hset hsetnx hdel hget hincrby hkeys hmget blpop lindex llen lpop lpos lpush lrange lrem ltrim rpush zadd zcard \
-                        zrange zrangebyscore zrem zremrangebyrank zcount hstrlen hexists zscore evalsha multi exec type time del incrby get";
+                        zrange zrangebyscore zrem zremrangebyrank zcount hstrlen hexists zscore evalsha type time del incrby get";
 
 /// A message that is 6 KB large, fails, fails at first, or adds to a counter.
 async fn handle(message: Message) -> Result<Vec<Effect>, Failure> {

@@ -57,6 +57,8 @@ const JOINING: &str = "what is found at the first join is of one kind here";
 
 const LATER: &str = "nothing is put off here: what fails is an error; the oracle and the checks try it";
 const PUSHING: &str = "nobody pushes here; the oracle and the checks do";
+const REPLAYING: &str =
+    "there are no replicas here: what is published counts; the checks and failovers of real servers try it";
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
 const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
@@ -67,6 +69,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("chosen", CROWNING),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),
+    ("bodies-there", BODIES),
     ("clock-back", TIME),
     ("clock-step", TIME),
     ("cursor", "messages carry nothing here"),
@@ -113,6 +116,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("purged", "nobody removes a queue here"),
     ("push-full", PUSHING),
     ("push-unheard", PUSHING),
+    ("fills", REPLAYING),
+    ("filled", REPLAYING),
+    ("hole-reign", REPLAYING),
+    ("replays", REPLAYING),
     ("rewind-made", "nobody pushes here, so the next number tells as much"),
     ("push-layout", JOINING),
     ("push-names", JOINING),

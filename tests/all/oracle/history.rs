@@ -204,6 +204,7 @@ impl<B: Bench> History<B> {
             }),
             server,
             reigned: 0,
+            replays: false,
         };
         beat.eligible = !self.chance(8);
         if self.chance(4) {
@@ -497,6 +498,7 @@ impl<B: Bench> History<B> {
             seen: Seen::default(),
             server: "s1".into(),
             reigned: 0,
+            replays: false,
         };
         let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {
             self.nodes.swap_remove(index);

@@ -87,6 +87,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Redelivered { .. }
         | Event::Reaped { .. }
         | Event::Rewound { .. }
+        | Event::Replayed { .. }
         | Event::Purged
         | Event::Trimmed { .. }
         | Event::Unhandled { .. }
@@ -172,7 +173,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             to.extend([("queued", count(queued)), ("hint", Text(hint))]);
         }
         Event::Stopping { in_hand } => add!(to: in_hand count),
-        Event::GivenUp { messages } => add!(to: messages count),
+        Event::GivenUp { messages } | Event::Replayed { messages } => add!(to: messages count),
         Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
     }

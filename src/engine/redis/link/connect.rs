@@ -13,6 +13,7 @@ use super::super::locator::Targets;
 use super::super::place::{host_port, shown};
 use super::super::refusal::{self, classify};
 use super::super::stream::{self, Connection};
+use super::kept::Mark;
 use super::{Link, Open, silent};
 use crate::error::{Absence, Error, Result};
 
@@ -94,6 +95,7 @@ impl Link {
             connection,
             to: Arc::new(info),
             changes,
+            mark: self.marks.as_deref().map(Mark::under),
         })
     }
 

@@ -1,7 +1,8 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
---       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10.. the types that the keys from 12 on must have
+--       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack (1)
+--       11.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
 --          cursor, made_before, damaged and wrong (a key of another type) | deposed
@@ -50,7 +51,16 @@ local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6])
 local made = tonumber(m[9])
 local rewound = tonumber(ARGV[5]) > seq or tonumber(ARGV[6]) > epoch
 rewound = rewound or tonumber(ARGV[7]) > made -- guard: rewind-made
+local left, passed = false, false
 if rewound then
+  local reigns = generator ~= '' and generator ~= node and crown > clock and tonumber(ARGV[6]) <= epoch
+  left, passed = leaves_hole(KEYS[1], reigns, seq, tonumber(ARGV[5]))
+  if left then rewound = passed end
+end
+if left and passed then
+  redis.call('HSET', KEYS[1], 'skipped', num(m[13] + ARGV[5] - seq), 'rewinds', num(m[12] + 1))
+  seq = tonumber(ARGV[5])
+elseif rewound then
   redis.call('HSET', KEYS[1], 'skipped', num(m[13] + math.max(ARGV[5] - seq, 0))) -- guard: rewind-beat
   seq, epoch = math.max(seq, ARGV[5]), math.max(epoch, ARGV[6]) -- guard: rewind-beat
   generator, crown, made = '', 0, math.max(made, ARGV[7]) -- guard: rewind-beat
@@ -72,6 +82,9 @@ if not mine and rank > 0 and may then
   mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
   redis.pcall('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17]), made}))
   redis.pcall('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
+  -- What another reign has published, this one cannot publish again.
+  redis.call('HDEL', KEYS[1], 'hole') -- guard: hole-reign
+  if ARGV[10] == '1' then redis.call('HSET', KEYS[1], 'replays', '1') else redis.call('HDEL', KEYS[1], 'replays') end
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
@@ -103,7 +116,7 @@ keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
   for i = 12, #KEYS do
     local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= ARGV[i - 2] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i - 2] end
+    if found ~= 'none' and found ~= ARGV[i - 1] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i - 1] end
   end
 end
 if keeps and not wrong then

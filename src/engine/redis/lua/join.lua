@@ -19,7 +19,7 @@ if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
 local node, seen_seq, seen_epoch, seen_made = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped', 'step',
-  'steps', 'made')
+  'steps', 'made', 'generator', 'crown')
 if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
 if m[1] and m[3] ~= ARGV[5] then return {'other', m[2], m[3]} end -- guard: names
 
@@ -49,7 +49,15 @@ if purged then seen_seq, seen_epoch, seen_made = 0, 0, 0 end
 
 local rewound = seen_seq > tonumber(m[6]) or seen_epoch > tonumber(m[7])
 rewound = rewound or seen_made > tonumber(m[12]) -- guard: rewind-made
+local left, passed = false, false
 if rewound then
+  local reigns = m[13] and m[13] ~= '' and (tonumber(m[14] or '') or 0) > clock and seen_epoch <= tonumber(m[7])
+  left, passed = leaves_hole(KEYS[1], reigns, tonumber(m[6]), seen_seq)
+  if left then rewound = passed end
+end
+if left and passed then
+  redis.call('HSET', KEYS[1], 'seq', num(seen_seq), 'rewinds', num(m[8] + 1), 'skipped', num(m[9] + seen_seq - m[6]))
+elseif rewound then
   redis.call('HSET', KEYS[1], 'seq', num(math.max(seen_seq, m[6])), 'epoch', num(math.max(seen_epoch, m[7])), -- guard: rewind-join
     'made', num(math.max(seen_made, m[12])), 'generator', '', 'crown', '0', 'rewinds', num(m[8] + 1), -- guard: rewind-join
     'skipped', num(m[9] + math.max(seen_seq - m[6], 0))) -- guard: rewind-join

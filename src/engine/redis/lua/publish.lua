@@ -1,11 +1,11 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell 4 bodies 5 sending
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
--- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished
+-- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
 -- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
--- The bodies of large packs were written just before this, in the same transaction: those that are not published are removed
--- again. A body that is published has a count beside it. The names of all were put into `sending`, where those are found that a
--- transaction left behind whose script the server had forgotten.
+-- The bodies of large packs were written just before this, by commands of their own: those that are not published are removed
+-- again. A body that is published has a count beside it. The names of all were put into `sending` first, where the next publish finds
+-- those that nobody published. A late copy of another call may remove these, or full memory refuse one: then all are sent again.
 --+ common
 --+ packs
 local function large_ones()
@@ -15,7 +15,7 @@ local function large_ones()
   end
   return ids, counts
 end
--- Removes the bodies that were brought and are not published, by this call or by one whose script was not known.
+-- Removes the bodies that were brought and are not published, by this call or by one before it.
 local function sweep(published)
   local sent = redis.call('LRANGE', KEYS[5], 0, -1)
   for i = 1, published and #sent == 1 and 0 or #sent do
@@ -32,7 +32,7 @@ local function without_bodies(answer)
   return answer
 end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
-  'grain', 'head', 'paused')
+  'grain', 'head', 'paused', 'hole')
 if not m[1] then return without_bodies({'fenced'}) end
 local clock = hive(m[1], m[2], m[3])
 if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end -- guard: token
@@ -54,19 +54,31 @@ applied = made + n <= tonumber(m[8]) -- guard: made
 if applied then return without_bodies({'ok', seq, tonumber(m[8]), grain, math.max(due - clock, 0)}) end
 if made ~= tonumber(m[8]) then return without_bodies({'gap'}) end -- guard: gap
 if tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
-if first ~= seq then return without_bodies({'moved', seq}) end -- guard: moved
-if last >= 0 and seq + n > last then return without_bodies({'finished'}) end
+-- After a failover the generator publishes again what was lost, under the same numbers. Those of a hole are its own; at its end the
+-- next number follows, unless others have pushed behind it.
+local from, to = string.match(m[13] or '', '^(%d+) (%d+)$')
+local fills = false
+if from and first ~= seq then
+  from, to = tonumber(from), tonumber(to)
+  fills = first >= from and first < to and (first + n <= to or to == seq) -- guard: fills
+end
+if first ~= seq and not fills then return without_bodies({'moved', seq}) end -- guard: moved
+local behind = math.max(seq, first + n)
+if last >= 0 and behind > last then return without_bodies({'finished'}) end
 
 -- The backlog is not counted but told from the number at the head of the queue, which is looked up only when the limit seems
 -- reached.
 local waiting_from = tonumber(m[11]) or 0
-if seq + n - waiting_from > limit then
+if behind - waiting_from > limit then
   local pack = redis.call('LINDEX', KEYS[2], 0)
   -- If it cannot be read, whoever takes it sets it aside.
-  if pack then waiting_from = select(2, sound(pack)) or waiting_from else waiting_from = seq end
-  if seq + n - waiting_from > limit then return without_bodies({'full'}) end -- guard: full
+  if pack then waiting_from = select(2, sound(pack)) or waiting_from else waiting_from = first end
+  if behind - waiting_from > limit and not fills then return without_bodies({'full'}) end -- guard: full
 end
 
+for _, id in ipairs((large_ones())) do
+  if redis.call('HEXISTS', KEYS[4], id) == 0 then return without_bodies({'bodies'}) end -- guard: bodies-there
+end
 -- A right that someone has taken away must show before the first write; see rights.lua.
 local lack = false
 lack = redis.acl_check_cmd and not redis.acl_check_cmd('HSET') -- guard: rights
@@ -83,10 +95,15 @@ if interval > 0 then
   if due > clock + interval then due = clock end
   due = due + interval * math.max(1, math.floor((clock - due) / interval) + 1)
 end
-local fields = {'seq', num(seq + n), 'made', num(made + n), 'due', num(due), 'head', num(waiting_from)}
+local fields = {'seq', num(behind), 'made', num(made + n), 'due', num(due), 'head', num(math.min(waiting_from, first))}
 if ARGV[8] ~= '' then fields[9], fields[10] = 'cursor', ARGV[8] end -- guard: cursor
 redis.call('HSET', KEYS[1], unpack(fields))
+if fills then
+  redis.call('HINCRBY', KEYS[1], 'skipped', num(-math.min(n, to - first)))
+  if first + n < to then redis.call('HSET', KEYS[1], 'hole', num(first + n) .. ' ' .. num(to)) end -- guard: filled
+end
+if from and not (fills and first + n < to) then redis.call('HDEL', KEYS[1], 'hole') end
 ring(KEYS[3])
 -- At the end: should a right for it be missing, all is published.
 if large then sweep(true) end
-return {'ok', seq + n, made + n, grain, math.max(due - clock, 0)}
+return {'ok', behind, made + n, grain, math.max(due - clock, 0)}

@@ -1,0 +1,68 @@
+//! Group commit: one wait for the replicas serves all calls that were answered before it.
+
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::link::Link;
+use crate::engine::Ticket;
+use crate::error::Result;
+
+/// From one question to the next: each costs the server as much as a message does. Who has asked for nothing lately does not wait.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Asks on a connection of its own whether replicas have what calls wrote.
+pub(super) struct Keeper {
+    link: Link,
+    known: Mutex<Known>,
+}
+
+/// What was last asked for.
+#[derive(Default)]
+struct Known {
+    mark: String,
+    /// Replicas have it up to this number.
+    number: u64,
+    asked: Option<Instant>,
+}
+
+impl Known {
+    fn covers(&self, ticket: &Ticket) -> bool {
+        self.mark == *ticket.key && self.number >= ticket.number
+    }
+}
+
+impl Keeper {
+    pub(super) fn new(link: Link) -> Self {
+        Self {
+            link,
+            known: Mutex::default(),
+        }
+    }
+
+    /// Returns when enough replicas have what the ticket stands for. False: the server that has the queue now has it not.
+    pub(super) async fn kept(&self, ticket: &Ticket) -> Result<bool> {
+        // Whoever waits here while another asks finds the answer to its own question.
+        let mut known = self.known.lock().await;
+        if known.covers(ticket) {
+            return Ok(true);
+        }
+        if let Some(asked) = known.asked {
+            tokio::time::sleep_until(asked + PAUSE).await;
+        }
+        for is_fresh in [false, true] {
+            known.asked = Some(Instant::now());
+            known.number = self.link.wait_at(&ticket.key).await?;
+            known.mark = ticket.key.to_string();
+            if known.covers(ticket) {
+                return Ok(true);
+            }
+            // This connection may lead to a server that is the primary no more.
+            if !is_fresh {
+                self.link.reconnect().await;
+            }
+        }
+        Ok(false)
+    }
+}

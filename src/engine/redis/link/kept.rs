@@ -1,0 +1,175 @@
+//! What replicas have of what was written: `WAIT`, and marks by which another connection can ask for it.
+//!
+//! `WAIT` speaks of what its own connection wrote, and lets nothing pass on it meanwhile. So whoever has one call to make waits on
+//! the connection of the call. Nodes, which go on meanwhile, leave a mark behind each call instead: its number, under a name that only
+//! this connection has. Whoever finds the mark on a server knows that the call is there, too, whichever server that is: the same one, or
+//! a replica that has become the primary.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::{Cmd, Pipeline, Value};
+
+use super::super::scripts::Script;
+use super::{Before, Link};
+use crate::engine::Ticket;
+use crate::engine::redis::reply::{Decode, unexpected};
+use crate::error::{Absence, Error, Result};
+
+/// How long what is only written for `WAIT` stays.
+const WRITTEN_MS: u64 = 600_000;
+/// The field of a mark.
+const NUMBER: &str = "n";
+
+/// What is sent behind a call, in one go with it.
+#[derive(Clone, Copy)]
+pub(super) enum Behind<'a> {
+    Nothing,
+    /// A write to this key, and a wait for the replicas. A call that is repeated may write nothing, and then servers would tell of
+    /// something else.
+    Wait(&'a str),
+    /// The same for a key that is there.
+    Touch(&'a str),
+    Mark,
+}
+
+/// What came back.
+pub(super) struct Sent {
+    pub(super) answer: Value,
+    /// The answer to what was behind it.
+    pub(super) last: Value,
+    pub(super) ticket: Option<Ticket>,
+}
+
+impl Sent {
+    pub(super) fn plain(answer: Value) -> Self {
+        Self {
+            answer,
+            last: Value::Nil,
+            ticket: None,
+        }
+    }
+}
+
+/// Where the calls of one connection leave their numbers.
+pub(super) struct Mark {
+    key: Arc<str>,
+    sent: AtomicU64,
+}
+
+impl Mark {
+    pub(super) fn under(prefix: &str) -> Arc<Self> {
+        // Random bits of the system's: no other connection has them.
+        let key = format!("{prefix}:{:x}", RandomState::new().build_hasher().finish()).into();
+        let sent = AtomicU64::new(0);
+        Arc::new(Self { key, sent })
+    }
+}
+
+impl Link {
+    /// The same, and calls may leave marks under this name.
+    pub(in super::super) fn that_marks(self, prefix: &str) -> Self {
+        let marks = (self.replicas > 0).then(|| prefix.to_string());
+        Self { marks, ..self }
+    }
+
+    pub(super) fn behind(&self, behind: Behind<'_>, mark: Option<&Arc<Mark>>, pipe: &mut Pipeline) -> Option<Ticket> {
+        match (behind, mark) {
+            (Behind::Wait(written), _) => {
+                pipe.cmd("HINCRBY").arg(written).arg("writes").arg(1);
+                self.wait_behind(written, pipe);
+                None
+            }
+            (Behind::Touch(written), _) => {
+                self.wait_behind(written, pipe);
+                None
+            }
+            (Behind::Mark, Some(mark)) => {
+                let number = mark.sent.fetch_add(1, Ordering::Relaxed) + 1;
+                pipe.cmd("HSET").arg(&*mark.key).arg(NUMBER).arg(number);
+                let key = mark.key.clone();
+                Some(Ticket { key, number })
+            }
+            _ => None,
+        }
+    }
+
+    /// Not in a transaction or a script, where it would not wait. `PEXPIRE` is a write, too.
+    fn wait_behind(&self, written: &str, pipe: &mut Pipeline) {
+        let at_most = u64::try_from(self.answer_timeout.as_millis() / 2).unwrap_or(u64::MAX);
+        pipe.cmd("PEXPIRE").arg(written).arg(WRITTEN_MS);
+        pipe.cmd("WAIT").arg(self.replicas).arg(at_most);
+    }
+
+    /// Runs a script, and returns when as many replicas have what it wrote as are wanted.
+    pub(in super::super) async fn run_kept(
+        &self,
+        script: &Script,
+        written: &str,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value> {
+        if self.replicas == 0 {
+            return self.run(script, arguments).await;
+        }
+        let sent = self.run_all(None, script, Behind::Wait(written), arguments).await?;
+        // If not, the caller makes the call again, as one that was not answered.
+        self.enough(sent.last)?;
+        Ok(sent.answer)
+    }
+
+    /// Runs a script. The ticket, if there is one, tells when replicas have what it wrote.
+    pub(in super::super) async fn run_marked(
+        &self,
+        before: Option<Before<'_>>,
+        script: &Script,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<(Value, Option<Ticket>)> {
+        let behind = if self.marks.is_some() {
+            Behind::Mark
+        } else {
+            Behind::Nothing
+        };
+        let sent = self.run_all(before, script, behind, arguments).await?;
+        Ok((sent.answer, sent.ticket))
+    }
+
+    /// The highest number that this server has under a mark, once enough replicas have it, too.
+    pub(in super::super) async fn wait_at(&self, mark: &str) -> Result<u64> {
+        let mut find = redis::cmd("HGET");
+        find.arg(mark).arg(NUMBER);
+        // In this order: what is found was written before the write that `WAIT` speaks of.
+        let mut tries = self.tries();
+        let sent = loop {
+            let mut open = self.connection().await?;
+            let sent = self.send(&mut open, None, &find, Behind::Touch(mark)).await;
+            if let Some(sent) = self.answer(&open, sent, &mut tries).await? {
+                break sent;
+            }
+        };
+        let number: Option<u64> = Option::decode(sent.answer)?;
+        let Some(number) = number else { return Ok(0) };
+        self.enough(sent.last)?;
+        Ok(number)
+    }
+
+    /// Forgets its connection: where it leads may not be where the queue is.
+    pub(in super::super) async fn reconnect(&self) {
+        *self.slot.lock().await = None;
+    }
+
+    fn enough(&self, answer: Value) -> Result<()> {
+        match answer {
+            Value::Int(have) if have >= i64::from(self.replicas) => Ok(()),
+            Value::Int(have) => Err(Error::Away {
+                store: format!("Redis at {}", self.address),
+                absence: Absence::Unable,
+                reason: format!(
+                    "{have} of {} replicas have what was written; it waits for the others",
+                    self.replicas
+                ),
+            }),
+            other => Err(unexpected(other)),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! With `--replicas`, what was written is told when replicas have it. The work goes on meanwhile: what is not told yet waits in a line,
+//! and one wait for the replicas serves many calls.
+//!
+//! A failover may take back what was not told. Messages of a generator that still reigns are then published again, with the same
+//! numbers and the same bytes: it has kept them until now. An outcome that was taken back is given anew by whoever gets the message.
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::engine::{Engine, Publish, Published, Ticket};
+use crate::node::backoff::Backoff;
+use crate::node::context::Context;
+use crate::node::event::Event;
+
+/// So many publishes may wait to be told: 16 MB of messages.
+pub(crate) const PUBLISHES_MAX: usize = 64;
+/// And so many exchanges: as many as one lane makes while it waits for the replicas once.
+pub(crate) const EXCHANGES_MAX: usize = 1024;
+
+/// A call that was answered, and is told when replicas have it.
+pub(crate) struct Untold {
+    pub ticket: Ticket,
+    /// What is published again if it was taken back.
+    pub publish: Option<Publish>,
+    /// Is told what became of it.
+    pub tell: Box<dyn FnOnce(Fate, Option<Publish>) + Send>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Kept,
+    TakenBack,
+}
+
+/// The line of calls that wait to be told.
+pub(crate) struct Line {
+    calls: Option<mpsc::Sender<Untold>>,
+    telling: JoinHandle<()>,
+}
+
+impl Line {
+    /// None: nothing has to wait.
+    pub(crate) fn of<E: Engine>(context: &Context<E>, calls_max: usize) -> Option<Self> {
+        if context.settings.replicas == 0 {
+            return None;
+        }
+        let (calls, waiting) = mpsc::channel(calls_max);
+        let telling = Telling::new(context.clone());
+        Some(Self {
+            calls: Some(calls),
+            telling: tokio::spawn(telling.run(waiting)),
+        })
+    }
+
+    /// Waits while the line is full.
+    pub(crate) async fn add(&self, untold: Untold) {
+        if let Some(calls) = &self.calls {
+            let _ = calls.send(untold).await;
+        }
+    }
+
+    /// Until all is told.
+    pub(crate) async fn told(&mut self) {
+        self.calls = None;
+        let _ = (&mut self.telling).await;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.telling.abort();
+    }
+}
+
+struct Telling<E> {
+    context: Context<E>,
+    /// Too few replicas were told of.
+    waits: bool,
+    /// How many messages were published again.
+    replayed: u64,
+}
+
+impl<E: Engine> Telling<E> {
+    fn new(context: Context<E>) -> Self {
+        Self {
+            context,
+            waits: false,
+            replayed: 0,
+        }
+    }
+
+    async fn run(mut self, mut waiting: mpsc::Receiver<Untold>) {
+        while let Some(untold) = waiting.recv().await {
+            let Untold { ticket, publish, tell } = untold;
+            let fate = self.fate(ticket, publish.as_ref()).await;
+            if fate == Fate::Kept && std::mem::take(&mut self.waits) {
+                self.context.tell_own(Event::Reconnected);
+            }
+            tell(fate, publish);
+            if self.replayed > 0 && waiting.is_empty() {
+                let messages = std::mem::take(&mut self.replayed);
+                self.context.tell_own(Event::Replayed { messages });
+            }
+        }
+    }
+
+    /// Waits until it is known.
+    async fn fate(&mut self, mut ticket: Ticket, publish: Option<&Publish>) -> Fate {
+        let mut backoff = Backoff::new(&self.context.settings);
+        loop {
+            match self.context.engine.kept(&ticket).await {
+                Ok(true) => return Fate::Kept,
+                Ok(false) => match publish {
+                    Some(publish) => match self.replay(publish).await {
+                        Some(Some(again)) => ticket = again,
+                        Some(None) => return Fate::Kept,
+                        None => return Fate::TakenBack,
+                    },
+                    None => return Fate::TakenBack,
+                },
+                Err(error) if error.may_be_mended() => {
+                    // The beat tells of a store that is away.
+                    if !self.waits && !backoff.is_fresh() && error.is_unable() {
+                        self.waits = true;
+                        let reason = error.to_string();
+                        self.context.tell_own(Event::Away { reason });
+                    }
+                    backoff.wait().await;
+                }
+                Err(_) => return Fate::TakenBack,
+            }
+        }
+    }
+
+    /// Publishes the same messages again. None: others reign, or have taken the numbers.
+    async fn replay(&mut self, publish: &Publish) -> Option<Option<Ticket>> {
+        let mut backoff = Backoff::new(&self.context.settings);
+        loop {
+            let reigns = {
+                let standing = self.context.standing.borrow();
+                let reign = standing.reign.as_ref();
+                standing.node == publish.node && reign.is_some_and(|reign| reign.epoch == publish.epoch)
+            };
+            if !reigns {
+                return None;
+            }
+            match self.context.engine.publish_ahead(publish).await {
+                Ok((Published::Ok { .. }, ticket)) => {
+                    self.replayed += publish.count();
+                    return Some(ticket);
+                }
+                // The beat finds out whether this node still reigns.
+                Ok((Published::Fenced | Published::Gap, _)) => {
+                    self.context.requests.beat_now();
+                    backoff.wait().await;
+                }
+                Ok((Published::Full | Published::Paused, _)) => backoff.wait().await,
+                Err(error) if error.may_be_mended() => backoff.wait().await,
+                Ok((Published::Moved { .. } | Published::Finished, _)) | Err(_) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! After a failover that lost the tail: a generator that waits for replicas publishes the same numbers again.
+
+use queenright::engine::{Beat, Engine, Item, Publish, Published, Pushed, Renewed, Seen};
+
+use super::hive::{CROWN_MS, Hive, packs};
+use super::push::push_call;
+use super::redis_only::Redis;
+
+/// A generator `a` that keeps what replicas may lack, and `b`.
+async fn found(hive: &Redis) {
+    hive.join("a").await;
+    let beat = Beat {
+        replays: true,
+        ..Hive::<super::RedisBench>::beat_call("a")
+    };
+    let Renewed::Alive(member) = hive.engine().beat(&beat).await.expect("beat") else {
+        panic!("a member")
+    };
+    assert!(member.generator);
+    hive.join("b").await;
+    hive.beat("b").await;
+}
+
+/// `b` says that it has seen numbers below this one.
+async fn sees(hive: &Redis, seq: u64) -> (bool, u64) {
+    let seen = Seen {
+        birth: "birth".into(),
+        seq,
+        epoch: 1,
+        made: seq,
+    };
+    let beat = Beat {
+        seen,
+        ..Hive::<super::RedisBench>::beat_call("b")
+    };
+    match hive.engine().beat(&beat).await.expect("beat") {
+        Renewed::Alive(b) => (b.rewound, b.seq),
+        Renewed::Deposed => panic!("b was deposed"),
+    }
+}
+
+async fn publish(hive: &Redis, node: &str, epoch: u64, made: u64, first: u64, count: usize) -> Published {
+    let publish = Publish {
+        node: node.into(),
+        epoch,
+        made,
+        first,
+        messages: None,
+        backlog_max: 1_000_000,
+        interval_ms: 0,
+        cursor: None,
+        packs: packs(first, epoch, 1, &[count]),
+    };
+    hive.send(&publish).await
+}
+
+fn told(published: Published) -> (u64, u64) {
+    match published {
+        Published::Ok { seq, made, .. } => (seq, made),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) async fn what_a_failover_lost_is_published_again_under_its_numbers(hive: &Redis) {
+    found(hive).await;
+    assert_eq!(told(publish(hive, "a", 1, 0, 0, 3).await), (3, 3));
+    assert_eq!(sees(hive, 10).await, (true, 10));
+    let status = hive.status().await;
+    assert_eq!(status.generator.as_deref(), Some("a"), "it reigns on");
+    assert_eq!((status.epoch, status.queued), (1, 3));
+    assert_eq!(sees(hive, 9).await, (false, 10), "it is known already");
+    assert_eq!(publish(hive, "a", 1, 3, 2, 3).await, Published::Moved { seq: 10 });
+    assert_eq!(told(publish(hive, "a", 1, 3, 3, 4).await), (10, 7));
+    assert_eq!(told(publish(hive, "a", 1, 3, 3, 4).await), (10, 7), "a copy");
+    assert_eq!(publish(hive, "a", 1, 7, 3, 3).await, Published::Moved { seq: 10 });
+    // The last one was seen in part.
+    assert_eq!(told(publish(hive, "a", 1, 7, 7, 5).await), (12, 12));
+    assert_eq!(publish(hive, "a", 1, 12, 9, 1).await, Published::Moved { seq: 12 });
+    assert_eq!(hive.status().await.queued, 12);
+    let mut numbers = Vec::new();
+    for pack in hive.take("b", 99).await {
+        numbers.extend(pack.first()..pack.first() + pack.count() as u64);
+    }
+    assert_eq!(numbers, (0..12).collect::<Vec<u64>>());
+}
+
+pub(super) async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) {
+    found(hive).await;
+    assert_eq!(sees(hive, 10).await, (true, 10));
+    let push = push_call("p", vec![Item::new("by hand")]);
+    hive.beat("a").await;
+    let Pushed::Ok(receipts) = hive.engine().push(&push).await.expect("push") else {
+        panic!("not pushed")
+    };
+    assert_eq!(receipts[0].number, 10);
+    assert_eq!(publish(hive, "a", 1, 0, 5, 6).await, Published::Moved { seq: 11 });
+    assert_eq!(told(publish(hive, "a", 1, 0, 5, 5).await), (11, 5));
+    assert_eq!(
+        told(publish(hive, "a", 1, 5, 11, 1).await),
+        (12, 6),
+        "it goes on behind them"
+    );
+}
+
+pub(super) async fn another_reign_does_not_fill_what_was_lost(hive: &Redis) {
+    found(hive).await;
+    assert_eq!(sees(hive, 10).await, (true, 10));
+    hive.pass(CROWN_MS, &["b"]).await;
+    let b = hive.beat("b").await;
+    assert_eq!((b.generator, b.epoch, b.seq, b.made), (true, 2, 10, 0));
+    assert_eq!(publish(hive, "b", 2, 0, 5, 2).await, Published::Moved { seq: 10 });
+    // Nor does one whose generator keeps nothing leave anything to fill.
+    assert_eq!(told(publish(hive, "b", 2, 0, 10, 1).await), (11, 1));
+}
