@@ -7,7 +7,7 @@
 //! | `options` | the table of options, one entry each |
 //! | `flags` | the table as clap's arguments, and what was given of it |
 //! | `look`, `manage`, `dashboard`, `demo`, `verify`, `bench` | the flags that only one command has |
-//! | `completions`, `man`, `version` | what packages carry beside the program, made from the same tables |
+//! | `completions`, `offer`, `man`, `version` | what packages carry beside the program, made from the same tables |
 //! | `parse` | from arguments to an [`Invocation`], or to one line that says what is wrong |
 //! | `sources` | from an [`Invocation`], the environment and files to `Resolved` |
 //!
@@ -27,6 +27,7 @@ pub mod json;
 mod look;
 pub mod man;
 mod manage;
+mod offer;
 pub mod options;
 mod parse;
 pub mod program;
@@ -48,6 +49,7 @@ pub use flags::Flags;
 pub use look::{Doctor, GetErrors, Healthcheck, Queues, Status};
 pub use man::Man;
 pub use manage::{Change, Drain, Errors, Handover, Manage, Nodes, Part, Purge, Push, Select, Which};
+pub use offer::{Name, Offer};
 pub use options::explain;
 pub use parse::{Invocation, Stop, Usage, parse};
 pub use resolved::Serving;
@@ -161,12 +163,15 @@ pub enum Command {
     /// What `start` sets to watch over the commands that it starts: ends them when it is gone.
     #[command(hide = true)]
     WatchChildren,
+    /// What the scripts of `completions` ask at each Tab: prints the names that fit, one per line. Exit code 1: no name belongs here.
+    #[command(hide = true)]
+    Offer(Offer),
     /// Serve a web page to watch and control the fleet
     #[command(after_help = dashboard::AFTER)]
     Dashboard(Dashboard),
     #[command(flatten)]
     Manage(Manage),
-    /// Print what a shell needs to complete commands, flags and choices
+    /// Print what a shell needs to complete commands, flags, choices, queues and nodes
     #[command(after_help = completions::AFTER)]
     Completions(Completions),
     /// Print a man page, or write all of them

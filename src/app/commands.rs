@@ -9,6 +9,7 @@ mod get_errors;
 mod healthcheck;
 mod man;
 mod manage;
+mod offer;
 mod push;
 mod queues;
 mod start;
@@ -41,6 +42,7 @@ const LOOK_MAX: Duration = Duration::from_secs(5);
 pub fn run_alone(command: &Command) -> Option<Result<ExitCode, Failure>> {
     let printed = match command {
         Command::Healthcheck(flags) => return Some(healthcheck::run(*flags)),
+        Command::Offer(flags) => return Some(Ok(offer::run(flags))),
         Command::Completions(flags) => print(&flags.script()),
         Command::Man(flags) => man::run(flags),
         _ => return None,
@@ -153,6 +155,7 @@ impl OnEngine for OnQueue<'_> {
             | Command::Demo(_)
             | Command::Queues(_)
             | Command::Healthcheck(_)
+            | Command::Offer(_)
             | Command::Completions(_)
             | Command::Man(_)
             | Command::WatchChildren => unreachable!("they open their own engine, or none"),
