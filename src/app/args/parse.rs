@@ -109,10 +109,13 @@ fn stop(error: &clap::Error) -> Stop {
         return Stop::Usage(Usage::new(line));
     }
     let similar = similar(error);
+    let values = match error.get(ContextKind::ValidValue) {
+        Some(ContextValue::Strings(values)) if similar.is_none() => values.as_slice(),
+        _ => &[],
+    };
     let hint = if line.contains("'--host <HOST>'") {
         "-h is the host, help is queenright --help".to_string()
-    } else if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue).filter(|_| similar.is_none())
-    {
+    } else if !values.is_empty() {
         format!("write one of {}; see queenright --help", values.join(", "))
     } else if let Some(similar) = similar {
         format!("did you mean {similar}? See queenright --help")

@@ -117,6 +117,10 @@ fn every_mistake_is_one_line() {
     }
     assert_eq!(mistake("--foo"), "unexpected argument '--foo'; see queenright --help");
     assert_eq!(
+        mistake("start -q"),
+        "a value is required for '--queue <NAME>' but none was supplied; see queenright --help"
+    );
+    assert_eq!(
         mistake("completions tcsh"),
         "invalid value 'tcsh' for '<SHELL>'; write one of bash, elvish, fish, powershell, zsh; see queenright --help"
     );
