@@ -166,6 +166,8 @@ impl Ledger {
     pub(crate) fn enter(&mut self, book: usize, record: &Record) {
         match record {
             // An answer, for better or worse: nothing is in doubt any more. A lane asks one thing at a time.
+            // With replicas it is not the only one on its way.
+            Record::Refused if self.keeps_told => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
             Record::Refused => self.asked[book] = Numbers::default(),
             Record::Joined { .. } => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
             Record::Intends(Entry { first, count, what }) => match what {
@@ -179,7 +181,6 @@ impl Ledger {
                     && self.falls_into_a_gap(*ms) =>
             {
                 self.taken_then.insert(*first, *count);
-                self.asked[book] = Numbers::default();
             }
             Record::Confirmed(Entry { first, count, what }, ms) if self.forgets(*ms) => {
                 self.forgotten.insert(*first, *count);
@@ -197,7 +198,12 @@ impl Ledger {
                     self.published.insert(*first, *count);
                     return;
                 }
-                self.asked[book] = Numbers::default();
+                // With replicas, outcomes are told when these have them, and takes at once.
+                if self.keeps_told {
+                    self.asked[book].remove(*first, *count);
+                } else {
+                    self.asked[book] = Numbers::default();
+                }
                 if let What::Done | What::Error = what {
                     self.settle(*first, *count, *what == What::Done);
                 }
@@ -294,13 +300,19 @@ impl Ledger {
         errors.add(&remains.errors);
         let errors = errors.and(&given_out);
 
-        let unknown = given_out.minus(&[&self.published, &self.publish_intents, &self.pushed]);
+        let mut unknown = given_out.minus(&[&self.published, &self.publish_intents, &self.pushed]);
         let mut vanished = self.published.minus(&[&given_out]);
         vanished.add(&self.pushed.minus(&[&given_out]));
         let no_outcome = given_out.minus(&[&self.done, &self.failed, &errors, &unsettled]);
+        // Numbers that were seen and then forgotten are passed over.
+        let mut passed_over = Numbers::default();
+        if !self.forgot.is_empty() {
+            passed_over = unknown.and(&no_outcome);
+            unknown = unknown.minus(&[&passed_over]);
+        }
         let unanswered = self.unanswered();
         let in_doubt = no_outcome.and(&unanswered);
-        let mut lost = no_outcome.minus(&[&unanswered, &unknown, &self.forgotten]);
+        let mut lost = no_outcome.minus(&[&unanswered, &unknown, &passed_over, &self.forgotten]);
         if !self.forgot.is_empty() {
             // The answer to a publish may be among what was forgotten.
             lost = lost.minus(&[&self.publish_intents.minus(&[&self.published])]);

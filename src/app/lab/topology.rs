@@ -13,6 +13,7 @@ use rustix::process::Signal;
 use super::copy;
 pub use super::server::Fsync;
 use super::server::{Server, free_port};
+use crate::app::output::time::now_ms;
 use crate::engine::redis::keys::Keys;
 use crate::node::id::new_id;
 use crate::settings::Names;
@@ -65,6 +66,10 @@ pub struct Topology {
     /// The one whose directory the others are beside.
     servers: Vec<Server>,
     sentinels: Vec<Server>,
+    /// One that is frozen answers nobody.
+    frozen: Cell<Option<usize>>,
+    /// When another primary was last seen.
+    ready_ms: Cell<u64>,
 }
 
 type Answer<T> = Result<T, redis::RedisError>;
@@ -81,6 +86,8 @@ impl Topology {
             password: new_id(),
             servers: Vec::new(),
             sentinels: Vec::new(),
+            frozen: Cell::new(None),
+            ready_ms: Cell::new(0),
         };
         match kind {
             Kind::Sentinel => topology.behind_sentinels(&program, replicas, directory, fsync)?,
@@ -151,6 +158,7 @@ impl Topology {
                 let meta = Keys::new(queue, &Names::default()).meta;
                 (0..self.servers.len()).find(|at| {
                     self.servers[*at].is_running()
+                        && self.frozen.get() != Some(*at)
                         && self.is_primary(*at)
                         && self.ask::<Value>(*at, &["EXISTS", &meta]).is_ok()
                 })
@@ -176,7 +184,7 @@ impl Topology {
         self.ask(server, &["INFO", section]).unwrap_or_default()
     }
 
-    /// Lets another server have the queue, and waits until it does; what was killed is started anew, as its replica.
+    /// Lets another server have the queue, and waits until it does; what was killed is started anew, and follows it.
     pub fn fail_over(&mut self, queue: &str, how: Failover) -> io::Result<()> {
         let old = self.agreed(queue)?;
         let replica = self.replica_of(old);
@@ -192,8 +200,14 @@ impl Topology {
             }
             all.primary(queue).is_some_and(|now| now != old)
         })?;
+        self.ready_ms.set(now_ms());
         if how == Failover::Killed {
             self.servers[old].run()?;
+        }
+        // Sentinels would do it after some ten seconds.
+        if let (Kind::Sentinel, Some(now)) = (self.kind, self.primary(queue)) {
+            let port = self.servers[now].port().to_string();
+            let _ = self.ask::<Value>(old, &["REPLICAOF", "127.0.0.1", &port]);
         }
         self.agreed(queue).map(drop)
     }
@@ -284,7 +298,9 @@ impl Topology {
     pub fn attach(&self) -> io::Result<()> {
         let right = ["CONFIG", "SET", "masterauth", &self.password];
         self.until("all servers take it", |all| {
-            (0..all.servers.len()).all(|at| all.ask::<Value>(at, &right).is_ok())
+            // Sentinels let a server write down how it is set, also the wrong word.
+            (0..all.servers.len())
+                .all(|at| all.ask::<Value>(at, &right).is_ok() && all.ask::<Value>(at, &["CONFIG", "REWRITE"]).is_ok())
         })
     }
 
@@ -292,7 +308,15 @@ impl Topology {
     pub fn replaced(&self, queue: &str, old: usize) -> io::Result<()> {
         self.until("another primary", |all| {
             all.primary(queue).is_some_and(|now| now != old)
-        })
+        })?;
+        self.ready_ms.set(now_ms());
+        Ok(())
+    }
+
+    /// When another primary was last seen, in milliseconds since 1970.
+    #[must_use]
+    pub fn ready_ms(&self) -> u64 {
+        self.ready_ms.get()
     }
 
     /// kill -9 of a sentinel.
@@ -306,6 +330,7 @@ impl Topology {
 
     /// SIGSTOP, or SIGCONT.
     pub fn freeze(&self, server: usize, frozen: bool) {
+        self.frozen.set(frozen.then_some(server));
         if let Some(pid) = self.servers[server].pid() {
             copy::signal(pid, if frozen { Signal::STOP } else { Signal::CONT });
         }

@@ -157,6 +157,42 @@ fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_in_a_cluster() {
     nothing_told_is_lost(&fleet);
 }
 
+/// Of two primaries at once, each with a fleet, at most one can tell anything: no other has all replicas.
+#[test]
+fn two_primaries_do_not_both_tell_when_all_replicas_are_waited_for() {
+    let bed = bed(Kind::Sentinel, 1);
+    let old = bed.servers.agreed("q").expect("a primary");
+    let args = format!("{ARGS} --replicas 1");
+    // This fleet knows nothing of sentinels: it stays where it is.
+    let mut here = Fleet::at(bed.servers.url_of(old)).copies(2).args(&args).start_led();
+    goes_on(&mut here);
+    bed.servers.freeze(old, true);
+    bed.servers.replaced(here.queue(), old).expect("another primary");
+    let there = Fleet::at(bed.servers.url())
+        .queue(here.queue())
+        .copies(2)
+        .args(&args)
+        .start();
+    bed.servers.freeze(old, false);
+    let published = |fleet: &Fleet| -> BTreeSet<u64> {
+        let lines = fleet.lines();
+        lines
+            .iter()
+            .filter(|line| line.is("published"))
+            .filter_map(|line| line.number)
+            .collect()
+    };
+    // The frozen one works on as a primary until the sentinels find it, and its fleet with it.
+    here.wait_for("it publishes, and may not say so", |lines| {
+        let says = |line: &&crate::fleet::Line| line.is("away") && line.fields.to_string().contains("0 of 1 replicas");
+        lines.iter().any(|line| says(&line))
+    });
+    bed.servers.agreed(here.queue()).expect("one primary");
+    there.wait_for_more("published", 50);
+    let both: Vec<u64> = published(&here).intersection(&published(&there)).copied().collect();
+    assert!(both.is_empty(), "told by both: {both:?}");
+}
+
 #[test]
 fn in_a_cluster_work_goes_on_after_every_failover_and_while_its_slot_moves() {
     let mut bed = bed(Kind::Cluster, 1);

@@ -10,7 +10,7 @@ use super::fleet::Fleet;
 use super::plan::Fault;
 use super::run::Load;
 use super::sampler::Snapshot;
-use super::several::{Forgot, LAG_MS, Several};
+use super::several::{Forgot, LAG_MS, Several, Switches};
 use crate::app::exit::Failure;
 use crate::app::lab::proxy::{Direction, Proxy};
 use crate::app::lab::server::Server;
@@ -36,6 +36,7 @@ pub(super) struct Chaos {
     pub(super) rightless_until: Duration,
     /// What the store forgot: all between these times, in milliseconds since 1970.
     pub(super) forgot: Forgot,
+    pub(super) switches: Switches,
     several: Option<Several>,
     /// How often each kind came.
     pub(super) done: BTreeMap<&'static str, u64>,
@@ -47,11 +48,12 @@ type Mend = Box<dyn FnOnce(&mut Fleet, &mut TestBed) -> Result<(), Failure>>;
 
 impl Chaos {
     pub(super) fn new(load: &Load, bed: &TestBed) -> std::io::Result<Self> {
-        let forgot = Forgot::default();
+        let (forgot, switches) = (Forgot::default(), Switches::default());
         let several = bed.topology.as_ref().map(|topology| Several {
             topology: topology.clone(),
             queue: load.queue.clone(),
             forgot: forgot.clone(),
+            switches: switches.clone(),
             running: None,
         });
         let (seed, plan) = match &load.plan {
@@ -67,6 +69,7 @@ impl Chaos {
             quiet_until: Duration::ZERO,
             rightless_until: Duration::ZERO,
             forgot,
+            switches,
             several,
             done: load
                 .plan
@@ -193,12 +196,14 @@ impl Chaos {
                 Some("all".into())
             }
             Fault::Promote(lag) => self.promote(now, lag, bed),
-            Fault::FailOver(_) | Fault::LoseTail(_) | Fault::MoveSlot | Fault::KillSentinel(_) => {
-                self.several.as_mut().map(|several| {
-                    several.strike(fault);
-                    "the servers".into()
-                })
-            }
+            Fault::FailOver(_)
+            | Fault::LoseTail(_)
+            | Fault::TwoPrimaries
+            | Fault::MoveSlot
+            | Fault::KillSentinel(_) => self.several.as_mut().map(|several| {
+                several.strike(fault);
+                "the servers".into()
+            }),
             Fault::KillRedis(_)
             | Fault::FlushScripts
             | Fault::KillClients

@@ -46,6 +46,8 @@ pub(super) enum Fault {
     FailOver(usize),
     /// The primary is cut off from its replicas, works on for so many milliseconds, and is killed.
     LoseTail(u64),
+    /// The primary is frozen until another is there, and then goes on: for some time there are two.
+    TwoPrimaries,
     /// The slot of the queue goes to another primary.
     MoveSlot,
     /// kill -9 of a sentinel, which comes back after so many milliseconds.
@@ -141,7 +143,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 24] = [
+static DECK: [Card; 25] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -162,8 +164,9 @@ static DECK: [Card; 24] = [
     (Fault::OutOfMemory(0), "redis_out_of_memory", 1, Needs::OwnServer),
     (Fault::TakeRight("", 0), "right_taken_away", 3, Needs::OwnUser),
     (Fault::SmallOnly(0, 0), "large_packets_lost", 1, Needs::Proxies),
-    (Fault::FailOver(0), "primary_replaced", 20, Needs::Several),
+    (Fault::FailOver(0), "primary_replaced", 40, Needs::Several),
     (Fault::LoseTail(0), "primary_lost_with_its_tail", 6, Needs::Several),
+    (Fault::TwoPrimaries, "two_primaries", 4, Needs::Several),
     (Fault::MoveSlot, "slot_moved", 3, Needs::Cluster),
     (Fault::KillSentinel(0), "sentinel_killed", 3, Needs::Sentinels),
 ];

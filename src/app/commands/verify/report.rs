@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
 
+use super::several::Switch;
 use crate::app::lab::ledger::checks::{Sample, Verdict};
 use crate::app::lab::ledger::history::History;
 use crate::app::lab::ledger::times;
@@ -50,6 +51,9 @@ pub(super) struct Report {
     rate: f64,
     failovers: Times,
     redeliveries: Times,
+    /// Of each change of the primary: how long nothing was told to be published, when another primary was there, and when all
+    /// followed it.
+    switches: [Times; 3],
     faults: BTreeMap<&'static str, u64>,
     pub(super) findings: Vec<String>,
 }
@@ -62,6 +66,7 @@ impl Report {
         seed: Option<u64>,
         store: &str,
         faults: BTreeMap<&'static str, u64>,
+        switches: &[Switch],
     ) -> Self {
         let account = &verdict.account;
         let reigns = &history.recorded.reigns;
@@ -69,6 +74,7 @@ impl Report {
         let settled = account.done + account.in_doubt + account.errors;
         #[allow(clippy::cast_precision_loss)]
         let rate = settled as f64 / seconds;
+        let windows: Vec<(u64, u64)> = switches.iter().map(|switch| (switch.struck, switch.together)).collect();
         Self {
             store: store.to_string(),
             seed,
@@ -86,6 +92,12 @@ impl Report {
             rate,
             failovers: Times::new(times::failover_gaps_ms(published)),
             redeliveries: Times::new(times::redelivery_delays_ms(history)),
+            switches: [
+                times::silences_ms(history.recorded.told_ms.clone(), &windows),
+                switches.iter().map(|switch| switch.ready - switch.struck).collect(),
+                windows.iter().map(|(from, to)| to - from).collect(),
+            ]
+            .map(Times::new),
             faults,
             findings: verdict.findings,
         }
@@ -141,6 +153,26 @@ impl Report {
                 },
             );
         }
+        let [silences, ready, together] = &self.switches;
+        if !silences.0.is_empty() {
+            let most = |times: &Times| {
+                format!(
+                    "median {} ms, p99 {} ms, max {} ms",
+                    times.percentile(50),
+                    times.percentile(99),
+                    times.percentile(100)
+                )
+            };
+            row(
+                "primaries changed",
+                format!("{}  (silence: {})", silences.0.len(), most(silences)),
+            );
+            row(
+                "- Redis' own time",
+                format!("until another primary was there: {}", most(ready)),
+            );
+            row("", format!("until all followed it: {}", most(together)));
+        }
         if !self.faults.is_empty() {
             row("faults", self.faults.values().sum::<u64>().to_string());
             for (name, count) in self.faults.iter().filter(|(_, count)| **count > 0) {
@@ -177,7 +209,14 @@ impl Report {
             ",\"seconds\":{:.3},\"messages_per_second\":{:.0}",
             self.seconds, self.rate
         );
-        for (name, times) in [("failovers", &self.failovers), ("redeliveries", &self.redeliveries)] {
+        let [silences, ready, together] = &self.switches;
+        for (name, times) in [
+            ("failovers", &self.failovers),
+            ("redeliveries", &self.redeliveries),
+            ("primaries_changed", silences),
+            ("primaries_ready", ready),
+            ("primaries_followed", together),
+        ] {
             let _ = write!(
                 out,
                 ",\"{name}\":{{\"count\":{},\"p50_ms\":{},\"p99_ms\":{},\"max_ms\":{}}}",
@@ -224,6 +263,7 @@ mod tests {
             rate: 9.0,
             failovers: Times::new(Vec::new()),
             redeliveries: Times::new(Vec::new()),
+            switches: [&[4000][..], &[3000], &[3500]].map(|ms| Times::new(ms.to_vec())),
             faults: faults.iter().copied().collect(),
             findings: Vec::new(),
         }

@@ -264,7 +264,14 @@ impl<'a, E: Engine> Run<'a, E> {
             *count = forgot.len() as u64;
         }
         let seed = self.load.plan.as_ref().map(|plan| plan.seed);
-        let report = Report::new(&history, verdict, seconds, seed, &self.bed.address, self.chaos.done);
+        let switches = self
+            .chaos
+            .switches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let (address, faults) = (&self.bed.address, self.chaos.done);
+        let report = Report::new(&history, verdict, seconds, seed, address, faults, &switches);
         report::write_samples(&self.bed.directory.path, &observed.samples).map_err(failing)?;
         Ok(report)
     }

@@ -16,10 +16,24 @@ pub(super) const LAG_MS: u64 = 700;
 /// What the store forgot: all between these times, in milliseconds since 1970.
 pub(super) type Forgot = Arc<Mutex<Vec<(u64, u64)>>>;
 
+/// How often the servers changed their primary, and when.
+pub(super) type Switches = Arc<Mutex<Vec<Switch>>>;
+
+/// One change of the primary, in milliseconds since 1970.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Switch {
+    pub(super) struck: u64,
+    /// Another primary was there.
+    pub(super) ready: u64,
+    /// All followed it.
+    pub(super) together: u64,
+}
+
 pub(super) struct Several {
     pub(super) topology: Arc<Mutex<Topology>>,
     pub(super) queue: String,
     pub(super) forgot: Forgot,
+    pub(super) switches: Switches,
     pub(super) running: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -34,13 +48,22 @@ impl Several {
 
     pub(super) fn strike(&mut self, fault: Fault) {
         let (topology, queue, forgot) = (self.topology.clone(), self.queue.clone(), self.forgot.clone());
+        let switches = self.switches.clone();
         self.running = Some(std::thread::spawn(move || {
-            let from = now_ms() - LAG_MS;
+            let struck_ms = now_ms();
             let mut topology = topology.lock().unwrap_or_else(PoisonError::into_inner);
             let struck = strike(&mut topology, &queue, fault);
             // What a new primary lacks.
             let mut forgot = forgot.lock().unwrap_or_else(PoisonError::into_inner);
-            forgot.push((from, now_ms() + LAG_MS));
+            forgot.push((struck_ms - LAG_MS, now_ms() + LAG_MS));
+            if topology.ready_ms() >= struck_ms {
+                let mut switches = switches.lock().unwrap_or_else(PoisonError::into_inner);
+                switches.push(Switch {
+                    struck: struck_ms,
+                    ready: topology.ready_ms(),
+                    together: now_ms(),
+                });
+            }
             struck
         }));
     }
@@ -65,6 +88,14 @@ fn strike(topology: &mut Topology, queue: &str, fault: Fault) -> io::Result<()> 
             topology.replaced(queue, old)?;
             topology.restart(old)?;
             topology.attach()?;
+            topology.agreed(queue).map(drop)
+        }
+        Fault::TwoPrimaries => {
+            let old = topology.agreed(queue)?;
+            topology.freeze(old, true);
+            let replaced = topology.replaced(queue, old);
+            topology.freeze(old, false);
+            replaced?;
             topology.agreed(queue).map(drop)
         }
         Fault::MoveSlot => topology.migrate(queue),

@@ -17,6 +17,8 @@ pub struct History {
 pub struct Recorded {
     pub members: Vec<Member>,
     pub takes: Vec<Take>,
+    /// When something was told to be published.
+    pub told_ms: Vec<u64>,
     pub reigns: BTreeMap<u64, Reign>,
     /// Members that a generator gave up.
     pub reaped: BTreeSet<String>,
@@ -35,6 +37,8 @@ pub struct Recorded {
     plain: Numbers,
     /// Numbers that were seen with two payloads.
     pub ambiguous: Numbers,
+    /// By book and epoch: who was elected.
+    elected: BTreeMap<(usize, u64), usize>,
     /// By book: what happened to its process, and who it is now.
     fates: Vec<Fate>,
     now: Vec<Option<usize>>,
@@ -159,6 +163,11 @@ impl Recorded {
             Record::Deposed { epoch: None } | Record::Left => self.end(book),
             Record::Reaped { victim, .. } => _ = self.reaped.insert(victim.clone()),
             Record::Rewound { .. } => self.rewinds += 1,
+            Record::Elected { epoch } => {
+                if let Some(member) = now {
+                    self.elected.insert((book, *epoch), member);
+                }
+            }
             Record::Started {
                 number,
                 deliveries: 1,
@@ -179,7 +188,11 @@ impl Recorded {
                 self.started_again.push((*number, *deliveries));
             }
             Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
-                (What::Publish { epoch }, Some(member)) => self.published(*epoch, *first, *count, member, *ms),
+                (What::Publish { epoch }, Some(member)) => {
+                    // With replicas it may be told when its process is another member already.
+                    let member = self.elected.get(&(book, *epoch)).copied().unwrap_or(member);
+                    self.published(*epoch, *first, *count, member, *ms);
+                }
                 (What::Take { deliveries, epoch }, Some(member)) => {
                     self.reign(*epoch, *first, *count);
                     self.takes.push(Take {
@@ -230,6 +243,7 @@ impl Recorded {
     }
 
     fn published(&mut self, epoch: u64, first: u64, count: u64, member: usize, ms: u64) {
+        self.told_ms.push(ms);
         let reign = self.reign(epoch, first, count);
         reign.members.insert(member);
         let (earliest, latest) = reign.published_ms.unwrap_or((ms, ms));

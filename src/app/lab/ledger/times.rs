@@ -9,6 +9,18 @@ pub fn failover_gaps_ms(published: impl Iterator<Item = (u64, u64)>) -> Vec<u64>
     pairs.map(|pair| pair[1].0.saturating_sub(pair[0].1)).collect()
 }
 
+/// The longest time between two of these moments that falls into each of these windows, in milliseconds.
+#[must_use]
+pub fn silences_ms(mut moments: Vec<u64>, windows: &[(u64, u64)]) -> Vec<u64> {
+    moments.sort_unstable();
+    let longest = |(from, to): &(u64, u64)| {
+        let start = moments.partition_point(|ms| ms < from).saturating_sub(1);
+        let pairs = moments[start..].windows(2).take_while(|pair| pair[0] <= *to);
+        pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
+    };
+    windows.iter().map(longest).collect()
+}
+
 /// From the moment at which a holder was killed or stopped to the one at which another had its messages, in
 /// milliseconds, take by take.
 pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
@@ -25,4 +37,19 @@ pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
         Some(take.ms - struck)
     });
     delays.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_silence_of_a_window_is_the_longest_that_touches_it() {
+        let told = vec![10, 0, 20, 500, 510, 900];
+        assert_eq!(
+            silences_ms(told.clone(), &[(100, 200), (15, 505), (505, 508), (1000, 2000)]),
+            [480, 480, 10, 0]
+        );
+        assert_eq!(silences_ms(Vec::new(), &[(1, 2)]), [0]);
+    }
 }
