@@ -150,6 +150,10 @@ pub trait Engine: Send + Sync + 'static {
     fn publish_ahead(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send {
         async move { Ok((self.publish(publish).await?, None)) }
     }
+    /// The same for what was published before and taken back by a failover: it may fill the numbers that it left.
+    fn publish_again(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send {
+        self.publish_ahead(publish)
+    }
     /// The same of [`exchange`](Self::exchange).
     fn exchange_ahead(&self, exchange: &Exchange) -> impl Future<Output = Result<(Exchanged, Option<Ticket>)>> + Send {
         async move { Ok((self.exchange(exchange).await?, None)) }

@@ -75,6 +75,13 @@ macro_rules! hand_on {
                 }
             }
 
+            async fn publish_again(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+                match self {
+                    Self::Redis(engine) => engine.publish_again(publish).await,
+                    _ => Ok((self.publish(publish).await?, None)),
+                }
+            }
+
             async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
                 match self {
                     Self::Redis(engine) => engine.exchange_ahead(exchange).await,

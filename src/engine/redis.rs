@@ -246,7 +246,11 @@ macro_rules! by_module {
             })+
 
             async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
-                publish::publish_ahead(self, publish).await
+                publish::publish_ahead(self, publish, false).await
+            }
+
+            async fn publish_again(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+                publish::publish_ahead(self, publish, true).await
             }
 
             async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {

@@ -4,7 +4,9 @@
 //! A failover may take back what was not told. Messages of a generator that still reigns are then published again, with the same
 //! numbers and the same bytes: it has kept them until now. An outcome that was taken back is given anew by whoever gets the message.
 
-use tokio::sync::mpsc;
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::engine::{Engine, Publish, Published, Ticket};
@@ -14,12 +16,16 @@ use crate::node::event::Event;
 
 /// So many publishes may wait to be told: 16 MB of messages.
 pub(crate) const PUBLISHES_MAX: usize = 64;
-/// And so many exchanges: as many as one lane makes while it waits for the replicas once.
+/// And so many exchanges,
 pub(crate) const EXCHANGES_MAX: usize = 1024;
+/// with so many outcomes in all: somewhat more than a lane settles while replicas are asked once.
+const OUTCOMES_MAX: u32 = 1 << 17;
 
 /// A call that was answered, and is told when replicas have it.
 pub(crate) struct Untold {
     pub ticket: Ticket,
+    /// How many outcomes it has.
+    pub outcomes: u32,
     /// What is published again if it was taken back.
     pub publish: Option<Publish>,
     /// Is told what became of it.
@@ -35,7 +41,8 @@ pub(crate) enum Fate {
 
 /// The line of calls that wait to be told.
 pub(crate) struct Line {
-    calls: Option<mpsc::Sender<Untold>>,
+    calls: Option<mpsc::Sender<(Untold, OwnedSemaphorePermit)>>,
+    room: Arc<Semaphore>,
     telling: JoinHandle<()>,
 }
 
@@ -49,14 +56,17 @@ impl Line {
         let telling = Telling::new(context.clone());
         Some(Self {
             calls: Some(calls),
+            room: Arc::new(Semaphore::new(OUTCOMES_MAX as usize)),
             telling: tokio::spawn(telling.run(waiting)),
         })
     }
 
     /// Waits while the line is full.
     pub(crate) async fn add(&self, untold: Untold) {
-        if let Some(calls) = &self.calls {
-            let _ = calls.send(untold).await;
+        let outcomes = untold.outcomes.min(OUTCOMES_MAX);
+        let room = self.room.clone().acquire_many_owned(outcomes).await;
+        if let (Some(calls), Ok(room)) = (&self.calls, room) {
+            let _ = calls.send((untold, room)).await;
         }
     }
 
@@ -90,9 +100,11 @@ impl<E: Engine> Telling<E> {
         }
     }
 
-    async fn run(mut self, mut waiting: mpsc::Receiver<Untold>) {
-        while let Some(untold) = waiting.recv().await {
-            let Untold { ticket, publish, tell } = untold;
+    async fn run(mut self, mut waiting: mpsc::Receiver<(Untold, OwnedSemaphorePermit)>) {
+        while let Some((untold, _room)) = waiting.recv().await {
+            let Untold {
+                ticket, publish, tell, ..
+            } = untold;
             let fate = self.fate(ticket, publish.as_ref()).await;
             if fate == Fate::Kept && std::mem::take(&mut self.waits) {
                 self.context.tell_own(Event::Reconnected);
@@ -119,7 +131,8 @@ impl<E: Engine> Telling<E> {
                     },
                     None => return Fate::TakenBack,
                 },
-                Err(error) if error.may_be_mended() => {
+                // Whatever it is: what was done is done, and may be told when the store says so.
+                Err(error) => {
                     // The beat tells of a store that is away.
                     if !self.waits && !backoff.is_fresh() && error.is_unable() {
                         self.waits = true;
@@ -128,7 +141,6 @@ impl<E: Engine> Telling<E> {
                     }
                     backoff.wait().await;
                 }
-                Err(_) => return Fate::TakenBack,
             }
         }
     }
@@ -145,7 +157,7 @@ impl<E: Engine> Telling<E> {
             if !reigns {
                 return None;
             }
-            match self.context.engine.publish_ahead(publish).await {
+            match self.context.engine.publish_again(publish).await {
                 Ok((Published::Ok { .. }, ticket)) => {
                     self.replayed += publish.count();
                     return Some(ticket);

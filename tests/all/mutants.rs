@@ -18,7 +18,10 @@ const CATCHES: &[(&str, &str)] = &[
         "bodies-end",
         "a_body_that_is_stored_separately_goes_with_its_last_message",
     ),
-    ("bodies-refused", "a_publish_that_is_not_applied_leaves_no_bytes"),
+    (
+        "bodies-refused",
+        "bytes_sent_with_a_forgotten_script_go_with_the_next_publish",
+    ),
     ("bodies-there", "a_publish_whose_bytes_were_refused_is_not_applied"),
     ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
     ("call-repeat", "a_repeated_exchange_is_applied_once"),
@@ -37,6 +40,10 @@ const CATCHES: &[(&str, &str)] = &[
     ("clearing", "a_busy_node_empties_its_hand_for_a_last_delivery"),
     ("collect-call", "a_late_collect_confirms_nothing"),
     ("filled", "what_a_failover_lost_is_published_again_under_its_numbers"),
+    (
+        "fills-again",
+        "what_a_failover_lost_is_published_again_under_its_numbers",
+    ),
     ("fills", "what_a_failover_lost_is_published_again_under_its_numbers"),
     ("hole-reign", "another_reign_does_not_fill_what_was_lost"),
     ("due", "a_message_that_is_put_off_comes_when_it_is_due"),

@@ -6,11 +6,16 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::link::Link;
+use super::link::kept::WRITTEN_MS;
 use crate::engine::Ticket;
 use crate::error::Result;
 
 /// From one question to the next: each costs the server as much as a message does. Who has asked for nothing lately does not wait.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How long an answer is good for.
+const FORGET: Duration = Duration::from_millis(WRITTEN_MS / 2);
+/// How long it is believed that a server lacks something.
+const LACKING: Duration = Duration::from_secs(1);
 
 /// Asks on a connection of its own whether replicas have what calls wrote.
 pub(super) struct Keeper {
@@ -25,11 +30,21 @@ struct Known {
     /// Replicas have it up to this number.
     number: u64,
     asked: Option<Instant>,
+    /// A new connection found no more than this.
+    lacks: Option<Instant>,
 }
 
 impl Known {
     fn covers(&self, ticket: &Ticket) -> bool {
-        self.mark == *ticket.key && self.number >= ticket.number
+        // A mark that nobody asks for expires, and is counted anew.
+        let is_fresh = self.asked.is_some_and(|asked| asked.elapsed() < FORGET);
+        self.mark == *ticket.key && self.number >= ticket.number && is_fresh
+    }
+
+    /// A whole line of calls may be gone, and each would be asked for.
+    fn lacks(&self, ticket: &Ticket) -> bool {
+        let lately = self.lacks.is_some_and(|at| at.elapsed() < LACKING);
+        self.mark == *ticket.key && self.number < ticket.number && lately
     }
 }
 
@@ -48,6 +63,10 @@ impl Keeper {
         if known.covers(ticket) {
             return Ok(true);
         }
+        if known.lacks(ticket) {
+            return Ok(false);
+        }
+        known.lacks = None;
         if let Some(asked) = known.asked {
             tokio::time::sleep_until(asked + PAUSE).await;
         }
@@ -63,6 +82,7 @@ impl Keeper {
                 self.link.reconnect().await;
             }
         }
+        known.lacks = Some(Instant::now());
         Ok(false)
     }
 }

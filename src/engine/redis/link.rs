@@ -1,7 +1,7 @@
 //! Connections to the server: one for each purpose, made when needed, dropped after any doubt.
 
 mod connect;
-mod kept;
+pub(super) mod kept;
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,6 +18,7 @@ use super::place::Place;
 use super::refusal::{self, classify};
 use super::scripts::Script;
 use super::stream::{Connection, Flow};
+use crate::engine::Ticket;
 use crate::error::Result;
 use crate::settings::Settings;
 use kept::{Behind, Mark, Sent};
@@ -315,20 +316,26 @@ impl Link {
         }
         pipe.add_command(cmd.clone());
         let own = pipe.len();
-        let ticket = self.behind(behind, open.mark.as_ref(), &mut pipe);
+        let mark = self.behind(behind, open.mark.as_ref(), &mut pipe);
         let answers = redis.send_packed_commands(&pipe, 0, pipe.len());
         let mut answers = self
             .wait_for(open.changes, self.answer_timeout, answers)
             .await?
             .into_iter();
-        let (mut answer, mut last) = (Value::Nil, Value::Nil);
+        let mut answer = Value::Nil;
         // What is refused first says why; what follows may only say that it was.
         for part in answers.by_ref().take(own) {
             answer = part.extract_error()?;
         }
-        for part in answers {
-            last = part.extract_error()?;
-        }
+        let behind: Vec<Value> = answers.map(Value::extract_error).collect::<RedisResult<_>>()?;
+        let ticket = match (mark, behind.first()) {
+            (Some(key), Some(Value::Int(number))) => Some(Ticket {
+                key,
+                number: number.cast_unsigned(),
+            }),
+            _ => None,
+        };
+        let last = behind.into_iter().next_back().unwrap_or(Value::Nil);
         Ok(Sent { answer, last, ticket })
     }
 

@@ -14,14 +14,19 @@ use crate::message::Pack;
 const SENDS_MAX: u32 = 3;
 
 pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<Published> {
-    let (published, ticket) = publish_ahead(engine, publish).await?;
+    let (published, ticket) = publish_ahead(engine, publish, false).await?;
     engine.keep(ticket).await?;
     Ok(published)
 }
 
-pub(super) async fn publish_ahead(engine: &RedisEngine, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+/// The same, and replicas may not have it yet. `again`: it was published before, and a failover has taken it back.
+pub(super) async fn publish_ahead(
+    engine: &RedisEngine,
+    publish: &Publish,
+    again: bool,
+) -> Result<(Published, Option<Ticket>)> {
     for _ in 0..SENDS_MAX {
-        if let Some(published) = send(engine, publish).await? {
+        if let Some(published) = send(engine, publish, again).await? {
             return Ok(published);
         }
     }
@@ -29,7 +34,7 @@ pub(super) async fn publish_ahead(engine: &RedisEngine, publish: &Publish) -> Re
 }
 
 /// None: not all bodies were there.
-async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Published, Option<Ticket>)>> {
+async fn send(engine: &RedisEngine, publish: &Publish, again: bool) -> Result<Option<(Published, Option<Ticket>)>> {
     let keys = &engine.keys;
     let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min;
     // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
@@ -54,7 +59,8 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
             .arg(publish.messages.map_or(-1, u64::cast_signed))
             .arg(publish.backlog_max)
             .arg(publish.interval_ms)
-            .arg(publish.cursor.as_deref().unwrap_or_default());
+            .arg(publish.cursor.as_deref().unwrap_or_default())
+            .arg(u8::from(again));
         for pack in &publish.packs {
             if is_large(&pack) {
                 cmd.arg(Stub::of(pack).bytes());

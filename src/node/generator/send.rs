@@ -115,6 +115,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                             let told = confirmed.when_kept(self.context);
                             line.add(Untold {
                                 ticket,
+                                outcomes: 0,
                                 publish: Some(publish),
                                 tell: Box::new(told),
                             })
@@ -185,6 +186,9 @@ impl Confirmed {
         move |fate, publish| {
             if let (Fate::Kept, Some(publish)) = (fate, publish) {
                 self.tell(&observer, &requests, &meter, &publish);
+            } else {
+                // Nobody publishes it again, and the store takes nothing that builds on it: another reign must begin.
+                requests.abandon(&self.node);
             }
         }
     }

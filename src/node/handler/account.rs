@@ -86,6 +86,10 @@ impl Settled {
         settled
     }
 
+    pub(super) fn all(self) -> u32 {
+        u32::try_from(self.all).unwrap_or(u32::MAX)
+    }
+
     /// Counts it.
     pub(super) fn count(self, meter: &Meter) {
         meter.add(|figures| {

@@ -324,6 +324,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 };
                 line.add(Untold {
                     ticket,
+                    outcomes: settled.all(),
                     publish: None,
                     tell: Box::new(tell),
                 })

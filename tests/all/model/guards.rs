@@ -117,6 +117,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-full", PUSHING),
     ("push-unheard", PUSHING),
     ("fills", REPLAYING),
+    ("fills-again", REPLAYING),
     ("filled", REPLAYING),
     ("hole-reign", REPLAYING),
     ("replays", REPLAYING),

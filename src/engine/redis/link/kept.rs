@@ -1,7 +1,7 @@
 //! What replicas have of what was written: `WAIT`, and marks by which another connection can ask for it.
 //!
 //! `WAIT` speaks of what its own connection wrote, and lets nothing pass on it meanwhile. So whoever has one call to make waits on
-//! the connection of the call. Nodes, which go on meanwhile, leave a mark behind each call instead: its number, under a name that only
+//! the connection of the call. Nodes, which go on meanwhile, leave a mark behind each call instead: how many there were, under a name that only
 //! this connection has. Whoever finds the mark on a server knows that the call is there, too, whichever server that is: the same one, or
 //! a replica that has become the primary.
 
@@ -18,7 +18,9 @@ use crate::engine::redis::reply::{Decode, unexpected};
 use crate::error::{Absence, Error, Result};
 
 /// How long what is only written for `WAIT` stays.
-const WRITTEN_MS: u64 = 600_000;
+pub(in super::super) const WRITTEN_MS: u64 = 600_000;
+/// Every so many calls say so.
+const EXPIRES_EVERY: u64 = 1000;
 /// The field of a mark.
 const NUMBER: &str = "n";
 
@@ -52,7 +54,7 @@ impl Sent {
     }
 }
 
-/// Where the calls of one connection leave their numbers.
+/// Where the calls of one connection are counted.
 pub(super) struct Mark {
     key: Arc<str>,
     sent: AtomicU64,
@@ -74,25 +76,26 @@ impl Link {
         Self { marks, ..self }
     }
 
-    pub(super) fn behind(&self, behind: Behind<'_>, mark: Option<&Arc<Mark>>, pipe: &mut Pipeline) -> Option<Ticket> {
+    /// Adds it. The answer to the first of its commands is a ticket's number, if there is to be one.
+    pub(super) fn behind(&self, behind: Behind<'_>, mark: Option<&Arc<Mark>>, pipe: &mut Pipeline) -> Option<Arc<str>> {
         match (behind, mark) {
             (Behind::Wait(written), _) => {
                 pipe.cmd("HINCRBY").arg(written).arg("writes").arg(1);
                 self.wait_behind(written, pipe);
-                None
             }
-            (Behind::Touch(written), _) => {
-                self.wait_behind(written, pipe);
-                None
-            }
+            (Behind::Touch(written), _) => self.wait_behind(written, pipe),
             (Behind::Mark, Some(mark)) => {
-                let number = mark.sent.fetch_add(1, Ordering::Relaxed) + 1;
-                pipe.cmd("HSET").arg(&*mark.key).arg(NUMBER).arg(number);
-                let key = mark.key.clone();
-                Some(Ticket { key, number })
+                // The server counts: two calls at once may reach it in either order.
+                pipe.cmd("HINCRBY").arg(&*mark.key).arg(NUMBER).arg(1);
+                // Whoever asks renews this; but nobody may.
+                if mark.sent.fetch_add(1, Ordering::Relaxed) % EXPIRES_EVERY == 0 {
+                    pipe.cmd("PEXPIRE").arg(&*mark.key).arg(WRITTEN_MS);
+                }
+                return Some(mark.key.clone());
             }
-            _ => None,
+            _ => {}
         }
+        None
     }
 
     /// Not in a transaction or a script, where it would not wait. `PEXPIRE` is a write, too.

@@ -54,7 +54,7 @@ rewound = rewound or tonumber(ARGV[7]) > made -- guard: rewind-made
 local left, passed = false, false
 if rewound then
   local reigns = generator ~= '' and generator ~= node and crown > clock and tonumber(ARGV[6]) <= epoch
-  left, passed = leaves_hole(KEYS[1], reigns, seq, tonumber(ARGV[5]))
+  left, passed = leaves_hole(KEYS[1], reigns, epoch, seq, tonumber(ARGV[5]))
   if left then rewound = passed end
 end
 if left and passed then
@@ -84,7 +84,7 @@ if not mine and rank > 0 and may then
   redis.pcall('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
   -- What another reign has published, this one cannot publish again.
   redis.call('HDEL', KEYS[1], 'hole') -- guard: hole-reign
-  if ARGV[10] == '1' then redis.call('HSET', KEYS[1], 'replays', '1') else redis.call('HDEL', KEYS[1], 'replays') end
+  if ARGV[10] == '1' then redis.call('HSET', KEYS[1], 'replays', num(epoch)) else redis.call('HDEL', KEYS[1], 'replays') end
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0

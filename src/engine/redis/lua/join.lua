@@ -52,7 +52,7 @@ rewound = rewound or seen_made > tonumber(m[12]) -- guard: rewind-made
 local left, passed = false, false
 if rewound then
   local reigns = m[13] and m[13] ~= '' and (tonumber(m[14] or '') or 0) > clock and seen_epoch <= tonumber(m[7])
-  left, passed = leaves_hole(KEYS[1], reigns, tonumber(m[6]), seen_seq)
+  left, passed = leaves_hole(KEYS[1], reigns, tonumber(m[7]), tonumber(m[6]), seen_seq)
   if left then rewound = passed end
 end
 if left and passed then

@@ -20,13 +20,13 @@ local function counted(steps, step, by)
   return table.concat(kept, ' ')
 end
 
--- A failover may leave a server without the numbers that someone has seen. A generator that waits for replicas (`replays`) has kept what
+-- A failover may leave a server without the numbers that someone has seen. A generator that waits for replicas (`replays`: its epoch) has kept what
 -- they lack, and publishes it again while it reigns: then nothing is rewound. Numbers go on behind what was seen, and `hole`, two numbers,
 -- says which ones it may fill.
 -- Returns  whether it is so; and if so whether numbers were passed over
-local function leaves_hole(meta, reigns, seq, seen_seq)
+local function leaves_hole(meta, reigns, epoch, seq, seen_seq)
   local m = redis.call('HMGET', meta, 'replays', 'hole')
-  if not (reigns and m[1] == '1') then return false end -- guard: replays
+  if not (reigns and m[1] == num(epoch)) then return false end -- guard: replays
   if seen_seq <= seq then return true, false end
   local from, to = string.match(m[2] or '', '^(%d+) (%d+)$')
   if not from or tonumber(to) ~= seq then from = num(seq) end

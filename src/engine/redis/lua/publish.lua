@@ -1,6 +1,7 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell 4 bodies 5 sending
--- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9.. packs
+-- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9 it was
+--       published before, and a failover has taken it back (1) 10.. packs
 -- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
 -- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
 -- The bodies of large packs were written just before this, by commands of their own: those that are not published are removed
@@ -10,7 +11,7 @@
 --+ packs
 local function large_ones()
   local ids, counts = {}, {}
-  for i = 9, #ARGV do
+  for i = 10, #ARGV do
     if is_stub(ARGV[i]) then ids[#ids + 1], counts[#counts + 1] = body(ARGV[i]) end
   end
   return ids, counts
@@ -28,7 +29,12 @@ local function sweep(published)
   redis.call('DEL', KEYS[5])
 end
 local function without_bodies(answer)
-  if #large_ones() > 0 then sweep() end
+  local ids = large_ones()
+  if #ids > 0 then sweep() end
+  -- Another call may have removed their names.
+  for _, id in ipairs(ids) do
+    if redis.call('HEXISTS', KEYS[4], id .. '+') == 0 then redis.call('HDEL', KEYS[4], id) end
+  end
   return answer
 end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
@@ -40,7 +46,7 @@ if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: 
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local n, reign, large = 0, tonumber(m[5]), false
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
   if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= reign or count < 1 then
     return without_bodies(redis.error_reply('ERR queenright: malformed pack'))
@@ -61,10 +67,11 @@ local fills = false
 if from and first ~= seq then
   from, to = tonumber(from), tonumber(to)
   fills = first >= from and first < to and (first + n <= to or to == seq) -- guard: fills
+  if ARGV[9] ~= '1' then fills = false end -- guard: fills-again
 end
 if first ~= seq and not fills then return without_bodies({'moved', seq}) end -- guard: moved
 local behind = math.max(seq, first + n)
-if last >= 0 and behind > last then return without_bodies({'finished'}) end
+if last >= 0 and first + n > last then return without_bodies({'finished'}) end
 
 -- The backlog is not counted but told from the number at the head of the queue, which is looked up only when the limit seems
 -- reached.
@@ -83,7 +90,7 @@ end
 local lack = false
 lack = redis.acl_check_cmd and not redis.acl_check_cmd('HSET') -- guard: rights
 if lack then return without_bodies(redis.error_reply('NOPERM queenright: this user has no permissions to run HSET')) end
-local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 9))
+local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 10))
 if type(pushed) == 'table' then return without_bodies(pushed) end
 if large then
   local ids, left = large_ones()
