@@ -64,7 +64,7 @@ impl Session {
         refuse_queue("bench", asked, "queues of its own, which it removes")?;
         if resolved.settings.replicas > 0 {
             return Err(Failure::usage(
-                "--replicas: bench does not measure with replicas; leave it out",
+                "--replicas: bench --regime replicas measures that, on servers of its own; leave it out",
             ));
         }
         let named = is_named_anywhere(asked).then_some(resolved);
