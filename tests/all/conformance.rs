@@ -3,6 +3,7 @@
 //! To add an engine: a [`Bench`] for it, and one line in `engines!`.
 
 pub mod bench;
+mod bodies;
 mod calm;
 mod cursor;
 mod effects;
@@ -75,6 +76,8 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
 pub fn all_of_redis() -> Vec<Check<RedisBench>> {
     let mut checks = all();
     checks.extend(redis_only::checks());
+    checks.extend(bodies::checks());
+    checks.extend(replaying::checks());
     checks.extend(looks::checks());
     checks.extend(rights::checks());
     checks

@@ -4,14 +4,21 @@ use queenright::engine::{Beat, Engine, Item, Publish, Published, Pushed, Renewed
 
 use super::hive::{CROWN_MS, Hive, packs};
 use super::push::push_call;
-use super::redis_only::Redis;
+use super::redis_only::{Redis, redis_checks};
+use super::{Check, RedisBench};
+
+redis_checks![
+    what_a_failover_lost_is_published_again_under_its_numbers,
+    numbers_that_others_have_taken_are_not_filled,
+    another_reign_does_not_fill_what_was_lost,
+];
 
 /// A generator `a` that keeps what replicas may lack, and `b`.
 async fn found(hive: &Redis) {
     hive.join("a").await;
     let beat = Beat {
         replays: true,
-        ..Hive::<super::RedisBench>::beat_call("a")
+        ..Hive::<RedisBench>::beat_call("a")
     };
     let Renewed::Alive(member) = hive.engine().beat(&beat).await.expect("beat") else {
         panic!("a member")
@@ -31,7 +38,7 @@ async fn sees(hive: &Redis, seq: u64) -> (bool, u64) {
     };
     let beat = Beat {
         seen,
-        ..Hive::<super::RedisBench>::beat_call("b")
+        ..Hive::<RedisBench>::beat_call("b")
     };
     match hive.engine().beat(&beat).await.expect("beat") {
         Renewed::Alive(b) => (b.rewound, b.seq),
@@ -66,7 +73,7 @@ fn told(published: Published) -> (u64, u64) {
     }
 }
 
-pub(super) async fn what_a_failover_lost_is_published_again_under_its_numbers(hive: &Redis) {
+async fn what_a_failover_lost_is_published_again_under_its_numbers(hive: &Redis) {
     found(hive).await;
     assert_eq!(told(publish(hive, "a", 1, 0, 0, 3).await), (3, 3));
     assert_eq!(sees(hive, 10).await, (true, 10));
@@ -95,7 +102,7 @@ pub(super) async fn what_a_failover_lost_is_published_again_under_its_numbers(hi
     assert_eq!(numbers, (0..12).collect::<Vec<u64>>());
 }
 
-pub(super) async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) {
+async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) {
     found(hive).await;
     assert_eq!(sees(hive, 10).await, (true, 10));
     let push = push_call("p", vec![Item::new("by hand")]);
@@ -113,7 +120,7 @@ pub(super) async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) 
     );
 }
 
-pub(super) async fn another_reign_does_not_fill_what_was_lost(hive: &Redis) {
+async fn another_reign_does_not_fill_what_was_lost(hive: &Redis) {
     found(hive).await;
     assert_eq!(sees(hive, 10).await, (true, 10));
     hive.pass(CROWN_MS, &["b"]).await;
