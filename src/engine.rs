@@ -32,6 +32,7 @@ pub mod sqlite;
 pub mod store;
 mod store_info;
 mod url;
+mod watching;
 
 use std::future::Future;
 use std::time::Duration;
@@ -44,6 +45,7 @@ use layout::check_layout;
 pub use limits::*;
 pub use protocol::*;
 pub use store_info::StoreInfo;
+pub use watching::{Gone, Sights};
 
 /// Hands the list of verbs to the macro `then`: each with the module of the Redis engine that has its script.
 macro_rules! verbs {
@@ -56,6 +58,7 @@ macro_rules! verbs {
             membership::leave(node: &NodeId) -> ();
             membership::reap(reap: &Reap) -> Reaped;
             membership::listen(wake: Wake, at_most: Duration) -> bool;
+            watching::gone(of: Option<&NodeId>) -> Option<Gone>;
             publish::publish(publish: &Publish) -> Published;
             push::push(push: &Push) -> Pushed;
             exchange::exchange(exchange: &Exchange) -> Exchanged;
@@ -102,9 +105,17 @@ pub trait Engine: Send + Sync + 'static {
     fn reap(&self, reap: &Reap) -> impl Future<Output = Result<Reaped>> + Send;
     /// Ends a membership in good order; what is still held is handed on.
     fn leave(&self, node: &NodeId) -> impl Future<Output = Result<()>> + Send;
-    /// Waits for a bell to ring, at most this long. A ring may be lost: it only wakes.
+    /// Waits for a bell to ring, at most this long; another call of this engine may end the wait. A ring may be lost: it only wakes.
     fn listen(&self, wake: Wake, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
-    /// Waits for the bell, at most this long, and then makes this exchange, which settles nothing. A caller that stops waiting
+    /// Whose connection this engine has seen, and sees no more: of all members, or of one. Whoever is named may have died, or be
+    /// back already; the store looks itself before it does anything about it. None: the store does not tell.
+    fn gone(&self, of: Option<&NodeId>) -> impl Future<Output = Result<Option<Gone>>> + Send;
+    /// Returns when the connection is lost by which others see this node: the next beat makes it anew.
+    fn cut_off(&self) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+    /// Waits for the bell, at most this long, and then makes this exchange, which settles nothing; another call of this engine may end
+    /// the wait. A caller that stops waiting
     /// does not know whether the exchange was made: its next call must have the same number.
     fn await_work(&self, exchange: &Exchange, at_most: Duration) -> impl Future<Output = Result<Exchanged>> + Send {
         async move {
@@ -150,10 +161,6 @@ pub trait Engine: Send + Sync + 'static {
     fn publish_ahead(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send {
         async move { Ok((self.publish(publish).await?, None)) }
     }
-    /// The same for what was published before and taken back by a failover: it may fill the numbers that it left.
-    fn publish_again(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send {
-        self.publish_ahead(publish)
-    }
     /// The same of [`exchange`](Self::exchange).
     fn exchange_ahead(&self, exchange: &Exchange) -> impl Future<Output = Result<(Exchanged, Option<Ticket>)>> + Send {
         async move { Ok((self.exchange(exchange).await?, None)) }
@@ -166,6 +173,10 @@ pub trait Engine: Send + Sync + 'static {
     /// no link that could be slow or cut off.
     fn moved(&self) -> Option<u64> {
         None
+    }
+    /// How long a small call takes there and back, at the least of late: so much is to be fetched ahead, and sent ahead. Only a hint.
+    fn trip(&self) -> Duration {
+        Duration::ZERO
     }
     /// Where the store is now, for people, if that is not where it was said to be: a cluster or sentinels have led elsewhere.
     fn place(&self) -> Option<String> {

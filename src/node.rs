@@ -145,7 +145,10 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         let ended = tokio::select! {
             biased;
             () = shutdown.stopping() => None,
-            ended = &mut membership => return ended.unwrap_or_else(|_| Err(crashed("membership"))),
+            ended = &mut membership => {
+                tell_untold(&context);
+                return ended.unwrap_or_else(|_| Err(crashed("membership")));
+            }
             ended = &mut generating.0 => Some(ended.unwrap_or_else(|_| Err(crashed("generator")))),
             ended = &mut handling.0 => Some(ended.unwrap_or_else(|_| Err(crashed("handler")))),
         };
@@ -160,6 +163,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
                 context.tell_own(Event::GivenUp { messages });
             }
         }
+        tell_untold(&context);
         drop((generating, handling));
         // Copies that live for less than a second are part of the history, too.
         let _ = tokio::time::timeout(LAST_REPORT, async { reporter.lock().await.tell().await }).await;
@@ -184,6 +188,14 @@ fn start<E: Engine>(membership: Membership<E>) -> Result<oneshot::Receiver<Resul
         .spawn(move || done.send(runtime.block_on(membership.run())))
         .map_err(failed)?;
     Ok(ended)
+}
+
+/// Says what is written and waits for replicas, when nobody waits for them any more.
+fn tell_untold<E>(context: &Context<E>) {
+    let messages = context.meter.untold.load(Ordering::Relaxed);
+    if messages > 0 {
+        context.tell_own(Event::Untold { messages });
+    }
 }
 
 fn crashed(part: &str) -> Error {

@@ -47,6 +47,8 @@ pub struct Settings {
     pub burst: bool,
     /// A publish, an outcome and a push count only when so many replicas of the Redis have them. 0: when Redis has.
     pub replicas: u32,
+    /// A node that dies is noticed by its connection, which is closed at once, and not only by its lease; where the store tells.
+    pub watch: bool,
 }
 
 /// Names that can be chosen; `meta` records them, and a node with other names refuses to start.
@@ -147,6 +149,7 @@ impl Default for Settings {
             prefer: Prefer::Either,
             burst: false,
             replicas: 0,
+            watch: true,
         }
     }
 }

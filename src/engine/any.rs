@@ -7,7 +7,7 @@ use super::redis::RedisEngine;
 #[cfg(feature = "sqlite")]
 use super::sqlite::SqliteEngine;
 use super::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, History, Join, Joined, NodeId,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, History, Join, Joined, NodeId,
     Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
     StoreInfo, Ticket, Wake, verbs,
 };
@@ -49,7 +49,10 @@ impl AnyEngine {
         Ok(match url {
             StoreUrl::Redis(url) => Self::Redis(Box::new(RedisEngine::at(*url, settings)?)),
             #[cfg(feature = "sqlite")]
-            StoreUrl::Sqlite(database) => Self::Sqlite(SqliteEngine::open(database, &settings.queue, &settings.names)?),
+            StoreUrl::Sqlite(database) => {
+                let engine = SqliteEngine::open(database, &settings.queue, &settings.names)?;
+                Self::Sqlite(engine.watching(settings.watch))
+            }
             StoreUrl::Memory => Self::Memory(Local::new(&settings.queue)),
         })
     }
@@ -75,12 +78,6 @@ macro_rules! hand_on {
                 }
             }
 
-            async fn publish_again(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
-                match self {
-                    Self::Redis(engine) => engine.publish_again(publish).await,
-                    _ => Ok((self.publish(publish).await?, None)),
-                }
-            }
 
             async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
                 match self {
@@ -96,12 +93,28 @@ macro_rules! hand_on {
                 }
             }
 
+            async fn cut_off(&self) {
+                match self {
+                    Self::Redis(engine) => engine.cut_off().await,
+                    _ => std::future::pending().await,
+                }
+            }
+
             fn moved(&self) -> Option<u64> {
                 match self {
                     Self::Redis(engine) => engine.moved(),
                     #[cfg(feature = "sqlite")]
                     Self::Sqlite(engine) => engine.moved(),
                     Self::Memory(engine) => engine.moved(),
+                }
+            }
+
+            fn trip(&self) -> Duration {
+                match self {
+                    Self::Redis(engine) => engine.trip(),
+                    #[cfg(feature = "sqlite")]
+                    Self::Sqlite(engine) => engine.trip(),
+                    Self::Memory(engine) => engine.trip(),
                 }
             }
 

@@ -6,10 +6,10 @@
 mod local;
 mod store;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::history::{Bucket, Crowned, LastReport};
-use super::store::{About, Lane, Meta};
+use super::store::{About, Lane, Meta, Replay};
 use super::{Failed, NodeId, Receipt};
 use crate::message::Pack;
 use crate::settings::Names;
@@ -56,15 +56,30 @@ pub struct State {
     pub reigns: VecDeque<Crowned>,
     pub bell: bool,
     pub crown_bell: bool,
+    /// Nodes that show that they are there. A test lets one die by removing it.
+    pub connected: Connected,
     /// What is remembered of removed queues.
     pub purged: (u64, Vec<String>),
     pub unheard: Vec<NodeId>,
+    pub replay: Replay,
     /// What effects have written.
     pub stored: BTreeMap<String, Stored>,
     /// The guard that a test has taken out.
     #[cfg(feature = "mutants")]
     pub without: Option<String>,
 }
+
+/// Nodes that are seen to be there. No store keeps that: all are equal.
+#[derive(Debug, Clone, Default)]
+pub struct Connected(pub BTreeSet<NodeId>);
+
+impl PartialEq for Connected {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Connected {}
 
 /// What is kept of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

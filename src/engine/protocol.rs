@@ -22,9 +22,9 @@ pub use status::{Held, NodeStatus, Status};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ticket {
     /// Where the call left its mark.
-    pub(crate) key: Arc<str>,
+    pub key: Arc<str>,
     /// The number that it left there.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// What one can wait for without asking again and again. The numbers are stored.

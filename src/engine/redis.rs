@@ -7,7 +7,7 @@
 //! - `kept`: whether replicas have what was written
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
-//!   `status` (with `info`), `unsettled`
+//!   `status` (with `info`), `unsettled`; `watching`: who is connected
 
 mod bodies;
 mod bounds;
@@ -39,6 +39,7 @@ mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 mod unsettled;
+mod watching;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -48,14 +49,15 @@ use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::redis::keys::Keys;
 use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Ticket, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, NodeId, Paused,
+    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Ticket, Wake,
     check_layout, verbs,
 };
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
 use kept::Keeper;
 use link::Link;
+use link::signs::Signs;
 use locator::Locator;
 use reply::Reply;
 
@@ -81,19 +83,25 @@ pub struct RedisEngine {
     /// In a box: the texts of many scripts would make every future that holds an engine a large one.
     scripts: Box<Scripts>,
     address: String,
-    /// Joins, beats, reaps: all of it small, so that no beat waits behind the bytes of messages.
-    control: Link,
-    /// Publishes and exchanges, with the bytes of messages.
+    /// Joins, beats, reaps, reports: all of it small, so that no beat waits behind the bytes of messages. The beat opens it, where no
+    /// handler can block it.
+    control: Arc<Link>,
+    /// Publishes and exchanges, with the bytes of messages; and an idle lane waits there for the bell.
     exchange: Link,
+    /// For waits that cannot share that one.
     bell: Link,
     crown: Link,
     keeper: Keeper,
     /// For whom the last beat had nothing to do: the next one only renews the lease. A join begins anew.
     calm: Mutex<BTreeMap<NodeId, membership::Calm>>,
+    /// Whose connections were seen.
+    sights: Sights,
     /// The bodies of packs of this size are stored separately.
     body_bytes_min: usize,
+    /// Bodies come with their packs, however near the server is.
+    bodies_come: bool,
     unreadable: exchange::Unreadable,
-    /// Looks, reports and readers of errors. The control connection must be made by the beat, where no handler can block it.
+    /// Looks and readers of errors.
     aside: Link,
     /// Where the server is.
     locator: Arc<Locator>,
@@ -122,18 +130,27 @@ impl RedisEngine {
     pub fn new(server: &Server, keys: Keys) -> Result<Self> {
         let locator = Locator::new(server);
         let link = || Link::new(server, &locator);
-        let exchange = link().that_marks(&keys.replicated);
+        let signs = server
+            .watch
+            .then(|| Signs::new(&keys.alive(), &keys.crown, server.answer_timeout));
+        let control = Arc::new(link().asking_for_the_run().that_shows(signs));
+        let exchange = link()
+            .asking_for_the_run()
+            .that_marks(&keys.replicated)
+            .that_waits(&keys.prefix, &control);
         Ok(Self {
             keys,
             scripts: Box::new(Scripts::new()),
             address: server.address.clone(),
-            control: link().asking_for_the_run(),
+            control,
             exchange,
             bell: link(),
             crown: link(),
             keeper: Keeper::new(link()),
             calm: Mutex::default(),
+            sights: Sights::default(),
             body_bytes_min: bodies::BODY_BYTES_MIN,
+            bodies_come: false,
             unreadable: exchange::Unreadable::default(),
             aside: link().asking_for_the_run().that_may_look_at_a_replica(),
             locator,
@@ -155,6 +172,16 @@ impl RedisEngine {
     #[must_use]
     pub fn with_bodies_from(self, body_bytes_min: usize) -> Self {
         Self { body_bytes_min, ..self }
+    }
+
+    /// The same with bodies that come with their packs, as from a server that is far away: for tests.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn with_bodies_that_come(self) -> Self {
+        Self {
+            bodies_come: true,
+            ..self
+        }
     }
 
     /// The keys of this queue.
@@ -246,11 +273,7 @@ macro_rules! by_module {
             })+
 
             async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
-                publish::publish_ahead(self, publish, false).await
-            }
-
-            async fn publish_again(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
-                publish::publish_ahead(self, publish, true).await
+                publish::publish_ahead(self, publish).await
             }
 
             async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
@@ -261,8 +284,25 @@ macro_rules! by_module {
                 self.keeper.kept(ticket).await
             }
 
+            async fn cut_off(&self) {
+                let lost = async {
+                    match self.control.signs() {
+                        Some(signs) => signs.lost().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    () = lost => {}
+                    () = self.control.left_behind() => {}
+                }
+            }
+
             fn moved(&self) -> Option<u64> {
                 Some(self.exchange.moved())
+            }
+
+            fn trip(&self) -> Duration {
+                self.control.trip()
             }
 
             fn place(&self) -> Option<String> {

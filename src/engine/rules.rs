@@ -21,8 +21,8 @@ use std::time::Duration;
 use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, Held, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Status, StoreInfo, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, NodeId, Paused,
+    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 
@@ -31,7 +31,7 @@ pub use errors::{collect, discard, failed, hold, latest, release, requeue, trim}
 pub(crate) use exchange::counter;
 pub use exchange::exchange;
 pub use manage::{handover, pause, purge};
-pub use membership::{join, leave, reap};
+pub use membership::{connected, join, leave, reap};
 pub use publish::publish;
 pub use push::push;
 pub use report::{history, report};
@@ -47,6 +47,9 @@ pub enum Link {
     /// Reports, which must not hold up a beat while they wait.
     Aside,
 }
+
+/// There is only one, and it is never made anew.
+const CONNECTION: u64 = 1;
 
 /// Something that runs a function on a [`Store`] as one step: nothing of it is seen before all of it is done, and nothing is left
 /// of it if it fails. This is all that an engine in Rust has to bring; the verbs are the same for all of them.
@@ -66,6 +69,21 @@ pub trait Steps: Send + Sync + 'static {
 
     /// As [`Engine::store_info`].
     fn store_info(&self) -> impl Future<Output = Result<StoreInfo>> + Send;
+
+    /// Whom looks have shown to be connected. None: this store does not tell.
+    fn sights(&self) -> Option<&Sights> {
+        None
+    }
+
+    /// Whether a look has shown this node.
+    fn has_seen(&self, node: &str) -> bool {
+        self.sights().is_some_and(|sights| sights.has_seen(CONNECTION, node))
+    }
+
+    /// Lets others see that a node is there, or not any more.
+    fn show(&self, _node: &str, _shows: bool) -> impl Future<Output = Result<()>> + Send {
+        async { Ok(()) }
+    }
 
     /// Called after each beat of the generator, to give back room that is not needed any more.
     fn tidy(&self) -> impl Future<Output = Result<()>> + Send {
@@ -97,12 +115,49 @@ impl<S: Steps> Engine for S {
     }
 
     async fn beat(&self, args: &Beat) -> Result<Renewed> {
-        let step = self.step(Link::Control, args, |store, now, args| beat(store, now, args));
+        let mut args = args.clone();
+        if !self.has_seen(&args.gone) {
+            args.gone = NodeId::new();
+        }
+        let step = self.step(Link::Control, &args, |store, now, args| beat(store, now, args));
         let renewed = step.await?;
-        if matches!(&renewed, Renewed::Alive(member) if member.generator) {
-            self.tidy().await?;
+        match &renewed {
+            Renewed::Alive(member) if member.generator => self.tidy().await?,
+            Renewed::Alive(_) => {}
+            Renewed::Deposed => self.show(&args.node, false).await?,
         }
         Ok(renewed)
+    }
+
+    async fn join(&self, args: &Join) -> Result<Joined> {
+        // Before it is a member, so that nobody sees one without.
+        self.show(&args.node, true).await?;
+        let step = self.step(Link::Control, args, |store, now, args| join(store, now, args));
+        let joined = step.await?;
+        if joined == Joined::Taken {
+            self.show(&args.node, false).await?;
+        }
+        Ok(joined)
+    }
+
+    async fn reap(&self, args: &Reap) -> Result<Reaped> {
+        let mut args = args.clone();
+        args.gone = args.gone && self.has_seen(&args.victim);
+        let step = self.step(Link::Control, &args, |store, now, args| reap(store, now, args));
+        step.await
+    }
+
+    async fn leave(&self, node: &NodeId) -> Result<()> {
+        let step = self.step(Link::Control, node, |store, _, node| leave(store, node));
+        step.await?;
+        self.show(node, false).await
+    }
+
+    async fn gone(&self, of: Option<&NodeId>) -> Result<Option<Gone>> {
+        let Some(sights) = self.sights() else { return Ok(None) };
+        let of = of.cloned();
+        let step = self.step(Link::Control, &of, |store, _, of| connected(store, of.as_ref()));
+        Ok(Some(sights.look(CONNECTION, of.is_none(), step.await?)))
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {
@@ -112,9 +167,6 @@ impl<S: Steps> Engine for S {
     }
 
     steps! {
-        join(args: &Join) -> Joined = Control, args, |store, now, args| join(store, now, args);
-        leave(node: &NodeId) -> () = Control, node, |store, _, node| leave(store, node);
-        reap(args: &Reap) -> Reaped = Control, args, |store, now, args| reap(store, now, args);
         publish(args: &Publish) -> Published = Control, args, |store, now, args| publish(store, now, args);
         push(args: &Push) -> Pushed = Control, args, |store, now, args| push(store, now, args);
         exchange(args: &Exchange) -> Exchanged = Exchange, args, |store, now, args| exchange(store, now, args);

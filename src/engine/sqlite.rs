@@ -8,6 +8,7 @@
 //! One limit: a process that is frozen (SIGSTOP) *inside* its transaction holds up all others until it goes on or is
 //! killed. Transactions take microseconds, and a process that waits long says who holds the lock.
 
+mod alive;
 mod dump;
 mod file;
 mod look;
@@ -22,9 +23,10 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::memory::State;
 use super::rules::{Link, Steps};
-use super::{StoreInfo, Wake};
+use super::{Sights, StoreInfo, Wake};
 use crate::error::{Error, Result};
 use crate::settings::Names;
+use alive::Alive;
 use file::refuse;
 use tables::Tables;
 
@@ -48,6 +50,8 @@ pub struct SqliteEngine {
     bell: Arc<Mutex<Connection>>,
     /// Waits for the crown, and carries reports.
     crown: Arc<Mutex<Connection>>,
+    alive: Arc<Alive>,
+    watches: bool,
 }
 
 struct Queue {
@@ -104,7 +108,21 @@ impl SqliteEngine {
             bell: connect()?,
             crown: connect()?,
             queue: Arc::new(queue),
+            alive: Arc::default(),
+            watches: true,
         })
+    }
+
+    /// Whether its nodes are seen to be there by a file that each holds, and look at those of others.
+    #[must_use]
+    pub fn watching(self, watches: bool) -> Self {
+        Self { watches, ..self }
+    }
+
+    /// Lets go of what shows that a node is there, as if its process had died: for tests.
+    #[cfg(feature = "mutants")]
+    pub fn hide(&self, node: &str) {
+        self.alive.show(&self.queue.database.path, node, false);
     }
 
     /// Everything that is kept of the queue, to be compared with the oracle. Reads all of it: not for production.
@@ -145,6 +163,22 @@ impl Steps for SqliteEngine {
         };
         let (queue, until) = (self.queue.clone(), Instant::now() + at_most);
         blocking(move || queue.listen(&connection, wake, until)).await
+    }
+
+    fn sights(&self) -> Option<&Sights> {
+        self.watches.then_some(&self.alive.sights)
+    }
+
+    async fn show(&self, node: &str, shows: bool) -> Result<()> {
+        if !self.watches {
+            return Ok(());
+        }
+        let (alive, path, node) = (self.alive.clone(), self.path().clone(), node.to_string());
+        blocking(move || {
+            alive.show(&path, &node, shows);
+            Ok(())
+        })
+        .await
     }
 
     async fn store_info(&self) -> Result<StoreInfo> {

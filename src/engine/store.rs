@@ -86,6 +86,15 @@ impl Meta {
     }
 }
 
+/// What a generator that waits for replicas may publish again after a failover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replay {
+    /// The epoch of the generator that keeps what replicas may lack; 0: nobody does.
+    pub epoch: u64,
+    /// Others have seen numbers from the first on and below the second, which this store lacks: it may fill them.
+    pub hole: Option<(u64, u64)>,
+}
+
 /// How many members let one look move the hive clock by how much: a third of a lease. A member beats four times in it, so its
 /// beats alone keep the clock going, and after a pause of the store it has time to come back.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -269,6 +278,11 @@ pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
 
     fn ring(&mut self, wake: Wake) -> Result<()>;
 
+    /// Whether a connection shows that this node is there; if it cannot be told, one may.
+    fn is_connected(&mut self, _node: &str) -> Result<bool> {
+        Ok(true)
+    }
+
     /// How many pieces could not be read and were set aside.
     fn damaged_count(&mut self) -> Result<u64>;
 
@@ -286,6 +300,14 @@ pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
     /// Members that have not spoken to this server yet.
     fn unheard(&mut self) -> Result<Vec<NodeId>>;
     fn set_unheard(&mut self, nodes: &[NodeId]) -> Result<()>;
+
+    /// What may be published again; nothing, in a store that has no replicas.
+    fn replay(&mut self) -> Result<Replay> {
+        Ok(Replay::default())
+    }
+    fn set_replay(&mut self, _: Replay) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The leases of nodes and of readers of errors.

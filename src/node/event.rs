@@ -71,8 +71,11 @@ pub enum Event {
     Resumed,
     /// The store went back in time and was raised to what this node had seen.
     Rewound { next_number: u64 },
-    /// A failover took back messages that were not told yet: so many were published again, with the same numbers.
-    Replayed { messages: u64 },
+    /// A failover took back messages that were not told yet: so many were published again, with the same numbers. Of so many others nobody
+    /// knows whether anyone has them: they are not published by this node any more.
+    Replayed { messages: u64, unknown: u64 },
+    /// It stops before replicas have all that it wrote: so many published messages and outcomes were not told, and may be kept or not.
+    Untold { messages: u64 },
     /// The queue was removed on purpose, and another begins: what this node has seen is forgotten.
     Purged,
     /// This node generates, nobody else is alive to handle, and it does not handle itself: so many messages wait.
@@ -113,6 +116,7 @@ impl Event {
             Self::Resumed => "resumed",
             Self::Rewound { .. } => "rewound",
             Self::Replayed { .. } => "replayed",
+            Self::Untold { .. } => "untold",
             Self::Purged => "purged",
             Self::Unhandled { .. } => "unhandled",
             Self::Damaged { .. } => "damaged",
@@ -139,9 +143,18 @@ impl Event {
             Self::Rewound { next_number } => {
                 format!("the store lost writes that it had acknowledged; numbers go on at {next_number}")
             }
-            Self::Replayed { messages } => {
+            Self::Replayed { messages, unknown: 0 } => {
                 format!("a failover took back {messages} messages; they are published again")
             }
+            Self::Replayed { messages, unknown } => {
+                let all = messages + unknown;
+                format!(
+                    "a failover took back {all} messages; {messages} are published again, {unknown} that were not told cannot be"
+                )
+            }
+            Self::Untold { messages } => format!(
+                "stops before replicas have all that it wrote: {messages} messages or outcomes stay untold, and may be kept or not"
+            ),
             Self::Purged => "the queue was removed, and another begins".into(),
             Self::Damaged { what } => format!("someone else wrote into the queue: {}", escape(what.as_bytes())),
             Self::Away { reason } => format!("{}; waiting for it", escape(reason.as_bytes())),

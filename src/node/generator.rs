@@ -1,13 +1,15 @@
 //! Generate → publish: what a generator does for as long as it reigns.
 //!
 //! One message a tick; or, flat out, as many as a publish carries, made while the publish before it is on its way.
-//! [`progress`] keeps the account of a reign, [`batch`] makes what one publish carries, [`send`] gets it into the store.
+//! [`progress`] keeps the account of a reign, [`batch`] makes what one publish carries, [`send`] gets it into the store,
+//! [`flight`] several of them at once, as many as [`window`] lets it.
 
 mod batch;
+mod flight;
 mod progress;
 mod send;
+mod window;
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,8 +25,9 @@ use crate::node::kept::{Line, PUBLISHES_MAX};
 use crate::node::membership::{Reign, Standing};
 use crate::node::watch;
 use batch::{Batch, Start};
+use flight::{Call, Flight};
 use progress::{Progress, Then};
-use send::{Sender, Sent};
+use send::Sender;
 
 #[cfg(feature = "cli")]
 pub(crate) use batch::batch;
@@ -62,7 +65,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
         self.line = Line::of(&self.context, PUBLISHES_MAX);
         let ended = self.reigns().await;
         if let Some(line) = &mut self.line {
-            line.told().await;
+            line.told(&ended).await;
         }
         ended
     }
@@ -109,63 +112,101 @@ impl<E: Engine, G: Generate> Generator<E, G> {
             line,
             node,
         };
-        let flat_out = context.settings.interval.is_zero();
-        let mut progress = Progress::of(reign);
-        let mut ready: Option<Batch> = None;
-        let token = sender.token(reign.epoch);
-        loop {
-            if !pause_until(context, token, progress.due).await {
+        if context.settings.interval.is_zero() {
+            flat_out(maker, &sender, reign).await
+        } else {
+            tick(maker, &sender, reign).await
+        }
+    }
+}
+
+/// One message a tick.
+async fn tick<E: Engine, G: Generate>(maker: &mut Maker<G>, sender: &Sender<'_, E>, reign: &Reign) -> Result<()> {
+    let (context, token) = (sender.context, sender.token(reign.epoch));
+    let mut progress = Progress::of(reign);
+    while sleep_until(context, token, progress.due).await {
+        let start = progress.start(sender.confirmed);
+        let Some(batch) = maker.build(context, token, reign, start).await else {
+            return Ok(());
+        };
+        let batch = batch?;
+        if batch.packs.is_empty() {
+            if batch.is_last {
+                reign_ends(context, token).await;
                 return Ok(());
             }
-            let batch = match ready.take() {
-                Some(batch) => batch,
-                None => match maker.build(context, token, reign, progress.start(confirmed)).await {
-                    Some(built) => built?,
-                    None => return Ok(()),
-                },
-            };
-            if batch.packs.is_empty() {
-                if batch.is_last {
-                    reign_ends(context, token).await;
-                    return Ok(());
-                }
-                progress.due = (progress.due + context.settings.interval).max(Instant::now() + NOTHING);
-                if !sleep_until(context, token, progress.due).await {
-                    return Ok(());
-                }
-                continue;
+            progress.due = (progress.due + context.settings.interval).max(Instant::now() + NOTHING);
+            continue;
+        }
+        let (publish, sending) = progress.publish(&context.settings, sender.node, reign.epoch, batch);
+        let sent = sender.send(publish).await?;
+        match progress.advance(sent, sending, context.settings.interval) {
+            Then::GoOn { .. } => {}
+            Then::AwaitEnd => {
+                reign_ends(context, token).await;
+                return Ok(());
             }
-            let ahead = flat_out.then(|| progress.start_behind(&batch, confirmed));
-            let (publish, sending) = progress.publish(&context.settings, node, reign.epoch, batch);
-            let answer = sender.send(publish);
-            let sent = if let Some(start) = ahead {
-                let (mut answer, mut building) = (pin!(answer), pin!(maker.build(context, token, reign, start)));
-                let (sent, built) = tokio::select! {
-                    biased;
-                    // The generator may take long. What it is about to make is of use only if it has the right number.
-                    sent = &mut answer => match sent? {
-                        Sent::Published(now) if now.seq == sending.next => (Sent::Published(now), Some(building.await)),
-                        sent => (sent, None),
-                    },
-                    built = &mut building => (answer.await?, Some(built)),
-                };
-                match built {
-                    Some(Some(built)) => ready = Some(built?),
-                    Some(None) => return Ok(()),
-                    None => {}
+            Then::End => return Ok(()),
+        }
+    }
+    Ok(())
+}
+
+/// As many messages as are wanted: each batch is made while those before it are on their way.
+async fn flat_out<E: Engine, G: Generate>(maker: &mut Maker<G>, sender: &Sender<'_, E>, reign: &Reign) -> Result<()> {
+    let (context, token) = (sender.context, sender.token(reign.epoch));
+    let mut flight = Flight::new(sender, flight::fly);
+    let mut progress = Progress::of(reign);
+    // Where the next batch begins: behind all that is on its way.
+    let mut front = progress.clone();
+    loop {
+        tokio::task::coop::consume_budget().await;
+        if context.shutdown.is_stopping() || !reigns(&context.standing, token) {
+            flight.land_all(&mut progress).await?;
+            return Ok(());
+        }
+        (front.grain, front.most) = (progress.grain, progress.most);
+        let making = maker.build(context, token, reign, front.start(sender.confirmed));
+        // The generator may take long. What it is about to make is of use only if it has the right number.
+        let mut then = match flight.during(&mut progress, making).await? {
+            (None, then) => then,
+            // The reign is over, or the node is to stop.
+            (Some(None), _) => flight.land_all(&mut progress).await.map(|_| Then::End)?,
+            (Some(Some(batch)), _) => {
+                let batch = batch?;
+                if !batch.packs.is_empty() {
+                    let mut then = Then::ON;
+                    while then == Then::ON && !flight.has_room() {
+                        then = flight.land(&mut progress).await?;
+                    }
+                    if then == Then::ON {
+                        let (publish, sending) = front.publish(&context.settings, sender.node, reign.epoch, batch);
+                        front = front.behind(&sending);
+                        flight.send(Call { publish, sending });
+                    }
+                    then
+                } else if batch.is_last {
+                    match flight.land_all(&mut progress).await? {
+                        Then::ON => Then::AwaitEnd,
+                        then => then,
+                    }
+                } else {
+                    let nothing = sleep_until(context, token, Instant::now() + NOTHING);
+                    flight.during(&mut progress, nothing).await?.1
                 }
-                sent
-            } else {
-                answer.await?
-            };
-            match progress.advance(sent, sending) {
-                Then::GoOn { keeps_ready } => ready = ready.filter(|_| keeps_ready),
-                Then::AwaitEnd => {
-                    reign_ends(context, token).await;
-                    return Ok(());
-                }
-                Then::End => return Ok(()),
             }
+        };
+        if then == (Then::GoOn { keeps_ready: false }) {
+            then = flight.land_all(&mut progress).await?;
+            front = progress.clone();
+        }
+        match then {
+            Then::GoOn { .. } => {}
+            Then::AwaitEnd => {
+                reign_ends(context, token).await;
+                return Ok(());
+            }
+            Then::End => return Ok(()),
         }
     }
 }
@@ -195,15 +236,6 @@ impl<G: Generate> Maker<G> {
             () = reign_ends(context, token) => None,
         }
     }
-}
-
-/// Until the next tick; flat out, until the others have had their turn. False: the reign ended first.
-async fn pause_until<E>(context: &Context<E>, token: Token<'_>, due: Instant) -> bool {
-    if context.settings.interval.is_zero() {
-        tokio::task::coop::consume_budget().await;
-        return !context.shutdown.is_stopping() && reigns(&context.standing, token);
-    }
-    sleep_until(context, token, due).await
 }
 
 /// False: the reign ended first.

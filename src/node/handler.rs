@@ -61,6 +61,14 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     /// Handles until the node is to stop and nothing is in hand any more.
     pub(crate) async fn run(mut self) -> Result<()> {
         self.line = Line::of(&self.context, EXCHANGES_MAX);
+        let ended = self.memberships().await;
+        if let Some(line) = &mut self.line {
+            line.told(&ended).await;
+        }
+        ended
+    }
+
+    async fn memberships(&mut self) -> Result<()> {
         let mut listener = JoinSet::new();
         let (engine, settings) = (self.context.engine.clone(), self.context.settings.clone());
         listener.spawn(bell::listen(engine, settings, self.bell.clone()));
@@ -86,9 +94,6 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 untold,
             );
             if lane.run().await? == Ended::Stopped {
-                if let Some(line) = &mut self.line {
-                    line.told().await;
-                }
                 return Ok(());
             }
             // The membership is lost: what was in hand is handed to others, and the slots end here.

@@ -5,14 +5,19 @@
 //! numbers and the same bytes: it has kept them until now. An outcome that was taken back is given anew by whoever gets the message.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::engine::{Engine, Publish, Published, Ticket};
+use crate::error::Result;
+use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
+use crate::node::meter::Meter;
 
 /// So many publishes may wait to be told: 16 MB of messages.
 pub(crate) const PUBLISHES_MAX: usize = 64;
@@ -32,6 +37,33 @@ pub(crate) struct Untold {
     pub tell: Box<dyn FnOnce(Fate, Option<Publish>) + Send>,
 }
 
+impl Untold {
+    /// How many messages and outcomes are told with it.
+    fn count(&self) -> u64 {
+        u64::from(self.outcomes) + self.publish.as_ref().map_or(0, Publish::count)
+    }
+}
+
+/// What is asked of an engine here.
+pub(crate) trait Keeps: Send + Sync + 'static {
+    fn kept(&self, ticket: &Ticket) -> impl Future<Output = Result<bool>> + Send;
+    fn publish_again(&self, publish: &Publish) -> impl Future<Output = Result<(Published, Option<Ticket>)>> + Send;
+}
+
+impl<E: Engine> Keeps for E {
+    fn kept(&self, ticket: &Ticket) -> impl Future<Output = Result<bool>> + Send {
+        Engine::kept(self, ticket)
+    }
+
+    async fn publish_again(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+        let publish = Publish {
+            again: true,
+            ..publish.clone()
+        };
+        self.publish_ahead(&publish).await
+    }
+}
+
 /// What became of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -44,11 +76,13 @@ pub(crate) struct Line {
     calls: Option<mpsc::Sender<(Untold, OwnedSemaphorePermit)>>,
     room: Arc<Semaphore>,
     telling: JoinHandle<()>,
+    meter: Arc<Meter>,
+    grace: Duration,
 }
 
 impl Line {
     /// None: nothing has to wait.
-    pub(crate) fn of<E: Engine>(context: &Context<E>, calls_max: usize) -> Option<Self> {
+    pub(crate) fn of<E: Keeps>(context: &Context<E>, calls_max: usize) -> Option<Self> {
         if context.settings.replicas == 0 {
             return None;
         }
@@ -58,22 +92,30 @@ impl Line {
             calls: Some(calls),
             room: Arc::new(Semaphore::new(OUTCOMES_MAX as usize)),
             telling: tokio::spawn(telling.run(waiting)),
+            meter: context.meter.clone(),
+            grace: context.settings.grace,
         })
     }
 
     /// Waits while the line is full.
     pub(crate) async fn add(&self, untold: Untold) {
         let outcomes = untold.outcomes.min(OUTCOMES_MAX);
+        self.meter.untold.fetch_add(untold.count(), Ordering::Relaxed);
         let room = self.room.clone().acquire_many_owned(outcomes).await;
         if let (Some(calls), Ok(room)) = (&self.calls, room) {
             let _ = calls.send((untold, room)).await;
         }
     }
 
-    /// Until all is told.
-    pub(crate) async fn told(&mut self) {
+    /// Until all is told; after an error, which is to end the node, no longer than it may take to stop.
+    pub(crate) async fn told(&mut self, ended: &Result<()>) {
         self.calls = None;
-        let _ = (&mut self.telling).await;
+        let telling = &mut self.telling;
+        if ended.is_ok() {
+            let _ = telling.await;
+        } else {
+            let _ = tokio::time::timeout(self.grace, telling).await;
+        }
     }
 }
 
@@ -89,19 +131,23 @@ struct Telling<E> {
     waits: bool,
     /// How many messages were published again.
     replayed: u64,
+    /// How many could not be.
+    unknown: u64,
 }
 
-impl<E: Engine> Telling<E> {
+impl<E: Keeps> Telling<E> {
     fn new(context: Context<E>) -> Self {
         Self {
             context,
             waits: false,
             replayed: 0,
+            unknown: 0,
         }
     }
 
     async fn run(mut self, mut waiting: mpsc::Receiver<(Untold, OwnedSemaphorePermit)>) {
         while let Some((untold, _room)) = waiting.recv().await {
+            let count = untold.count();
             let Untold {
                 ticket, publish, tell, ..
             } = untold;
@@ -109,10 +155,14 @@ impl<E: Engine> Telling<E> {
             if fate == Fate::Kept && std::mem::take(&mut self.waits) {
                 self.context.tell_own(Event::Reconnected);
             }
+            if let (Fate::TakenBack, Some(publish)) = (fate, &publish) {
+                self.unknown += publish.count();
+            }
             tell(fate, publish);
-            if self.replayed > 0 && waiting.is_empty() {
-                let messages = std::mem::take(&mut self.replayed);
-                self.context.tell_own(Event::Replayed { messages });
+            self.context.meter.untold.fetch_sub(count, Ordering::Relaxed);
+            if self.replayed + self.unknown > 0 && waiting.is_empty() {
+                let (messages, unknown) = (std::mem::take(&mut self.replayed), std::mem::take(&mut self.unknown));
+                self.context.tell_own(Event::Replayed { messages, unknown });
             }
         }
     }
@@ -120,6 +170,9 @@ impl<E: Engine> Telling<E> {
     /// Waits until it is known.
     async fn fate(&mut self, mut ticket: Ticket, publish: Option<&Publish>) -> Fate {
         let mut backoff = Backoff::new(&self.context.settings);
+        if !guard("kept-first") {
+            return Fate::Kept;
+        }
         loop {
             match self.context.engine.kept(&ticket).await {
                 Ok(true) => return Fate::Kept,
@@ -162,8 +215,8 @@ impl<E: Engine> Telling<E> {
                     self.replayed += publish.count();
                     return Some(ticket);
                 }
-                // The beat finds out whether this node still reigns.
-                Ok((Published::Fenced | Published::Gap, _)) => {
+                // The beat finds out whether this node still reigns, and is heard by another server.
+                Ok((Published::Fenced | Published::Gap | Published::Unheard, _)) => {
                     self.context.requests.beat_now();
                     backoff.wait().await;
                 }
@@ -174,3 +227,6 @@ impl<E: Engine> Telling<E> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,8 +25,10 @@
 //! | "my runtime makes progress" | `show_life`, every eighth of a lease | after a lease without it: a node that cannot publish does not keep the crown |
 
 mod outlet;
+mod reach;
 mod requests;
 mod standing;
+mod watching;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,9 +45,11 @@ use crate::node::id::{new_id, new_node_id};
 use crate::node::watch;
 
 use outlet::Outlet;
+use reach::Reach;
 use requests::Requested;
 pub(crate) use requests::Requests;
 pub(crate) use standing::{Reign, Standing};
+use watching::{Look, Watching};
 
 /// How long an orderly leave may take while the store does not answer.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
@@ -59,6 +63,8 @@ pub(crate) struct Membership<E> {
     /// How often the rest of the node had shown life when last looked at, and when that last grew.
     turned: (u64, Instant),
     outlet: Outlet,
+    watching: Watching,
+    reach: Reach,
     /// When the store answered again after it had been away, or did not know this node any more.
     returned: Option<Instant>,
     /// Where the store was last found.
@@ -75,6 +81,8 @@ impl<E: Engine> Membership<E> {
             backoff: Backoff::new(&context.settings),
             turned: (0, Instant::now()),
             outlet: Outlet::new(Instant::now()),
+            watching: Watching::new(Instant::now()),
+            reach: Reach::default(),
             returned: None,
             place: None,
             damage: (0, String::new()),
@@ -142,6 +150,7 @@ impl<E: Engine> Membership<E> {
             if self.context.requests.requested().leave {
                 return Ok(None);
             }
+            let sent = Instant::now();
             match self.context.engine.join(&join).await {
                 // Two nodes drew the same id, and the other one came first.
                 Ok(Joined::Taken) => {
@@ -149,6 +158,7 @@ impl<E: Engine> Membership<E> {
                     (join.node, join.token) = (node.clone(), new_id());
                 }
                 Ok(Joined::Ok { birth, rewound, purged }) => {
+                    self.reach.took(sent.elapsed());
                     self.back(&node);
                     let next_number = join.seen.seq;
                     if purged {
@@ -182,6 +192,7 @@ impl<E: Engine> Membership<E> {
             if requested.leave || (requested.abandon.as_ref() == Some(node) && guard("abandoned")) {
                 return Ok(());
             }
+            self.reach.sends(Instant::now());
             let beat = self.beat(node, requested);
             match self.context.engine.beat(&beat).await {
                 Ok(Renewed::Alive(member)) => {
@@ -195,11 +206,8 @@ impl<E: Engine> Membership<E> {
                         standing::next_beat(&member, &self.context.settings)
                     };
                     self.stand(node, &member);
-                    tokio::select! {
-                        biased;
-                        () = self.context.requests.waiting() => {}
-                        () = tokio::time::sleep(pause) => {}
-                    }
+                    self.reach.pauses(pause);
+                    self.rest(node, &member, pause).await;
                 }
                 Ok(Renewed::Deposed) => return Ok(()),
                 Err(error) if error.may_be_mended() => self.wait(node, &error.to_string()).await,
@@ -220,7 +228,7 @@ impl<E: Engine> Membership<E> {
         Beat {
             node: node.clone(),
             lease_ms: settings.lease_ms(),
-            crown_ms: settings.crown_ms(),
+            crown_ms: self.reach.crown_ms(settings),
             eligible,
             rank: settings.prefer.rank(),
             seen: if guard("seen-beat") {
@@ -231,7 +239,55 @@ impl<E: Engine> Membership<E> {
             server: String::new(),
             reigned: requested.reigned,
             replays: settings.replicas > 0,
+            gone: std::mem::take(&mut self.watching.suspect),
         }
+    }
+
+    /// Waits for the time of the next beat, or for what cannot wait, and looks meanwhile who is still there.
+    async fn rest(&mut self, node: &NodeId, member: &Member, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            let look = self.watching.next(member, &self.context.settings);
+            let look = look.filter(|(at, _)| *at < until);
+            tokio::select! {
+                biased;
+                () = self.context.requests.waiting() => return,
+                () = self.context.engine.cut_off() => return,
+                () = tokio::time::sleep_until(look.map_or(until, |(at, _)| at)) => {}
+            }
+            match look {
+                Some((_, look)) if !self.look(node, member, look).await => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Looks who is still there. True: there is a reason to beat at once.
+    async fn look(&mut self, node: &NodeId, member: &Member, look: Look) -> bool {
+        let before = Instant::now();
+        let of = (look == Look::Crown).then_some(&member.crowned);
+        let looked = self.context.engine.gone(of).await;
+        let (now, settings) = (Instant::now(), &self.context.settings);
+        let mut gone = match looked {
+            Ok(Some(gone)) => gone,
+            Ok(None) => {
+                self.watching.is_blind(settings, now);
+                return false;
+            }
+            // The beat says so.
+            Err(_) => return true,
+        };
+        let took = now - before;
+        if look == Look::Crown {
+            return self.watching.heed_crown(member, &gone, settings, now, took);
+        }
+        gone.nodes.retain(|other| other != node);
+        let mut more = false;
+        for victim in self.watching.heed_house(member, gone, settings, now, took) {
+            self.watching.settle(&victim);
+            more |= self.reap_one(node, Reap { victim, gone: true }).await;
+        }
+        more
     }
 
     /// Beats are answered: do publishes get out, too?
@@ -304,7 +360,11 @@ impl<E: Engine> Membership<E> {
         let Some(victim) = member.victim.as_ref().filter(|_| guard("reap")) else {
             return false;
         };
-        let reap = Reap { victim: victim.clone() };
+        self.reap_one(node, Reap::of(victim)).await
+    }
+
+    async fn reap_one(&mut self, node: &NodeId, reap: Reap) -> bool {
+        let victim = &reap.victim;
         let reaped = match self.context.engine.reap(&reap).await {
             Ok(reaped) => reaped,
             Err(error) => {
@@ -384,6 +444,7 @@ impl<E: Engine> Membership<E> {
 
     /// The store is away: says so once, and waits a little longer each time.
     async fn wait(&mut self, node: &NodeId, reason: &str) {
+        self.reach.fails();
         if self.backoff.is_fresh() {
             let reason = reason.to_string();
             self.context.tell(node, Event::Away { reason });

@@ -21,6 +21,8 @@ pub(crate) struct Meter {
     totals: Mutex<Figures>,
     /// Messages that were taken and are not settled.
     pub in_hand: AtomicU64,
+    /// Messages and outcomes that are written, and wait for replicas.
+    pub untold: AtomicU64,
     /// The store's time of day when this node was born, in milliseconds; this machine's, until the store has told its own.
     clock: AtomicI64,
     /// When the store last answered a beat, in milliseconds after birth; 0: never.
@@ -40,6 +42,7 @@ impl Default for Meter {
             born: Instant::now(),
             totals: Mutex::default(),
             in_hand: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
             clock: AtomicI64::new(ms(started).cast_signed()),
             heard: AtomicU64::new(0),
             turned: AtomicU64::new(0),

@@ -83,7 +83,7 @@ pub fn differences(ours: &State, theirs: &State) -> String {
     }
     compare!(
         queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading,
-        history, reigns, bell, crown_bell, purged, unheard, stored
+        history, reigns, bell, crown_bell, purged, unheard, replay, stored
     );
     out
 }

@@ -11,6 +11,7 @@ mod election;
 mod errors;
 mod exchange;
 mod handing_on;
+mod hearing;
 pub mod hive;
 mod leases;
 mod looks;
@@ -24,6 +25,9 @@ mod reports;
 mod retries;
 mod rights;
 mod sizes;
+mod waits;
+mod watching;
+mod woken;
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -58,7 +62,9 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
     all.extend(leases::checks());
     all.extend(calm::checks());
+    all.extend(hearing::checks());
     all.extend(publish::checks());
+    all.extend(replaying::checks());
     all.extend(cursor::checks());
     all.extend(push::checks());
     all.extend(exchange::checks());
@@ -69,6 +75,8 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(managing::checks());
     all.extend(reports::checks());
     all.extend(sizes::checks());
+    all.extend(watching::checks());
+    all.extend(woken::checks());
     all
 }
 
@@ -77,9 +85,9 @@ pub fn all_of_redis() -> Vec<Check<RedisBench>> {
     let mut checks = all();
     checks.extend(redis_only::checks());
     checks.extend(bodies::checks());
-    checks.extend(replaying::checks());
     checks.extend(looks::checks());
     checks.extend(rights::checks());
+    checks.extend(waits::checks());
     checks
 }
 

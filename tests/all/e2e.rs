@@ -7,12 +7,14 @@ mod certificates;
 mod checks;
 mod cli;
 mod crowds;
+mod deaths;
 pub mod demo;
 mod doctor;
 mod effects;
 mod errors;
 mod examples;
 mod failover;
+mod far;
 mod files;
 mod handling;
 #[cfg(target_os = "linux")]

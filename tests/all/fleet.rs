@@ -96,6 +96,7 @@ pub struct Member {
     pub role: String,
     pub pid: u64,
     pub in_hand: u64,
+    pub watched: bool,
 }
 
 impl Status {
@@ -125,6 +126,7 @@ impl Status {
                         role: string(node, "role").expect("role"),
                         pid: number(node, "pid"),
                         in_hand: number(node, "in_hand"),
+                        watched: node["watched"].as_bool().expect("watched"),
                     }
                 })
                 .collect(),

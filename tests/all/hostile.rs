@@ -9,3 +9,4 @@ mod liar;
 mod prefixes;
 mod rights;
 mod shown;
+mod suspicions;

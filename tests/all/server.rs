@@ -115,6 +115,7 @@ impl RedisServer {
             address: format!("127.0.0.1:{}", self.port),
             answer_timeout: Duration::from_secs(10),
             replicas: 0,
+            watch: true,
         }
     }
 

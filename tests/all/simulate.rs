@@ -16,6 +16,7 @@ mod process;
 mod publishes;
 mod pushes;
 mod replay;
+mod replica;
 mod run;
 mod shelves;
 mod told;
@@ -120,4 +121,14 @@ fn a_seed_plays_the_same_twice() {
         assert_eq!((first.hash, first.calls), (second.hash, second.calls), "seed {seed}");
         assert!(first.calls > 0);
     }
+}
+
+#[test]
+fn far_away_several_publishes_are_on_their_way_at_once_and_nearby_one() {
+    let most = |far| {
+        let seeds = (0..200).filter(|seed| (plan::Plan::draw(*seed).trip_ms > 0) == far);
+        seeds.map(|seed| play(seed, Options::default()).flying_max).max()
+    };
+    assert_eq!(most(false), Some(1));
+    assert!(most(true) > Some(3), "{:?}", most(true));
 }

@@ -180,6 +180,11 @@ pub fn yes(text: &str) -> Result<bool, String> {
     }
 }
 
+/// For what is on unless told otherwise.
+pub fn no(text: &str) -> Result<bool, String> {
+    yes(text).map(|yes| !yes)
+}
+
 /// One of these words; the complaint lists them.
 fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Result<T, String> {
     if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {

@@ -10,11 +10,12 @@
 //! | `hot` | the paths that every message takes, for counting instructions |
 //! | `row`, `figures` | a figure beside its baseline |
 //! | `table`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `waiting`, `faults`, `replicas`, `file`, `growth` | the regimes |
+//! | `flat`, `single`, `working`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
 
 mod copies;
 mod cost;
 mod docs;
+mod far;
 mod faults;
 mod figures;
 mod file;
@@ -48,7 +49,7 @@ pub(super) use node::run as run_node;
 type Rows = Result<Vec<Row>, Failure>;
 type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
-const REGIMES: [Regime; 19] = [
+const REGIMES: [Regime; 21] = [
     ("flat-out", flat::flat_out),
     ("payloads", flat::payloads),
     ("one-by-one", single::one_by_one),
@@ -58,10 +59,12 @@ const REGIMES: [Regime; 19] = [
     ("fleet", working::fleet),
     ("persistence", flat::persistence),
     ("replicas", replicas::replicas),
+    ("far", far::far),
     ("failover", faults::failover),
     ("handover", faults::handover),
     ("redelivery", faults::redelivery),
     ("start-up", waiting::start_up),
+    ("ticks", waiting::ticks),
     ("mixed", working::mixed),
     ("adapt", working::adapt),
     ("memory", flat::memory),

@@ -144,6 +144,7 @@ mod tests {
             failed: 0,
             lease_in_ms: 1000,
             silent_ms: 0,
+            watched: true,
             report: Some(LastReport {
                 live: Live {
                     rate_milli,

@@ -96,6 +96,15 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     if let Some(text) = unhandled(status) {
         let _ = writeln!(out, "unhandled  {text}");
     }
+    let unwatched = status
+        .nodes
+        .iter()
+        .filter(|node| node.is_alive() && !node.watched)
+        .count();
+    if unwatched > 0 {
+        let meaning = "copies whose death shows only when their lease has run out: queenright doctor";
+        let _ = writeln!(out, "unwatched  {unwatched}  ({meaning})");
+    }
     out.push('\n');
     out + &nodes(status)
 }

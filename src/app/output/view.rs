@@ -54,6 +54,7 @@ view! {
         concurrency: u32,
         age_ms: u64,
         silent_ms: u64,
+        watched: bool,
         in_hand: u64,
         done: u64,
         failed: u64,

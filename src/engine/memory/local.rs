@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::State;
 use crate::engine::rules::{Link, Steps};
-use crate::engine::{StoreInfo, Wake};
+use crate::engine::{Sights, StoreInfo, Wake};
 use crate::error::Result;
 use crate::settings::Names;
 
@@ -56,6 +56,7 @@ pub struct Local {
     state: Arc<Mutex<State>>,
     now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     rung: Arc<Notify>,
+    sights: Arc<Sights>,
 }
 
 impl Local {
@@ -75,6 +76,7 @@ impl Local {
             state: Arc::new(Mutex::new(State::new(queue, &Names::default()))),
             now_ms: Arc::new(now_ms),
             rung: Arc::new(Notify::new()),
+            sights: Arc::default(),
         }
     }
 
@@ -124,6 +126,20 @@ impl Steps for Local {
             }
         };
         Ok(tokio::time::timeout(at_most, heard).await.is_ok())
+    }
+
+    fn sights(&self) -> Option<&Sights> {
+        Some(&self.sights)
+    }
+
+    async fn show(&self, node: &str, shows: bool) -> Result<()> {
+        let mut state = self.state();
+        if shows {
+            state.connected.0.insert(node.to_string());
+        } else {
+            state.connected.0.remove(node);
+        }
+        Ok(())
     }
 
     async fn store_info(&self) -> Result<StoreInfo> {

@@ -6,7 +6,7 @@ use super::{State, Stored, Taken};
 use crate::engine::history::{Bucket, Crowned, LastReport, REIGNS_MAX, Range};
 use crate::engine::rules::counter;
 use crate::engine::store::{
-    About, Effects, Errors, Kind, Lane, Leases, Lessee, Line, Lines, Meta, Nodes, Pushes, Reports, Store,
+    About, Effects, Errors, Kind, Lane, Leases, Lessee, Line, Lines, Meta, Nodes, Pushes, Replay, Reports, Store,
 };
 use crate::engine::{Failed, NodeId, Receipt, Wake, record};
 use crate::error::Result;
@@ -74,6 +74,10 @@ impl Store for State {
     }
 
     /// Nobody else can write here.
+    fn is_connected(&mut self, node: &str) -> Result<bool> {
+        Ok(self.connected.0.contains(node))
+    }
+
     fn damaged_count(&mut self) -> Result<u64> {
         Ok(0)
     }
@@ -122,6 +126,15 @@ impl Store for State {
 
     fn set_unheard(&mut self, nodes: &[NodeId]) -> Result<()> {
         self.unheard = nodes.to_vec();
+        Ok(())
+    }
+
+    fn replay(&mut self) -> Result<Replay> {
+        Ok(self.replay)
+    }
+
+    fn set_replay(&mut self, replay: Replay) -> Result<()> {
+        self.replay = replay;
         Ok(())
     }
 }

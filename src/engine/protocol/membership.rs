@@ -68,10 +68,13 @@ pub struct Beat {
     pub reigned: u64,
     /// As generator it keeps what replicas may lack, and publishes it again if a failover loses it.
     pub replays: bool,
+    /// A generator whose connection this node has seen, and sees no more: it may have died, and the store looks itself. Empty: none.
+    pub gone: NodeId,
 }
 
 /// The answer to a beat.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every beat is answered by it")]
 pub enum Renewed {
     /// A member, whose lease was renewed.
     Alive(Member),
@@ -100,6 +103,10 @@ pub struct Member {
     pub crown_in_ms: u64,
     /// Whether this node is among the few who watch the crown closely.
     pub heir: bool,
+    /// How many heirs come before this one.
+    pub before: u64,
+    /// Who has the crown; empty: nobody.
+    pub crowned: NodeId,
     /// The store's wall clock, for time stamps only.
     pub wall_ms: u64,
     /// A node that this member is to reap. Only the generator is told one, or any member while there is no generator.
@@ -124,6 +131,19 @@ pub struct Member {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reap {
     pub victim: NodeId,
+    /// Its connection was seen, and is seen no more: then its lease may still run. The store looks itself.
+    pub gone: bool,
+}
+
+impl Reap {
+    /// Of a node whose lease has run out.
+    #[must_use]
+    pub fn of(victim: &str) -> Self {
+        Self {
+            victim: victim.into(),
+            gone: false,
+        }
+    }
 }
 
 /// The answer to a reap.

@@ -21,6 +21,10 @@ pub struct Publish {
     pub interval_ms: u64,
     /// The generator's cursor, stored in the same step for the next generator; `None` leaves what is stored.
     pub cursor: Option<Bytes>,
+    /// As in a beat.
+    pub server: String,
+    /// It was published before, and a failover has taken it back: it may fill the numbers that it left.
+    pub again: bool,
     pub packs: Vec<Pack>,
 }
 
@@ -54,4 +58,7 @@ pub enum Published {
     Paused,
     /// Would pass the last number: [`Publish::messages`].
     Finished,
+    /// This is another server than before, or has started anew: it may lack the last writes, and members that saw more have not
+    /// spoken to it yet. Nothing was published: publish again.
+    Unheard,
 }

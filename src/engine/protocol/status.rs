@@ -92,6 +92,8 @@ pub struct NodeStatus {
     pub lease_in_ms: u64,
     /// For how long its lease has been over, by the same time; 0: it is alive.
     pub silent_ms: u64,
+    /// Its connection is seen: if it dies, that is noticed at once, and not when its lease has run out.
+    pub watched: bool,
     /// Its last report.
     pub report: Option<LastReport>,
 }

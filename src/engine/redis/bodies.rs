@@ -3,6 +3,8 @@
 //! Redis' Lua hashes every byte of every string that it is handed, about 1.6 ns each, and a pack would pass it at every step.
 //! The scripts' side of this is in `lua/packs.lua`.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::link::Link;
@@ -134,10 +136,22 @@ impl Joined {
     }
 }
 
+/// The bytes of the stubs among some packs, in their order; none for those that are gone.
+pub(super) type Bodies = Vec<Option<Vec<u8>>>;
+
+/// A server from which calls take longer sends bodies with their packs. Its Lua reads them then, which a second way there and back
+/// would not cost; but it costs less than that.
+const FAR: Duration = Duration::from_millis(2);
+
 impl RedisEngine {
+    /// Whether a take brings the bodies, too.
+    pub(super) fn brings_bodies(&self) -> bool {
+        self.bodies_come || self.control.trip() >= FAR
+    }
+
     /// Packs as scripts return them, with the bytes of those that are stored separately. A node that was given up in this moment
     /// may find them gone: that it cannot settle them as errors either tells it so.
-    pub(super) async fn joined(&self, link: &Link, packs: Vec<Vec<u8>>) -> Result<Joined> {
+    pub(super) async fn joined(&self, link: &Link, packs: Vec<Vec<u8>>, came: Option<Bodies>) -> Result<Joined> {
         let mut joined = Joined::default();
         let mut found = Vec::with_capacity(packs.len());
         for bytes in packs {
@@ -158,8 +172,9 @@ impl RedisEngine {
                 stubs += 1;
             }
         }
-        let bodies: Vec<Option<Vec<u8>>> = match stubs {
-            0 => Vec::new(),
+        let bodies: Bodies = match (stubs, came) {
+            (0, _) => Vec::new(),
+            (_, Some(came)) if came.len() == stubs => came,
             _ => Vec::decode(link.query(&cmd).await?)?,
         };
         let mut bodies = bodies.into_iter();

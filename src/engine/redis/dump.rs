@@ -26,10 +26,13 @@ impl RedisEngine {
         state.purged = self.purged().await?;
         state.unheard = self.all_of("LRANGE", &keys.unheard).await?;
         state.cursor = fields.take::<Option<_>>("cursor")?.unwrap_or_default();
-        // Only where there are replicas.
-        for field in ["replays", "hole"] {
-            fields.take::<Option<Bytes>>(field)?;
-        }
+        state.replay.epoch = fields.take::<Option<_>>("replays")?.unwrap_or_default();
+        state.replay.hole = fields
+            .take::<Option<Bytes>>("hole")?
+            .map(|hole| two_numbers(&hole))
+            .transpose()?;
+        // What the list of those who have not spoken tells as well.
+        fields.take::<Option<Bytes>>("heard")?;
         state.meta = meta(fields)?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
         state.again = self.packs(&keys.again, &mut unsettled).await?.into();
@@ -85,7 +88,7 @@ impl RedisEngine {
         for bytes in &packs {
             unsettled.add(bytes.clone())?;
         }
-        self.joined(&self.aside, packs).await?.all()
+        self.joined(&self.aside, packs, None).await?.all()
     }
 
     async fn with_scores<T: Decode + Ord>(&self, key: &str) -> Result<BTreeMap<T, u64>> {
@@ -153,7 +156,7 @@ impl RedisEngine {
                 lanes.insert(lane, record::decode(&value)?);
             } else if is_piece(&field) {
                 unsettled.add(value.clone())?;
-                for pack in self.joined(&self.aside, vec![value]).await?.all()? {
+                for pack in self.joined(&self.aside, vec![value], None).await?.all()? {
                     let named = field.starts_with("pack:") || number(field.as_bytes())? == pack.first();
                     if !named {
                         return Err(broken(format!("{} is in hand as {field}", pack.first())));

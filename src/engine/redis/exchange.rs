@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::Cmd;
 
 use super::RedisEngine;
-use super::bodies::Joined;
+use super::bodies::{Bodies, Joined};
 use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
@@ -106,9 +106,9 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
     if !with.settles.is_empty() {
         return exchange(engine, call).await;
     }
-    let arguments = arguments(&engine.keys, &with);
+    let arguments = arguments(&engine.keys, &with, engine.brings_bodies());
     let waiting = engine
-        .bell
+        .at_the_bell()
         .pop_then_run(&engine.keys.bell, at_most, &engine.scripts.exchange, arguments);
     match waiting.await? {
         Some(answer) => exchanged(engine, &with, answer).await,
@@ -117,7 +117,7 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
 }
 
 async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
-    let arguments = arguments(&engine.keys, exchange);
+    let arguments = arguments(&engine.keys, exchange, engine.brings_bodies());
     let (link, script) = (&engine.exchange, &engine.scripts.exchange);
     let (answer, ticket) = if exchange.settles.is_empty() {
         // What is only taken may be lost with the server: then it is there still.
@@ -131,13 +131,14 @@ async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exch
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {
     // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
     if let redis::Value::BulkString(pack) = answer {
-        return taken(engine, exchange, vec![pack], Vec::new()).await;
+        return taken(engine, exchange, (vec![pack], None), Vec::new()).await;
     }
     let mut reply = Reply::decode(answer)?;
     let answer = match reply.next::<String>()?.as_str() {
         "ok" => {
             let refused = reply.next::<Reply>()?.pairs()?;
-            return taken(engine, exchange, reply.next()?, refused).await;
+            let (packs, bodies) = (reply.next()?, reply.next_if_any()?);
+            return taken(engine, exchange, (packs, bodies), refused).await;
         }
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
@@ -152,11 +153,11 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
 async fn taken(
     engine: &RedisEngine,
     exchange: &Exchange,
-    packs: Vec<Vec<u8>>,
+    (packs, bodies): (Vec<Vec<u8>>, Option<Bodies>),
     refused: Vec<(u64, String)>,
 ) -> Result<Exchanged> {
     engine.unreadable.settled(exchange);
-    let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs).await?;
+    let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
     engine.unreadable.add(&exchange.node, unreadable);
     Ok(Exchanged::Ok { packs, refused })
 }
@@ -218,7 +219,7 @@ impl Unreadable {
 }
 
 /// What an exchange is called with.
-fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 'a {
+fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange, bodies: bool) -> impl Fn(&mut Cmd) + 'a {
     let taken = keys.taken(&exchange.node);
     let (settles, effect_keys) = settles::encode(&exchange.settles);
     move |cmd| {
@@ -244,7 +245,7 @@ fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 
             .arg(exchange.call)
             .arg(&settles)
             .arg(exchange.want)
-            .arg(u8::from(exchange.woken))
+            .arg(u8::from(exchange.woken) + 2 * u8::from(bodies))
             .arg(exchange.want_bytes);
         for (piece, count) in exchange.settles.iter().filter_map(settles::plain) {
             cmd.arg(piece).arg(count);
@@ -256,7 +257,7 @@ fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 
 #[cfg(feature = "cli")]
 pub(crate) fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
     let mut cmd = redis::cmd("EVALSHA");
-    arguments(keys, exchange)(&mut cmd);
+    arguments(keys, exchange, false)(&mut cmd);
     cmd.get_packed_command()
 }
 

@@ -79,10 +79,61 @@ impl Keeper {
             }
             // This connection may lead to a server that is the primary no more.
             if !is_fresh {
-                self.link.reconnect().await;
+                self.link.close().await;
             }
         }
         known.lacks = Some(Instant::now());
         Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket(mark: &str, number: u64) -> Ticket {
+        Ticket {
+            key: mark.into(),
+            number,
+        }
+    }
+
+    fn known() -> Known {
+        Known {
+            mark: "a".into(),
+            number: 5,
+            asked: Some(Instant::now()),
+            lacks: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_serves_all_calls_of_its_connection_that_came_before_it() {
+        let known = known();
+        let covered =
+            [("a", 4), ("a", 5), ("a", 6), ("b", 4)].map(|(mark, number)| known.covers(&ticket(mark, number)));
+        assert_eq!(covered, [true, true, false, false]);
+        assert!(!Known::default().covers(&ticket("", 0)), "nothing was asked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_does_not_outlive_its_mark() {
+        let known = known();
+        tokio::time::advance(FORGET / 2).await;
+        assert!(known.covers(&ticket("a", 5)));
+        // The mark may have expired, and another call of the connection begun it anew.
+        tokio::time::advance(FORGET / 2).await;
+        assert!(!known.covers(&ticket("a", 5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_lacks_is_asked_for_again_after_a_while() {
+        let mut known = known();
+        known.lacks = Some(Instant::now());
+        let lacking =
+            |known: &Known| [("a", 5), ("a", 6), ("b", 6)].map(|(mark, number)| known.lacks(&ticket(mark, number)));
+        assert_eq!(lacking(&known), [false, true, false]);
+        tokio::time::advance(LACKING).await;
+        assert_eq!(lacking(&known), [false; 3]);
     }
 }

@@ -111,6 +111,12 @@ impl Keys {
         format!("{}taken:{node}", self.prefix)
     }
 
+    /// The channels that show which nodes are there, without their ids.
+    #[must_use]
+    pub fn alive(&self) -> String {
+        format!("{}alive:", self.prefix)
+    }
+
     /// What a reader of errors is printing.
     #[must_use]
     pub fn reading(&self, reader: &str) -> String {

@@ -2,10 +2,13 @@
 
 mod connect;
 pub(super) mod kept;
+pub(super) mod signs;
+mod trip;
+mod wait;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,9 @@ use crate::engine::Ticket;
 use crate::error::Result;
 use crate::settings::Settings;
 use kept::{Behind, Mark, Sent};
+use signs::Signs;
+use trip::Trips;
+use wait::Waits;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -35,6 +41,8 @@ pub struct Server {
     pub answer_timeout: Duration,
     /// So many replicas must have a publish, a settle or a push before it counts.
     pub replicas: u32,
+    /// Nodes are seen to be there by their connections, and look at those of others.
+    pub watch: bool,
 }
 
 impl Server {
@@ -50,6 +58,7 @@ impl Server {
             address,
             answer_timeout: (settings.lease / 2).clamp(Duration::from_millis(500), Duration::from_secs(2)),
             replicas: settings.replicas,
+            watch: settings.watch,
         }
     }
 }
@@ -68,8 +77,6 @@ impl Keyed for Cmd {
 /// Makes the commands that come before a script: large, and hardly ever made twice.
 pub(super) type Before<'a> = &'a (dyn Fn(&mut Pipeline) + Sync);
 
-/// Redis 6.2 takes less than this for no limit at all.
-const BLOCK_MIN: Duration = Duration::from_millis(2);
 /// A call over which bytes flow is looked at so many times within the time that nothing may move.
 const LOOKS: u32 = 8;
 
@@ -86,6 +93,7 @@ pub(super) struct Link {
     address: String,
     answer_timeout: Duration,
     flow: Arc<Flow>,
+    trips: Trips,
     slot: Mutex<Option<Open>>,
     /// Which run of which server the connection leads to, where that is asked for.
     run: Option<std::sync::Mutex<String>>,
@@ -97,6 +105,13 @@ pub(super) struct Link {
     replicas: u32,
     /// Calls leave marks under names that begin so.
     marks: Option<String>,
+    /// Calls share the connection with a wait, which they end.
+    waits: Option<Box<Waits>>,
+    /// By what others see that its node is there.
+    signs: Option<Arc<Signs>>,
+    /// How many connections were made, and the number of the one that is used.
+    serial: AtomicU64,
+    current: AtomicU64,
 }
 
 /// A connection, and where it leads.
@@ -108,6 +123,8 @@ struct Open {
     changes: u64,
     /// Where calls on it leave their marks.
     mark: Option<Arc<Mark>>,
+    /// Its number among those of the link.
+    serial: u64,
 }
 
 /// How often a call is made again.
@@ -137,13 +154,23 @@ impl Link {
             address: server.address.clone(),
             answer_timeout: server.answer_timeout,
             flow: Arc::default(),
+            trips: Trips::default(),
             slot: Mutex::new(None),
             run: None,
             only_looks: false,
             sends_whole: AtomicBool::new(false),
             replicas: server.replicas,
             marks: None,
+            waits: None,
+            signs: None,
+            serial: AtomicU64::new(0),
+            current: AtomicU64::new(0),
         }
+    }
+
+    /// The same, and shows that its node is there.
+    pub(super) fn that_shows(self, signs: Option<Arc<Signs>>) -> Self {
+        Self { signs, ..self }
     }
 
     /// The same, and asks at each connect which run of which server it is: one that is another than before may lack the last
@@ -176,27 +203,33 @@ impl Link {
         self.flow.moved()
     }
 
-    /// Waits for an answer: for so long while nothing moves, and for as long as it takes while bytes flow; not if the queue is
-    /// elsewhere meanwhile.
+    /// How long a call on this link takes, at the least of late.
+    pub(super) fn trip(&self) -> Duration {
+        self.trips.least()
+    }
+
+    /// Waits for an answer: for so long while nothing moves over its connection, and for as long as it takes while bytes flow; not if
+    /// the queue is elsewhere meanwhile.
     async fn wait_for<T>(
         &self,
-        changes: u64,
+        (changes, flow): (u64, &Flow),
         mut at_most: Duration,
         answer: impl Future<Output = RedisResult<T>>,
     ) -> RedisResult<T> {
-        let (mut answer, mut moved) = (pin!(answer), self.flow.moved());
+        let (mut answer, mut moved) = (pin!(answer), flow.moved());
         let mut elsewhere = pin!(self.locator.changed_since(changes));
         // Nearly all answers come within the first wait.
         let (mut step, mut still) = (at_most, Duration::ZERO);
         loop {
             tokio::select! {
                 biased;
-                answer = &mut answer => return answer,
+                // First: once the beat may have told the new server what this node has seen, it sees nothing more of the old one.
                 () = &mut elsewhere => return Err(left()),
+                answer = &mut answer => return answer,
                 () = tokio::time::sleep(step) => {}
             }
             still += step;
-            let now = self.flow.moved();
+            let now = flow.moved();
             if now != moved {
                 (moved, still, at_most) = (now, Duration::ZERO, self.answer_timeout);
                 step = self.answer_timeout / LOOKS;
@@ -212,7 +245,9 @@ impl Link {
         let mut slot = self.slot.lock().await;
         if slot.as_ref().is_none_or(|open| open.changes != self.locator.changes()) {
             *slot = None;
-            *slot = Some(self.connect().await?);
+            let open = self.connect().await?;
+            self.current.store(open.serial, Ordering::Relaxed);
+            *slot = Some(open);
         }
         Ok(slot.clone().expect("just made"))
     }
@@ -304,11 +339,14 @@ impl Link {
         cmd: &Cmd,
         behind: Behind<'_>,
     ) -> RedisResult<Sent> {
-        let redis = &mut open.connection.redis;
+        let Connection { redis, flow, .. } = &mut open.connection;
         if before.is_none() && matches!(behind, Behind::Nothing) {
+            let sent = Instant::now();
             let answer = redis.send_packed_command(cmd);
-            let answer = self.wait_for(open.changes, self.answer_timeout, answer);
-            return Ok(Sent::plain(answer.await?.extract_error()?));
+            let answer = self.wait_for((open.changes, flow), self.answer_timeout, answer);
+            let answer = self.past_the_wait(pin!(answer)).await?;
+            self.trips.took(sent.elapsed());
+            return Ok(Sent::plain(answer.extract_error()?));
         }
         let mut pipe = redis::pipe();
         if let Some(before) = before {
@@ -318,16 +356,20 @@ impl Link {
         let own = pipe.len();
         let mark = self.behind(behind, open.mark.as_ref(), &mut pipe);
         let answers = redis.send_packed_commands(&pipe, 0, pipe.len());
-        let mut answers = self
-            .wait_for(open.changes, self.answer_timeout, answers)
-            .await?
-            .into_iter();
+        let answers = self.wait_for((open.changes, flow), self.answer_timeout, answers);
+        let mut answers = self.past_the_wait(pin!(answers)).await?.into_iter();
         let mut answer = Value::Nil;
         // What is refused first says why; what follows may only say that it was.
         for part in answers.by_ref().take(own) {
             answer = part.extract_error()?;
         }
-        let behind: Vec<Value> = answers.map(Value::extract_error).collect::<RedisResult<_>>()?;
+        let mut behind: Vec<RedisResult<Value>> = answers.map(Value::extract_error).collect();
+        if let (Some(key), Some(Err(error))) = (&mark, behind.first())
+            && error.code() == Some("OOM")
+        {
+            behind[0] = self.mark_though_full(open, key).await;
+        }
+        let behind: Vec<Value> = behind.into_iter().collect::<RedisResult<_>>()?;
         let ticket = match (mark, behind.first()) {
             (Some(key), Some(Value::Int(number))) => Some(Ticket {
                 key,
@@ -337,69 +379,6 @@ impl Link {
         };
         let last = behind.into_iter().next_back().unwrap_or(Value::Nil);
         Ok(Sent { answer, last, ticket })
-    }
-
-    /// Waits for an element of a list. The connection is out of its place meanwhile: if the caller gives up waiting,
-    /// it is closed, and the server stops waiting too.
-    pub(super) async fn pop(&self, key: &str, at_most: Duration) -> Result<bool> {
-        let answers = self.pop_then(key, at_most, None).await?;
-        Ok(answers.first() != Some(&Value::Nil))
-    }
-
-    /// The same, and then a script, in one go. None: the server does not know the script.
-    pub(super) async fn pop_then_run(
-        &self,
-        key: &str,
-        at_most: Duration,
-        script: &Script,
-        arguments: impl Fn(&mut Cmd),
-    ) -> Result<Option<Value>> {
-        let whole = self.sends_whole.load(Ordering::Relaxed);
-        let mut cmd = redis::cmd(if whole { "EVAL" } else { "EVALSHA" });
-        cmd.arg(if whole { &script.text } else { &script.sha });
-        arguments(&mut cmd);
-        match self
-            .pop_then(key, at_most, Some(cmd))
-            .await?
-            .pop()
-            .map(Value::extract_error)
-        {
-            // The caller makes the call once more, as any other.
-            Some(Err(error)) if refusal::wants_the_text(&error) => Ok(None),
-            Some(answer) => answer.map(Some).map_err(|error| classify(&self.address, &error)),
-            None => Ok(None),
-        }
-    }
-
-    async fn pop_then(&self, key: &str, at_most: Duration, then: Option<Cmd>) -> Result<Vec<Value>> {
-        let kept = self.slot.lock().await.take();
-        let mut open = match kept.filter(|open| open.changes == self.locator.changes()) {
-            Some(open) => open,
-            None => self.connect().await?,
-        };
-        let mut pipe = redis::pipe();
-        pipe.cmd("BLPOP").arg(key).arg(at_most.max(BLOCK_MIN).as_secs_f64());
-        if let Some(cmd) = then {
-            pipe.add_command(cmd);
-        }
-        let answers = open.connection.redis.send_packed_commands(&pipe, 0, pipe.len());
-        let answers = self
-            .wait_for(open.changes, at_most + self.answer_timeout, answers)
-            .await;
-        let first = match &answers {
-            Ok(answers) => answers.first().cloned().map_or(Ok(Value::Nil), Value::extract_error),
-            Err(_) => Ok(Value::Nil),
-        };
-        match (first, answers) {
-            (Err(error), _) | (_, Err(error)) => {
-                self.heed_error(&open, &error).await;
-                Err(classify(&self.address_of(&open.to), &error))
-            }
-            (Ok(_), Ok(answers)) => {
-                *self.slot.lock().await = Some(open);
-                Ok(answers)
-            }
-        }
     }
 
     /// What an error says about the place, and about the connection that brought it.

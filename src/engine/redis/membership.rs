@@ -4,17 +4,25 @@ use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::link::Keyed;
+use super::link::{Keyed, Link};
 use super::reply::{Decode, Reply, named};
-use super::{LOOKS_MAX, RedisEngine};
+use super::{LOOKS_MAX, RedisEngine, watching};
 use crate::engine::store::StepCounts;
 use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
 
 pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
     calm(engine).clear();
+    // Before it is a member, so that nobody sees one without.
+    watching::show(engine, &join.node, true);
+    engine.control.keep_signs().await?;
     for _ in 0..LOOKS_MAX {
         if let Some(joined) = try_join(engine, join).await? {
+            // What was looked at before is known: members hardly ever look.
+            engine.aside.close().await;
+            if joined == Joined::Taken {
+                watching::hide(engine, &join.node).await;
+            }
             return Ok(joined);
         }
         adopt(engine).await?;
@@ -47,22 +55,25 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
     typed.insert(2, (&taken, "hash"));
     let (all, kinds): (Vec<&String>, Vec<&str>) = typed.into_iter().unzip();
     let process = record::encode(&record::Process::of(join));
-    let run = engine.control.run(&engine.scripts.join, |cmd| {
-        cmd.arg(all.len())
-            .arg(&all)
-            .arg(&join.node)
-            .arg(join.lanes)
-            .arg(join.lease_ms)
-            .arg(StepCounts::of(join.lease_ms))
-            .arg(keys.names.line())
-            .arg(&join.token)
-            .arg(join.seen.seq)
-            .arg(join.seen.epoch)
-            .arg(join.seen.made)
-            .arg(&join.seen.birth)
-            .arg(&process)
-            .arg(&kinds);
-    });
+    // A promoted replica that knows of a member waits for it before anyone numbers messages there.
+    let run = engine
+        .control
+        .run_writing_kept(&engine.scripts.join, &keys.replicated, |cmd| {
+            cmd.arg(all.len())
+                .arg(&all)
+                .arg(&join.node)
+                .arg(join.lanes)
+                .arg(join.lease_ms)
+                .arg(StepCounts::of(join.lease_ms))
+                .arg(keys.names.line())
+                .arg(&join.token)
+                .arg(join.seen.seq)
+                .arg(join.seen.epoch)
+                .arg(join.seen.made)
+                .arg(&join.seen.birth)
+                .arg(&process)
+                .arg(&kinds);
+        });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
         "ok" => Ok(Some(named!(reply => Joined::Ok { birth, rewound, purged }))),
@@ -77,21 +88,31 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
 pub(super) struct Calm {
     server: String,
     rank: u8,
+    /// Who had the crown.
+    crowned: NodeId,
 }
 
 impl Calm {
-    fn of(engine: &RedisEngine, beat: &Beat) -> Self {
+    fn of(engine: &RedisEngine, beat: &Beat, crowned: &str) -> Self {
         Self {
             server: engine.control.server_or(&beat.server),
             rank: rank(beat),
+            crowned: crowned.into(),
         }
+    }
+
+    /// Whether nothing about the node and its server has changed.
+    fn is_as(&self, engine: &RedisEngine, beat: &Beat) -> bool {
+        *self == Self::of(engine, beat, &self.crowned)
     }
 }
 
 pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
+    engine.control.keep_signs().await?;
     // An error leaves nothing behind: then a whole beat is to find out how things stand.
     let last = calm(engine).remove(&beat.node);
-    let renewed = match last.filter(|last| *last == Calm::of(engine, beat)) {
+    let is_calm = |last: &Calm| beat.gone.is_empty() && last.is_as(engine, beat);
+    let renewed = match last.filter(is_calm) {
         Some(last) => renew(engine, beat, &last).await?,
         None => None,
     };
@@ -99,8 +120,18 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
         Some(member) => Renewed::Alive(member),
         None => whole_beat(engine, beat).await?,
     };
-    if matches!(&renewed, Renewed::Alive(member) if !member.generator && member.crown_in_ms > 0) {
-        calm(engine).insert(beat.node.clone(), Calm::of(engine, beat));
+    match &renewed {
+        Renewed::Alive(member) => {
+            if !member.generator && member.crown_in_ms > 0 {
+                calm(engine).insert(beat.node.clone(), Calm::of(engine, beat, &member.crowned));
+            }
+            if let Some(signs) = engine.control.signs().filter(|_| member.heir)
+                && signs.hear_the_crown()
+            {
+                engine.control.keep_signs().await?;
+            }
+        }
+        Renewed::Deposed => watching::hide(engine, &beat.node).await,
     }
     Ok(renewed)
 }
@@ -144,7 +175,8 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     else {
         return Ok(None);
     };
-    let heir = heirs.split(' ').any(|heir| heir == beat.node);
+    let before = heirs.split(' ').position(|heir| heir == beat.node);
+    let heir = before.is_some();
     let heirs_stay = if last.rank == 0 {
         !heir
     } else {
@@ -154,7 +186,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     // A crown that changed hands has another epoch, and none of this one was below this node.
     let is_behind = seq < seen.seq || made < seen.made || epoch != seen.epoch;
     // The call may have made the connection anew.
-    let is_heard = server == last.server && *last == Calm::of(engine, beat);
+    let is_heard = server == last.server && last.is_as(engine, beat);
     if crown <= clock || is_behind || !chosen.is_empty() || !heirs_stay || !is_heard {
         return Ok(None);
     }
@@ -167,6 +199,9 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         due_in_ms: 0,
         crown_in_ms: crown - clock,
         heir,
+        before: before.unwrap_or(0) as u64,
+        // With the epoch, it would have changed.
+        crowned: last.crowned.clone(),
         wall_ms,
         victim: None,
         cursor: None,
@@ -209,6 +244,8 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(engine.control.server_or(&beat.server))
             .arg(beat.reigned)
             .arg(u8::from(beat.replays))
+            .arg(watching::suspect(engine, &beat.gone))
+            .arg(keys.alive())
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;
@@ -222,6 +259,8 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             due_in_ms,
             crown_in_ms,
             heir,
+            before,
+            crowned,
             wall_ms,
             victim,
             more_due,
@@ -253,7 +292,8 @@ pub(super) async fn reap(engine: &RedisEngine, reap: &Reap) -> Result<Reaped> {
             &keys.bodies,
             &keys.damaged,
         ])
-        .arg(&reap.victim);
+        .arg(&reap.victim)
+        .arg(watching::channel_of(engine, reap));
     });
     let reply = Reply::decode(run.await?)?;
     Ok(named!(reply => Reaped { redelivered, failed, more, deposed }))
@@ -266,12 +306,28 @@ pub(super) async fn leave(engine: &RedisEngine, node: &NodeId) -> Result<()> {
         cmd.keys([&keys.meta, &keys.nodes, &keys.dead, &taken, &keys.crown, &keys.damaged])
             .arg(node);
     });
-    run.await.map(drop)
+    run.await?;
+    watching::hide(engine, node).await;
+    Ok(())
 }
 
 pub(super) async fn listen(engine: &RedisEngine, wake: Wake, at_most: Duration) -> Result<bool> {
     match wake {
-        Wake::Bell => engine.bell.pop(&engine.keys.bell, at_most).await,
-        Wake::Crown => engine.crown.pop(&engine.keys.crown, at_most).await,
+        Wake::Bell => engine.at_the_bell().pop(&engine.keys.bell, at_most).await,
+        Wake::Crown => match watching::hear_the_crown(engine, at_most).await {
+            Some(rung) => Ok(rung),
+            None => engine.crown.pop(&engine.keys.crown, at_most).await,
+        },
+    }
+}
+
+impl RedisEngine {
+    /// Where to wait for the bell.
+    pub(super) fn at_the_bell(&self) -> &Link {
+        if self.exchange.can_wait() {
+            &self.exchange
+        } else {
+            &self.bell
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Publishing: small packs go through the script, of large ones a stub does, and plain commands carry the bytes.
 
-use redis::Pipeline;
+use redis::{Pipeline, Value};
 
 use super::RedisEngine;
 use super::bodies::{self, Stub};
@@ -14,27 +14,37 @@ use crate::message::Pack;
 const SENDS_MAX: u32 = 3;
 
 pub(super) async fn publish(engine: &RedisEngine, publish: &Publish) -> Result<Published> {
-    let (published, ticket) = publish_ahead(engine, publish, false).await?;
+    let (published, ticket) = publish_ahead(engine, publish).await?;
     engine.keep(ticket).await?;
     Ok(published)
 }
 
-/// The same, and replicas may not have it yet. `again`: it was published before, and a failover has taken it back.
-pub(super) async fn publish_ahead(
-    engine: &RedisEngine,
-    publish: &Publish,
-    again: bool,
-) -> Result<(Published, Option<Ticket>)> {
-    for _ in 0..SENDS_MAX {
-        if let Some(published) = send(engine, publish, again).await? {
-            return Ok(published);
+/// The same, and replicas may not have it yet.
+pub(super) async fn publish_ahead(engine: &RedisEngine, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+    let mut sends = 0;
+    while sends < SENDS_MAX {
+        match send(engine, publish).await? {
+            Some((Published::Unheard, _)) if hears(engine, publish).await? => {}
+            Some(published) => return Ok(published),
+            None => {}
         }
+        sends += 1;
     }
     Err(engine.away("the bytes of large messages vanish before they are published".into()))
 }
 
+/// Whether all members that may have seen more than this server knows have spoken to it, or been silent for too long.
+async fn hears(engine: &RedisEngine, publish: &Publish) -> Result<bool> {
+    let keys = &engine.keys;
+    let run = engine.exchange.run(&engine.scripts.hear, |cmd| {
+        cmd.keys([&keys.meta, &keys.nodes, &keys.unheard])
+            .arg(engine.exchange.server_or(&publish.server));
+    });
+    bool::decode(run.await?)
+}
+
 /// None: not all bodies were there.
-async fn send(engine: &RedisEngine, publish: &Publish, again: bool) -> Result<Option<(Published, Option<Ticket>)>> {
+async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Published, Option<Ticket>)>> {
     let keys = &engine.keys;
     let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min;
     // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
@@ -51,7 +61,11 @@ async fn send(engine: &RedisEngine, publish: &Publish, again: bool) -> Result<Op
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
     let run = engine.exchange.run_marked(before, &engine.scripts.publish, |cmd| {
-        cmd.keys([&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending])
+        let keys = [&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending];
+        // The last two are for large packs.
+        let keys = if before.is_some() { &keys[..] } else { &keys[..3] };
+        cmd.arg(keys.len())
+            .arg(keys)
             .arg(&publish.node)
             .arg(publish.epoch)
             .arg(publish.made)
@@ -60,7 +74,8 @@ async fn send(engine: &RedisEngine, publish: &Publish, again: bool) -> Result<Op
             .arg(publish.backlog_max)
             .arg(publish.interval_ms)
             .arg(publish.cursor.as_deref().unwrap_or_default())
-            .arg(u8::from(again));
+            .arg(u8::from(publish.again))
+            .arg(engine.exchange.server_or(&publish.server));
         for pack in &publish.packs {
             if is_large(&pack) {
                 cmd.arg(Stub::of(pack).bytes());
@@ -70,22 +85,32 @@ async fn send(engine: &RedisEngine, publish: &Publish, again: bool) -> Result<Op
         }
     });
     let (answer, ticket) = run.await?;
+    if let Value::BulkString(text) = answer {
+        return Ok(Some((published(&text)?, ticket)));
+    }
     let mut reply = Reply::decode(answer)?;
     let published = match reply.next::<String>()?.as_str() {
-        "ok" => Published::Ok {
-            seq: reply.next()?,
-            made: reply.next()?,
-            grain: reply.next()?,
-            due_in_ms: reply.next()?,
-        },
         "fenced" => Published::Fenced,
         "gap" => Published::Gap,
         "moved" => Published::Moved { seq: reply.next()? },
         "full" => Published::Full,
         "paused" => Published::Paused,
         "finished" => Published::Finished,
+        "unheard" => Published::Unheard,
         "bodies" => return Ok(None),
         other => return Err(super::unknown(other)),
     };
     Ok(Some((published, ticket)))
+}
+
+/// What a script says of what it has published.
+fn published(text: &[u8]) -> Result<Published> {
+    let mut numbers = text.split(|byte| *byte == b' ').map(super::number);
+    let mut next = || numbers.next().unwrap_or_else(|| super::number(b""));
+    Ok(Published::Ok {
+        seq: next()?,
+        made: next()?,
+        grain: next()?,
+        due_in_ms: next()?,
+    })
 }

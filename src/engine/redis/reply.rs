@@ -164,6 +164,11 @@ impl Reply {
         T::decode(value)
     }
 
+    /// The next one, if there is one.
+    pub(super) fn next_if_any<T: Decode>(&mut self) -> Result<Option<T>> {
+        self.0.next().map(T::decode).transpose()
+    }
+
     /// All that is left.
     pub(super) fn rest<T: Decode>(self) -> Result<Vec<T>> {
         self.0.map(T::decode).collect()

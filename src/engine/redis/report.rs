@@ -1,5 +1,7 @@
 //! What nodes tell of themselves, and what was.
 
+use redis::Cmd;
+
 use super::RedisEngine;
 use super::link::Keyed;
 use super::reply::{Decode, Readable, Reply, named};
@@ -12,7 +14,7 @@ pub(super) async fn report(engine: &RedisEngine, report: &Report) -> Result<Repo
     let taken = keys.taken(&report.node);
     let (live, figures) = (record::encode(&report.live), record::encode(&report.figures));
     let gauges = report.gauges.as_ref().map(record::encode).unwrap_or_default();
-    let run = engine.aside.run(&engine.scripts.report, |cmd| {
+    let arguments = |cmd: &mut Cmd| {
         cmd.keys([&keys.nodes, &taken, &keys.history])
             .arg(&report.node)
             .arg(report.number)
@@ -22,8 +24,19 @@ pub(super) async fn report(engine: &RedisEngine, report: &Report) -> Result<Repo
         for range in Range::ALL {
             cmd.arg(range.step_ms()).arg(range.steps());
         }
-    });
-    match String::decode(run.await?)?.as_str() {
+    };
+    let script = &engine.scripts.report;
+    // Beside the beats, which have opened it: a connection more for each copy would be one too many.
+    let answer = match engine.control.run_if_open(script, arguments).await {
+        Some(answer) => answer,
+        None => engine.aside.run(script, arguments).await?,
+    };
+    let answer = String::decode(answer)?;
+    if report.gauges.is_some() {
+        // The look that they come from is over, and the next one may be made by another node.
+        engine.aside.close().await;
+    }
+    match answer.as_str() {
         "stored" => Ok(Reported::Stored { look: false }),
         "look" => Ok(Reported::Stored { look: true }),
         "stranger" => Ok(Reported::Stranger),

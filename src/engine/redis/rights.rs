@@ -45,6 +45,14 @@ const TELLING: &[Right] = &[
     ("+wait", "WAIT 0 1"),
 ];
 
+/// What it takes to see at once that a node has died, besides the channels of the queue. Without it, leases tell.
+pub(crate) const FOR_WATCHING: &[Right] = &[
+    ("+subscribe", "SUBSCRIBE K"),
+    ("+unsubscribe", "UNSUBSCRIBE K"),
+    ("+publish", "PUBLISH K a"),
+    ("+pubsub|numsub", "PUBSUB NUMSUB K"),
+];
+
 /// What effects need on top, besides the keys that they write: to add to a counter, and to set a value.
 pub(crate) const FOR_EFFECTS: &[Right] = &[("+get", "GET K"), ("+set", "SET K a"), ("+incrby", "INCRBY K 1")];
 
@@ -61,8 +69,10 @@ pub(crate) fn commands(rights: &[Right]) -> impl Iterator<Item = &'static str> {
 }
 
 /// The line that makes a user with all that a node needs, and nothing more.
-pub static ACL_LINE: LazyLock<String> =
-    LazyLock::new(|| format!("ACL SETUSER NAME on >PASSWORD ~{{qr:QUEUE}}:* {}", words(NEEDED)));
+pub static ACL_LINE: LazyLock<String> = LazyLock::new(|| {
+    let rights = [words(NEEDED), words(FOR_WATCHING)].join(" ");
+    format!("ACL SETUSER NAME on >PASSWORD ~{{qr:QUEUE}}:* &{{qr:QUEUE}}:* {rights}")
+});
 
 /// What to do about a right that is missing.
 pub(crate) static HINT: LazyLock<String> = LazyLock::new(|| {
@@ -127,7 +137,9 @@ mod tests {
         let mut used = sent();
         used.extend(called());
         used.insert("SELECT".into());
-        let granted = [NEEDED, FOR_EFFECTS, TELLING].into_iter().flat_map(commands);
+        let granted = [NEEDED, FOR_WATCHING, FOR_EFFECTS, TELLING]
+            .into_iter()
+            .flat_map(commands);
         let granted: BTreeSet<String> = granted.map(str::to_string).collect();
         let (missing, superfluous) = (used.difference(&granted), granted.difference(&used));
         let (missing, superfluous): (Vec<_>, Vec<_>) = (missing.collect(), superfluous.collect());

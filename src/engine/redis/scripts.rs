@@ -28,6 +28,8 @@ const DELIVERIES: &str = include_str!("lua/deliveries.lua");
 const ASIDE: &str = include_str!("lua/aside.lua");
 const RECORDS: &str = include_str!("lua/records.lua");
 const RIGHTS: &str = include_str!("lua/rights.lua");
+const SHORTCUT: &str = include_str!("lua/shortcut.lua");
+const ALIVE: &str = include_str!("lua/alive.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
 const UNPACK_MAX: usize = 2000;
@@ -56,6 +58,8 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("aside") => ASIDE.lines(),
         Some("records") => RECORDS.lines(),
         Some("rights") => RIGHTS.lines(),
+        Some("shortcut") => SHORTCUT.lines(),
+        Some("alive") => ALIVE.lines(),
         _ => line.lines(),
     }
 }
@@ -104,14 +108,14 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }
 
 scripts!(
-    join, adopt, beat, renew, reap, leave, publish, push, exchange, collect, hold, release, failed, requeue, discard,
-    trim, pause, handover, purge, report, history, status, held,
+    join, adopt, beat, renew, reap, leave, publish, hear, push, exchange, collect, hold, release, failed, requeue,
+    discard, trim, pause, handover, purge, report, history, status, held,
 );
 
 impl Scripts {

@@ -73,7 +73,11 @@ pub(super) async fn published(engine: &RedisEngine) -> Result<u64> {
 
 pub(super) async fn status(engine: &RedisEngine) -> Result<Status> {
     for _ in 0..LOOKS_MAX {
-        if let Some(status) = try_status(engine).await? {
+        if let Some(mut status) = try_status(engine).await? {
+            let nodes: Vec<String> = status.nodes.iter().map(|node| node.node.clone()).collect();
+            for (node, watched) in status.nodes.iter_mut().zip(engine.connected(&nodes).await?) {
+                node.watched = watched;
+            }
             return Ok(status);
         }
     }
@@ -125,6 +129,7 @@ impl Decode for NodeStatus {
     fn decode(value: Value) -> Result<Self> {
         let mut look = Named::decode(value)?;
         let report = look.last_report()?;
+        let watched = false;
         // A look works also where someone has changed what a node said of itself.
         let process: Vec<u8> = look.take("process")?;
         let Process {
@@ -136,7 +141,7 @@ impl Decode for NodeStatus {
         } = record::decode(&process).unwrap_or_default();
         Ok(named!(mut look => Self {
             node, age_ms, in_hand, done, failed, lease_in_ms, silent_ms,
-        } with { host, pid, version, concurrency, report }))
+        } with { host, pid, version, concurrency, report, watched }))
     }
 }
 

@@ -8,6 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, PushInfo, RedisResult};
@@ -24,7 +25,7 @@ use super::place::Tls;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT_MAX: u32 = 16 * 1024;
 
-/// How many bytes have moved over the connections of a link, without those that open a connection.
+/// How many bytes have moved over one connection, or over all of a link, without those that open a connection.
 #[derive(Debug, Default)]
 pub(super) struct Flow(AtomicU64);
 
@@ -38,6 +39,7 @@ impl Flow {
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
+    pub(super) flow: Arc<Flow>,
     _driver: Option<Arc<Driver>>,
 }
 
@@ -54,23 +56,25 @@ pub(super) type Pushes = mpsc::Sender<PushInfo>;
 
 /// Connects, and counts nothing.
 pub(super) async fn connect(info: &ConnectionInfo, tls: &Tls, pushes: Option<Pushes>) -> RedisResult<Connection> {
-    connect_counted(info, tls, pushes, &Arc::default()).await
+    connect_counted(info, tls, pushes, &Arc::default(), Duration::MAX).await
 }
 
-/// Connects; what moves is counted once the connection is open.
+/// Connects; what moves is counted, for the link as well, once the connection is open. Each step may take so long: a server that is far away needs
+/// several round trips.
 pub(super) async fn connect_counted(
     info: &ConnectionInfo,
     tls: &Tls,
     pushes: Option<Pushes>,
     flow: &Arc<Flow>,
+    patience: Duration,
 ) -> RedisResult<Connection> {
     let counted = Counter::new(flow);
     #[cfg(not(feature = "tls"))]
     let _ = tls;
     match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
-            let stream = counted.stream(tcp(host, *port, info).await?);
-            speak(info, stream, pushes, &counted).await
+            let stream = counted.stream(within(patience, tcp(host, *port, info)).await?);
+            within(patience, speak(info, stream, pushes, &counted)).await
         }
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls {
@@ -80,22 +84,33 @@ pub(super) async fn connect_counted(
             tls_params: None,
         } => {
             let (name, connector) = super::tls::connector(host, tls)?;
-            let stream = counted.stream(tcp(host, *port, info).await?);
-            speak(info, connector.connect(name, stream).await?, pushes, &counted).await
+            let stream = counted.stream(within(patience, tcp(host, *port, info)).await?);
+            let stream = within(patience, connector.connect(name, stream)).await?;
+            within(patience, speak(info, stream, pushes, &counted)).await
         }
         ConnectionAddr::Unix(path) => {
-            let stream = counted.stream(UnixStream::connect(path).await?);
-            speak(info, stream, pushes, &counted).await
+            let stream = counted.stream(within(patience, UnixStream::connect(path)).await?);
+            within(patience, speak(info, stream, pushes, &counted)).await
         }
         // What only the client knows how to do, or to refuse: nothing is counted or bounded there.
         _ => {
             let client = Client::open(info.clone())?;
-            let redis = client
-                .get_multiplexed_async_connection_with_config(&config(pushes))
-                .await?;
-            Ok(Connection { redis, _driver: None })
+            let config = config(pushes);
+            let redis = within(patience, client.get_multiplexed_async_connection_with_config(&config)).await?;
+            let flow = counted.own;
+            Ok(Connection {
+                redis,
+                flow,
+                _driver: None,
+            })
         }
     }
+}
+
+/// One step of connecting.
+async fn within<T, F: From<io::Error>>(patience: Duration, step: impl Future<Output = Result<T, F>>) -> Result<T, F> {
+    let taken = tokio::time::timeout(patience, step).await;
+    taken.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()))
 }
 
 /// Answers are waited for elsewhere, and for as long as bytes move.
@@ -126,7 +141,12 @@ where
     let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config(pushes)).await?;
     counter.counts.store(true, Ordering::Relaxed);
     let driver = Some(Arc::new(Driver(tokio::spawn(driver))));
-    Ok(Connection { redis, _driver: driver })
+    let flow = counter.own.clone();
+    Ok(Connection {
+        redis,
+        flow,
+        _driver: driver,
+    })
 }
 
 /// The first address of this name that answers.
@@ -151,16 +171,19 @@ async fn tcp(host: &str, port: u16, info: &ConnectionInfo) -> io::Result<TcpStre
     Err(last)
 }
 
-/// Counts into the flow of a link, once the connection is open.
+/// Counts into the flow of a connection and of its link, once the connection is open.
+#[derive(Clone)]
 struct Counter {
-    flow: Arc<Flow>,
+    own: Arc<Flow>,
+    of_link: Arc<Flow>,
     counts: Arc<AtomicBool>,
 }
 
 impl Counter {
     fn new(flow: &Arc<Flow>) -> Self {
         Self {
-            flow: flow.clone(),
+            own: Arc::default(),
+            of_link: flow.clone(),
             counts: Arc::default(),
         }
     }
@@ -168,9 +191,16 @@ impl Counter {
     fn stream<S>(&self, stream: S) -> Counted<S> {
         Counted {
             stream,
-            flow: self.flow.clone(),
-            counts: self.counts.clone(),
+            counter: self.clone(),
             is_full: false,
+        }
+    }
+
+    fn count(&self, bytes: usize) {
+        if self.counts.load(Ordering::Relaxed) {
+            for flow in [&self.own, &self.of_link] {
+                flow.0.fetch_add(bytes as u64, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -178,25 +208,16 @@ impl Counter {
 /// A stream whose bytes are counted.
 struct Counted<S> {
     stream: S,
-    flow: Arc<Flow>,
-    counts: Arc<AtomicBool>,
+    counter: Counter,
     /// The kernel would take in nothing more.
     is_full: bool,
-}
-
-impl<S> Counted<S> {
-    fn count(&self, bytes: usize) {
-        if self.counts.load(Ordering::Relaxed) {
-            self.flow.0.fetch_add(bytes as u64, Ordering::Relaxed);
-        }
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        self.count(buffer.filled().len() - before);
+        self.counter.count(buffer.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }
@@ -208,7 +229,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
         match Pin::new(&mut self.stream).poll_write(cx, bytes) {
             Poll::Ready(Ok(written)) => {
                 if std::mem::take(&mut self.is_full) {
-                    self.count(written);
+                    self.counter.count(written);
                 }
                 Poll::Ready(Ok(written))
             }

@@ -1,10 +1,10 @@
 //! The beat: it renews a lease, and elects the generator.
 
 use super::clock::{advance, expired};
-use super::membership::{is_behind, notice_server, raise};
+use super::membership::{is_behind, leaves_hole, notice_server, raise};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
-use crate::engine::store::{Lessee, Line, Meta, Store};
+use crate::engine::store::{Lessee, Line, Meta, Replay, Store};
 use crate::engine::{Beat, Member, NodeId, Renewed, Wake};
 use crate::error::Result;
 
@@ -15,12 +15,18 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         return Ok(Renewed::Deposed);
     };
     advance(store, &mut meta, wall_ms);
-    let rewound = is_behind(store, &meta, &beat.seen);
+    let mut rewound = is_behind(store, &meta, &beat.seen);
     if rewound {
-        if store.guard("rewind-beat") {
-            raise(&mut meta, &beat.seen);
+        let other = !meta.generator.is_empty() && meta.generator != beat.node;
+        let reigns = other && meta.crown > meta.clock && beat.seen.epoch <= meta.epoch;
+        if let Some(passed) = leaves_hole(store, &mut meta, reigns, beat.seen.seq)? {
+            rewound = passed;
+        } else {
+            if store.guard("rewind-beat") {
+                raise(&mut meta, &beat.seen);
+            }
+            meta.rewinds += 1;
         }
-        meta.rewinds += 1;
     }
     store.set_lease(Lessee::Node, &beat.node, meta.clock + beat.lease_ms)?;
     notice_server(store, &mut meta, wall_ms, &beat.server)?;
@@ -32,6 +38,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
     let generator = elect(store, &mut meta, wall_ms, beat)?;
     set_pace(store, &mut meta, beat, generator);
     let heir = watches_crown(&mut meta, beat, generator);
+    let before = meta.heirs.iter().take_while(|heir| **heir != beat.node).count();
     // While there is no generator, any member that beats keeps house.
     let vacant = store.guard("vacant") && meta.crown <= meta.clock;
     let (victim, more_due, damaged) = if generator || vacant {
@@ -57,6 +64,8 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         },
         crown_in_ms: meta.crown.saturating_sub(meta.clock),
         heir,
+        before: if heir { before as u64 } else { 0 },
+        crowned: meta.generator,
         wall_ms: store.time_ms(wall_ms),
         victim,
         paused: meta.paused,
@@ -75,11 +84,19 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
     let mut generator = meta.generator == beat.node;
     let called = store.guard("chosen") && (meta.chosen == beat.node || meta.chosen == "*");
     let outranks = store.guard("rank") && u64::from(beat.rank) > meta.rank;
-    if !generator && beat.eligible && (meta.crown <= meta.clock || called || outranks) {
+    let gone = is_gone(store, meta, beat)?;
+    if !generator && beat.eligible && (meta.crown <= meta.clock || called || outranks || gone) {
         generator = true;
         meta.generator.clone_from(&beat.node);
         meta.epoch += 1;
         meta.chosen = String::new();
+        let before = store.replay()?;
+        // What another reign has published, this one cannot publish again.
+        let hole = before.hole.filter(|_| !store.guard("hole-reign"));
+        let epoch = if beat.replays { meta.epoch } else { 0 };
+        if before != (Replay { epoch, hole }) {
+            store.set_replay(Replay { epoch, hole })?;
+        }
         // A node that was chosen keeps the rank of the one before, so that nodes that would rather reign leave it the crown.
         let before = if called { meta.rank } else { 0 };
         meta.rank = before.max(beat.rank.into());
@@ -102,6 +119,14 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
         meta.ruled = time_ms;
     }
     Ok(generator)
+}
+
+/// Whether the generator has died: its connection was seen by this node, and is not seen any more.
+fn is_gone(store: &mut impl Store, meta: &Meta, beat: &Beat) -> Result<bool> {
+    if beat.gone.is_empty() || !store.guard("gone") || (store.guard("gone-generator") && beat.gone != meta.generator) {
+        return Ok(false);
+    }
+    Ok(!(store.guard("gone-look") && store.is_connected(&meta.generator)?))
 }
 
 /// How many messages had been made when another reign followed the last one of this process.

@@ -2,7 +2,7 @@
 
 use super::clock::{advance, hive};
 use crate::engine::layout::check_layout;
-use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX};
+use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, UNHEARD_STEP_MS};
 use crate::engine::store::{About, Lane, Lessee, Line, Meta, StepCounts, Store};
 use crate::engine::{Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
 use crate::error::{Error, Result};
@@ -32,10 +32,17 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
     let purged = is_purged(store, &meta, wall_ms, &join.seen)?;
     // What was seen of a queue that was removed says nothing about this one.
     let seen = if purged { Seen::default() } else { join.seen.clone() };
-    let rewound = is_behind(store, &meta, &seen);
-    if rewound && store.guard("rewind-join") {
-        raise(&mut meta, &seen);
-        meta.rewinds += 1;
+    let mut rewound = is_behind(store, &meta, &seen);
+    if rewound {
+        let reigns = !meta.generator.is_empty() && meta.crown > meta.clock && seen.epoch <= meta.epoch;
+        match leaves_hole(store, &mut meta, reigns, seen.seq)? {
+            Some(passed) => rewound = passed,
+            None if store.guard("rewind-join") => {
+                raise(&mut meta, &seen);
+                meta.rewinds += 1;
+            }
+            None => {}
+        }
     }
     if !known {
         if meta.steps.least().is_none() {
@@ -101,15 +108,30 @@ pub fn leave(store: &mut impl Store, node: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives up a member whose lease has run out, and hands on what it held.
+/// Of all members, or of one node: whether its connection is seen.
+pub fn connected(store: &mut impl Store, of: Option<&NodeId>) -> Result<Vec<(NodeId, bool)>> {
+    let nodes = match of {
+        Some(node) => vec![node.clone()],
+        None => store.leases(Lessee::Node)?.into_iter().map(|(node, _)| node).collect(),
+    };
+    let mut looked = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let connected = store.is_connected(&node)?;
+        looked.push((node, connected));
+    }
+    Ok(looked)
+}
+
+/// Gives up a member whose lease has run out, or whose connection was closed, and hands on what it held.
 pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped> {
     let victim = &reap.victim;
     let Some(meta) = store.meta()? else {
         return Ok(Reaped::default());
     };
     let clock = hive(store, &meta, wall_ms);
+    let gone = reap.gone && !(store.guard("reap-look") && store.is_connected(victim)?);
     let deposed = match store.lease(Lessee::Node, victim)? {
-        Some(until) if until > clock && store.guard("reap-expired") => return Ok(Reaped::default()),
+        Some(until) if until > clock && !gone && store.guard("reap-expired") => return Ok(Reaped::default()),
         Some(_) => {
             depose(store, victim)?;
             true
@@ -226,7 +248,7 @@ pub(super) fn is_behind(store: &impl Store, meta: &Meta, seen: &Seen) -> bool {
 }
 
 /// Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone
-/// pushes.
+/// numbers messages.
 pub(super) fn notice_server(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, server: &str) -> Result<()> {
     if server.is_empty() || meta.server == server {
         return Ok(());
@@ -238,6 +260,54 @@ pub(super) fn notice_server(store: &mut impl Store, meta: &mut Meta, wall_ms: u6
     }
     meta.server = server.to_string();
     Ok(())
+}
+
+/// Whether members may have seen numbers that this server does not know of, and have not said so yet. One that does not speak for
+/// its lease, while someone wants to number messages, is dead.
+pub(super) fn awaits_members(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, server: &str) -> Result<bool> {
+    notice_server(store, meta, wall_ms, server)?;
+    let unheard = store.unheard()?;
+    if unheard.is_empty() {
+        return Ok(false);
+    }
+    let time_ms = store.time_ms(wall_ms);
+    meta.waited += time_ms.saturating_sub(meta.waited_at).min(UNHEARD_STEP_MS);
+    meta.waited_at = time_ms;
+    let mut waits = false;
+    for node in &unheard {
+        // Who has left, or was given up, has nothing more to say.
+        waits |= store.lease(Lessee::Node, node)?.is_some();
+    }
+    waits &= meta.waited < meta.steps.longest_lease_ms();
+    if !waits {
+        store.set_unheard(&[])?;
+    }
+    Ok(waits)
+}
+
+/// A failover may leave a server without the numbers that someone has seen. A generator that waits for replicas has kept what they
+/// lack, and publishes it again while it reigns: then nothing is rewound. Numbers go on behind what was seen, and the generator may fill
+/// those between. None: it is not so; otherwise whether numbers were passed over.
+pub(super) fn leaves_hole(
+    store: &mut impl Store,
+    meta: &mut Meta,
+    reigns: bool,
+    seen_seq: u64,
+) -> Result<Option<bool>> {
+    let mut replay = store.replay()?;
+    if !(reigns && replay.epoch == meta.epoch) && store.guard("replays") {
+        return Ok(None);
+    }
+    if seen_seq <= meta.seq {
+        return Ok(Some(false));
+    }
+    let open = replay.hole.filter(|(_, to)| *to == meta.seq);
+    replay.hole = Some((open.map_or(meta.seq, |(from, _)| from), seen_seq));
+    store.set_replay(replay)?;
+    meta.skipped += seen_seq - meta.seq;
+    meta.rewinds += 1;
+    meta.seq = seen_seq;
+    Ok(Some(true))
 }
 
 /// Brings a store that went back in time up to what was seen: no number and no epoch is ever used twice.

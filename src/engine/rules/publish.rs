@@ -1,7 +1,8 @@
 //! What a generator publishes.
 
 use super::clock::hive;
-use crate::engine::store::{Line, Meta, Store};
+use super::membership::awaits_members;
+use crate::engine::store::{Line, Meta, Replay, Store};
 use crate::engine::{Publish, Published, Wake};
 use crate::error::{Error, Result};
 
@@ -27,35 +28,66 @@ pub fn publish(store: &mut impl Store, wall_ms: u64, publish: &Publish) -> Resul
     if store.guard("paused-generator") && meta.paused.generator {
         return Ok(Published::Paused);
     }
-    if store.guard("moved") && publish.first != meta.seq {
+    if !publish.server.is_empty() && store.guard("publish-unheard") {
+        let waits = awaits_members(store, &mut meta, wall_ms, &publish.server)?;
+        store.set_meta(&meta)?;
+        if waits {
+            return Ok(Published::Unheard);
+        }
+    }
+    let replay = store.replay()?;
+    let fills = replay
+        .hole
+        .is_some_and(|hole| fills(store, &meta, publish, count, hole));
+    if store.guard("moved") && publish.first != meta.seq && !fills {
         return Ok(Published::Moved { seq: meta.seq });
     }
-    if publish.messages.is_some_and(|last| meta.seq + count > last) {
+    let behind = meta.seq.max(publish.first + count);
+    if publish.messages.is_some_and(|last| publish.first + count > last) {
         return Ok(Published::Finished);
     }
-    if meta.seq + count - meta.head > publish.backlog_max {
-        let head = store.front(Line::Queue)?.map_or(meta.seq, |pack| pack.first());
-        if store.guard("full") && meta.seq + count - head > publish.backlog_max {
+    let mut head = meta.head;
+    if behind - head > publish.backlog_max {
+        head = store.front(Line::Queue)?.map_or(publish.first, |pack| pack.first());
+        if store.guard("full") && behind - head > publish.backlog_max && !fills {
             return Ok(Published::Full);
         }
-        meta.head = head;
     }
+    meta.head = head.min(publish.first);
     for pack in &publish.packs {
         store.push_back(Line::Queue, pack)?;
     }
     if publish.interval_ms > 0 {
         meta.due = next_due(meta.due, clock, publish.interval_ms);
     }
-    meta.seq += count;
+    meta.seq = behind;
     meta.made = publish.made + count;
     if let Some(cursor) = &publish.cursor
         && store.guard("cursor")
     {
         store.set_cursor(cursor)?;
     }
+    if let Some((_, to)) = replay.hole {
+        let next = publish.first + count;
+        let hole = (fills && next < to).then_some((next, to));
+        if fills {
+            meta.skipped = meta.skipped.saturating_sub(count.min(to - publish.first));
+        }
+        if hole.is_none() || store.guard("filled") {
+            store.set_replay(Replay { hole, ..replay })?;
+        }
+    }
     store.ring(Wake::Bell)?;
     store.set_meta(&meta)?;
     Ok(published(&meta, clock))
+}
+
+/// After a failover the generator publishes again what was lost, under the same numbers. Those of a hole are its own; at its end the next
+/// number follows, unless others have pushed behind it.
+fn fills(store: &impl Store, meta: &Meta, publish: &Publish, count: u64, (from, to): (u64, u64)) -> bool {
+    let is_there = (from..to).contains(&publish.first) && (publish.first + count <= to || to == meta.seq);
+    let fits = publish.first != meta.seq && is_there && store.guard("fills");
+    fits && (publish.again || !store.guard("fills-again"))
 }
 
 /// How many messages the packs have. They must be of this epoch and numbered in a row.

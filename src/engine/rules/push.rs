@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::membership::notice_server;
+use super::membership::awaits_members;
 use crate::engine::layout::check_layout;
-use crate::engine::limits::{CALL_MS, UNHEARD_STEP_MS};
-use crate::engine::store::{Lessee, Line, Meta, Store};
+use crate::engine::limits::CALL_MS;
+use crate::engine::store::{Line, Meta, Store};
 use crate::engine::{LAYOUT, Push, Pushed, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Pack, PackBuilder};
@@ -29,8 +29,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     let time_ms = store.time_ms(wall_ms);
     let is_new = found.is_none();
     let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &push.birth, wall_ms, push.step_ms));
-    notice_server(store, &mut meta, wall_ms, &push.server)?;
-    let unheard = is_unheard(store, &mut meta, time_ms)?;
+    let unheard = awaits_members(store, &mut meta, wall_ms, &push.server)? && store.guard("push-unheard");
     if !is_new {
         store.set_meta(&meta)?;
     }
@@ -102,27 +101,6 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         store.ring(Wake::Bell)?;
     }
     Ok(Pushed::Ok(plan.receipts))
-}
-
-/// Whether members may have seen numbers that this server does not know of, and have not said so yet. One that does not speak for
-/// its lease, while someone wants to push, is dead.
-fn is_unheard(store: &mut impl Store, meta: &mut Meta, time_ms: u64) -> Result<bool> {
-    let unheard = store.unheard()?;
-    if unheard.is_empty() || !store.guard("push-unheard") {
-        return Ok(false);
-    }
-    meta.waited += time_ms.saturating_sub(meta.waited_at).min(UNHEARD_STEP_MS);
-    meta.waited_at = time_ms;
-    let mut waits = false;
-    for node in &unheard {
-        // Who has left, or was given up, has nothing more to say.
-        waits |= store.lease(Lessee::Node, node)?.is_some();
-    }
-    waits &= meta.waited < meta.steps.longest_lease_ms();
-    if !waits {
-        store.set_unheard(&[])?;
-    }
-    Ok(waits)
 }
 
 /// What a push is going to write, worked out before anything is written.

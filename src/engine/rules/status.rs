@@ -30,6 +30,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         let about = store.about(&node)?.unwrap_or_default();
         let lanes = store.lanes(&node)?;
         let sum = |of: fn(&Lane) -> u64| lanes.iter().map(of).sum::<u64>();
+        let watched = store.is_connected(&node)?;
         let held: i64 = lanes.iter().map(|lane| lane.held).sum();
         nodes.push(NodeStatus {
             node,
@@ -43,6 +44,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
             failed: sum(|lane| lane.failed),
             lease_in_ms: until.saturating_sub(shown),
             silent_ms: shown.saturating_sub(until),
+            watched,
             report,
         });
     }

@@ -1,6 +1,7 @@
 //! The account of a reign: what was published, and what an answer of the store changes about what comes next.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -16,6 +17,10 @@ use crate::settings::Settings;
 /// How many messages a publish carries after others took its numbers: the fewer, the sooner it is sent, before they push
 /// again.
 const MOVED_MESSAGES_MAX: usize = 16;
+
+/// Ticks that come faster than this are kept on a grid of the generator's own: the store counts whole milliseconds, and timers wake
+/// up to two late. What is missed by less is made up for.
+const CATCH_UP: Duration = Duration::from_millis(20);
 
 /// How far a reign has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub(super) struct Progress {
 pub(super) struct Sending {
     /// The number behind its last message.
     pub next: u64,
+    /// How many messages have been made with it, in all reigns.
+    pub made: u64,
     /// The cursor behind its last message.
     pub cursor: Bytes,
 }
@@ -52,6 +59,11 @@ pub(super) enum Then {
     AwaitEnd,
     /// Is over.
     End,
+}
+
+impl Then {
+    /// As it was.
+    pub(super) const ON: Self = Self::GoOn { keeps_ready: true };
 }
 
 impl Progress {
@@ -75,22 +87,20 @@ impl Progress {
     }
 
     /// Where the batch behind this one begins.
-    pub(super) fn start_behind(&self, batch: &Batch, confirmed: &AtomicU64) -> Start {
-        let count = batch.count();
-        let at = Self {
-            seq: self.seq + count,
-            made: self.made + count,
-            cursor: batch.cursor.clone(),
+    pub(super) fn behind(&self, sending: &Sending) -> Self {
+        Self {
+            seq: sending.next,
+            made: sending.made,
+            cursor: sending.cursor.clone(),
             ..self.clone()
-        };
-        let confirmed = confirmed.load(Ordering::Relaxed);
-        Start { at, confirmed }
+        }
     }
 
     /// The call that publishes a batch, and what is known when it has.
     pub(super) fn publish(&self, settings: &Settings, node: &str, epoch: u64, batch: Batch) -> (Publish, Sending) {
         let sending = Sending {
             next: self.seq + batch.count(),
+            made: self.made + batch.count(),
             cursor: batch.cursor.clone(),
         };
         let publish = Publish {
@@ -102,21 +112,25 @@ impl Progress {
             backlog_max: settings.backlog_max,
             interval_ms: settings.interval_ms(),
             cursor: (batch.cursor != self.cursor).then_some(batch.cursor),
+            server: String::new(),
+            again: false,
             packs: batch.packs,
         };
         (publish, sending)
     }
 
     /// Takes in what came of a publish.
-    pub(super) fn advance(&mut self, sent: Sent, sending: Sending) -> Then {
+    pub(super) fn advance(&mut self, sent: Sent, sending: Sending, interval: Duration) -> Then {
         match sent {
             Sent::Published(now) => {
-                let keeps_ready = now.seq == sending.next;
+                // If those behind it were applied as well, this is an answer to a repeat: they are answered next.
+                let is_last = now.made <= sending.made;
+                let keeps_ready = now.seq + sending.made == sending.next + now.made;
                 *self = Self {
-                    seq: now.seq.max(self.seq),
-                    made: now.made,
+                    seq: if is_last { now.seq } else { sending.next }.max(self.seq),
+                    made: now.made.min(sending.made),
                     grain: now.grain,
-                    due: now.due,
+                    due: next_tick(self.due, now.due, interval),
                     cursor: sending.cursor,
                     most: (self.most * 2).min(PUBLISH_MESSAGES_MAX),
                 };
@@ -131,6 +145,17 @@ impl Progress {
             Sent::Finished => Then::AwaitEnd,
             Sent::Over => Then::End,
         }
+    }
+}
+
+/// The tick behind one that was due at `due`; `told` is the store's word for it.
+fn next_tick(due: Instant, told: Instant, interval: Duration) -> Instant {
+    let next = due + interval;
+    let apart = told.max(next) - told.min(next);
+    if interval <= CATCH_UP && apart <= CATCH_UP {
+        next
+    } else {
+        told
     }
 }
 
@@ -195,9 +220,10 @@ mod tests {
             };
             let sending = Sending {
                 next: 110,
+                made: 60,
                 cursor: "new".into(),
             };
-            assert_eq!(progress.advance(sent, sending), then, "{case}");
+            assert_eq!(progress.advance(sent, sending, Duration::ZERO), then, "{case}");
             let after = (
                 progress.seq,
                 progress.made,
@@ -233,10 +259,31 @@ mod tests {
             };
             let sending = Sending {
                 next: 0,
+                made: 0,
                 cursor: Bytes::new(),
             };
-            progress.advance(Sent::Published(now), sending);
+            progress.advance(Sent::Published(now), sending, Duration::ZERO);
         }
         assert_eq!(progress.most, PUBLISH_MESSAGES_MAX);
+    }
+
+    #[test]
+    fn fast_ticks_keep_their_own_grid_and_make_up_for_what_is_missed_by_little() {
+        let start = Instant::now() + Duration::from_secs(1);
+        let ms = Duration::from_millis;
+        let cases = [
+            ("the store's milliseconds are whole", ms(1), ms(2), ms(1)),
+            (
+                "it was woken late, and the store has passed over three",
+                ms(2),
+                ms(9),
+                ms(2),
+            ),
+            ("it was away for long", ms(2), ms(300), ms(300)),
+            ("slow ticks are the store's", ms(500), ms(503), ms(503)),
+        ];
+        for (case, interval, told, next) in cases {
+            assert_eq!(next_tick(start, start + told, interval), start + next, "{case}");
+        }
     }
 }

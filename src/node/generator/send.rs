@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Token, reigns};
-use crate::engine::{Engine, Publish, Published};
+use crate::engine::{Engine, Publish, Published, Ticket};
 use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
@@ -21,6 +21,10 @@ use crate::node::meter::Meter;
 const PAUSED: Duration = Duration::from_millis(100);
 /// The longest wait for room in a queue that is full.
 const ROOM: Duration = Duration::from_millis(20);
+
+/// Why nothing is published for longer than a moment after the server has changed.
+const UNHEARD: &str = "this is another server than before, or it has started anew: publishing waits until all nodes have told it what they have \
+                       seen, or have been silent for their lease";
 
 /// What came of a publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,30 +70,48 @@ impl<'a, E: Engine> Sender<'a, E> {
     /// Sends the same call until it is answered: only then is it known what was published. What is still unanswered
     /// when the reign ends is given up, and the next reign has another epoch.
     pub(super) async fn send(&self, publish: Publish) -> Result<Sent> {
+        self.intends(&publish);
+        let attempt = self.attempt(&publish).await;
+        self.insist(publish, attempt).await
+    }
+
+    /// Notes that a call is about to be sent.
+    pub(super) fn intends(&self, publish: &Publish) {
+        let observer = &self.context.observer;
+        if observer.keeps_ledger() {
+            observer.intends(self.node, &[entry(publish)]);
+        }
+    }
+
+    /// Sends a call once.
+    pub(super) async fn attempt(&self, publish: &Publish) -> Attempt<'a> {
+        let on_its_way = OnItsWay::new(&self.context.requests);
+        let answer = self.context.engine.publish_ahead(publish).await;
+        Attempt {
+            on_its_way: answer.is_err().then_some(on_its_way),
+            answer,
+        }
+    }
+
+    /// Goes on with a call that was sent once.
+    pub(super) async fn insist(&self, publish: Publish, mut attempt: Attempt<'a>) -> Result<Sent> {
         let Context {
-            engine,
             settings,
             observer,
             requests,
             meter,
             standing,
             shutdown,
+            ..
         } = self.context;
         let mut backoff = Backoff::new(settings);
         let mut room = Backoff::up_to(ROOM);
         let mut told = false;
         let patience = Duration::from_millis(settings.crown_ms() / 8);
-        let entry = entry(&publish);
-        let on_its_way = OnItsWay(requests);
-        if observer.keeps_ledger() {
-            observer.intends(self.node, &[entry]);
-        }
+        let mut hearing = Backoff::up_to(patience);
         loop {
-            requests.publishes(true);
-            let answer = engine.publish_ahead(&publish).await;
-            if answer.is_ok() {
-                on_its_way.ends();
-            }
+            // Of one that was not answered, it may be on its way still.
+            let Attempt { answer, on_its_way } = attempt;
             match answer {
                 Ok((
                     Published::Ok {
@@ -105,7 +127,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     }
                     let confirmed = Confirmed {
                         node: self.node.to_string(),
-                        entry,
+                        entry: entry(&publish),
                         seq,
                         made,
                         all: self.confirmed.clone(),
@@ -139,6 +161,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     requests.beat_now();
                     tokio::time::sleep(patience).await;
                 }
+                Ok((Published::Unheard, _)) => told |= self.wait_for_members(&mut hearing, told).await,
                 Ok((Published::Full, _)) => room.wait().await,
                 Ok((Published::Paused, _)) => tokio::time::sleep(PAUSED).await,
                 Err(error) if error.may_be_mended() => {
@@ -160,7 +183,42 @@ impl<'a, E: Engine> Sender<'a, E> {
             if shutdown.is_stopping() || over {
                 return Ok(Sent::Over);
             }
+            let next = self.attempt(&publish).await;
+            drop(on_its_way);
+            attempt = next;
         }
+    }
+}
+
+impl<E: Engine> Sender<'_, E> {
+    /// Members that may have seen more have not spoken to this server yet; perhaps not even this one. Returns whether it was told.
+    async fn wait_for_members(&self, hearing: &mut Backoff, told: bool) -> bool {
+        if hearing.is_fresh() {
+            self.context.requests.beat_now();
+        }
+        let tells = hearing.is_long() && !told;
+        if tells {
+            let reason = UNHEARD.to_string();
+            self.context.tell(self.node, Event::Away { reason });
+        }
+        hearing.wait().await;
+        tells
+    }
+}
+
+/// What came of sending a call once.
+pub(super) struct Attempt<'a> {
+    answer: Result<(Published, Option<Ticket>)>,
+    on_its_way: Option<OnItsWay<'a>>,
+}
+
+impl Attempt<'_> {
+    pub(super) fn is_applied(&self) -> bool {
+        matches!(self.answer, Ok((Published::Ok { .. }, _)))
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.answer.is_err()
     }
 }
 
@@ -186,7 +244,7 @@ impl Confirmed {
         move |fate, publish| {
             if let (Fate::Kept, Some(publish)) = (fate, publish) {
                 self.tell(&observer, &requests, &meter, &publish);
-            } else {
+            } else if guard("gives-way") {
                 // Nobody publishes it again, and the store takes nothing that builds on it: another reign must begin.
                 requests.abandon(&self.node);
             }
@@ -217,18 +275,19 @@ impl Confirmed {
     }
 }
 
-/// A publish that is given up is not on its way any more.
+/// While there is one, a publish is on its way.
 struct OnItsWay<'a>(&'a Requests);
 
-impl OnItsWay<'_> {
-    fn ends(&self) {
-        self.0.publishes(false);
+impl<'a> OnItsWay<'a> {
+    fn new(requests: &'a Requests) -> Self {
+        requests.publishes(true);
+        Self(requests)
     }
 }
 
 impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
-        self.ends();
+        self.0.publishes(false);
     }
 }
 

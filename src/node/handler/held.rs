@@ -35,6 +35,12 @@ impl Held {
         (number < first + piece.count as u64).then_some((*first, piece))
     }
 
+    /// Of how many pieces a finished run is.
+    pub(super) fn pieces(&self, run: &Finished) -> usize {
+        let end = run.first + u64::from(run.count);
+        1 + self.pieces.range(run.first + 1..end.max(run.first + 1)).count()
+    }
+
     pub(super) fn message(&self, number: u64) -> Option<Message> {
         let (first, piece) = self.find(number)?;
         let index = usize::try_from(number - first).ok()?;

@@ -108,7 +108,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 Next::AwaitWork => (false, false, true),
             };
             self.bell.want(listens);
-            let finished = self.pool.collect(gives_back, seen.now);
+            let finished = self
+                .pool
+                .collect_pieces(gives_back, seen.now, |run| self.held.pieces(run));
             let mut exchange = Exchange {
                 node: self.node.clone(),
                 lane: 0,
@@ -125,6 +127,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             };
             self.call = exchange.call;
             self.called = Instant::now();
+            self.pool.reaches(self.context.engine.trip());
             let Exchanged::Ok { packs, refused } = exchanged else {
                 // After a lost reply this says nothing: the call may have been applied before the membership ended.
                 if tries == 1 || !guard("refused-for-sure") {
@@ -132,6 +135,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 }
                 return Ok(Ended::Deposed);
             };
+            // Before anything is waited for: what is seen is told by the next beat, whichever server that reaches.
+            self.note_seen(&packs);
             self.account(finished, &refused, &packs, ticket).await;
             self.held.release(&exchange.settles);
             self.take_in(&exchange, packs);
@@ -220,7 +225,12 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             // First: a node that has become the generator, or is to stop, takes nothing more.
             Ok(()) = self.context.standing.changed() => None,
             () = shutdown.stopping() => None,
-            answer = self.context.engine.await_work(exchange, at_most) => answer.ok(),
+            answer = self.context.engine.await_work(exchange, at_most) => {
+                if answer.is_err() {
+                    self.context.requests.beat_now();
+                }
+                answer.ok()
+            }
         }
     }
 
@@ -247,6 +257,10 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                         if matches!(error, Error::Protocol { .. }) {
                             return Ok(None);
                         }
+                    }
+                    // Another server may wait for what this node has seen.
+                    if self.backoff.is_fresh() {
+                        self.context.requests.beat_now();
                     }
                     self.budget.lost();
                     self.backoff.wait().await;
@@ -337,6 +351,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
     }
 
+    /// The highest number that a call brought.
+    fn note_seen(&self, packs: &[Pack]) {
+        for pack in packs.iter().filter(|_| guard("saw-take")) {
+            let behind = pack.first() + pack.count() as u64;
+            self.context.requests.saw(&self.node, behind);
+        }
+    }
+
     /// Hands what a call brought to the slots.
     fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>) {
         // A take of 0 says nothing about the queue.
@@ -348,10 +370,6 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
         for pack in &packs {
             self.held.insert(pack.clone());
-            if guard("saw-take") {
-                let behind = pack.first() + pack.count() as u64;
-                self.context.requests.saw(&self.node, behind);
-            }
         }
         let observer = &self.context.observer;
         if observer.wants_messages() && packs.iter().any(|pack| pack.deliveries() > 1) {

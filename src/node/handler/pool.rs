@@ -19,8 +19,8 @@ use crate::mutants::guard;
 use crate::node::meter::Meter;
 use crate::settings::Settings;
 
-/// The most messages that one call settles; each may be a pack of its own in the store.
-const SETTLED_MESSAGES_MAX: usize = TAKE_MESSAGES_MAX;
+/// The most pieces that one call settles, about; each is a pack of its own in the store.
+const SETTLED_PIECES_MAX: usize = TAKE_MESSAGES_MAX;
 /// The most bytes that one call settles, about: the script holds them all in memory.
 const SETTLED_BYTES_MAX: usize = 1024 * 1024;
 /// If this many times as many messages wait for a slot as should, and more than a few, they are given back.
@@ -110,10 +110,10 @@ impl Pool {
     /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
     fn want(&self, inner: &Inner, ahead: usize) -> u32 {
         let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready());
-        if room == 0 || room < ahead / 2 {
+        if room == 0 || room < inner.room_least(ahead) {
             return 0;
         }
-        let most = self.batch.map_or(TAKE_MESSAGES_MAX, |batch| batch as usize);
+        let most = self.batch.map_or(inner.speed.most(), |batch| batch as usize);
         u32::try_from(room.min(most)).expect("a few packs")
     }
 
@@ -138,7 +138,18 @@ impl Pool {
 
     /// The outcomes to settle, sorted by number, at most as many as one call carries; with `give_back`, also the messages
     /// that no slot has started, as returned.
+    #[cfg(any(test, feature = "cli"))]
     pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
+        self.collect_pieces(give_back, now, |run| run.count as usize)
+    }
+
+    /// The same, where it is known of how many pieces a run is.
+    pub(super) fn collect_pieces(
+        &self,
+        give_back: bool,
+        now: Instant,
+        count: impl Fn(&Finished) -> usize,
+    ) -> Vec<Finished> {
         let mut inner = self.lock();
         if give_back {
             let open = inner.open.take();
@@ -156,10 +167,10 @@ impl Pool {
                 }
             }
         }
-        let (mut messages, mut bytes) = (0, 0);
+        let (mut pieces, mut bytes) = (0, 0);
         let fits = |run: &&Finished| {
-            let fits = messages < SETTLED_MESSAGES_MAX && bytes < SETTLED_BYTES_MAX;
-            messages += run.count as usize;
+            let fits = pieces < SETTLED_PIECES_MAX && bytes < SETTLED_BYTES_MAX;
+            pieces += count(run);
             bytes += run.bytes;
             fits
         };
@@ -172,6 +183,11 @@ impl Pool {
         drop(inner);
         finished.sort_unstable_by_key(|run| run.first);
         finished
+    }
+
+    /// A call to the store takes so long.
+    pub(super) fn reaches(&self, trip: Duration) {
+        self.lock().speed.reaches(trip);
     }
 
     /// Whether the last take emptied the queue.
@@ -246,7 +262,7 @@ impl Pool {
         let ahead = self.ahead(inner);
         let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
         let overfull = inner.overfull(self.concurrency + ahead);
-        ended && (was_empty || overfull || room > ahead / 2 || inner.finished_count >= self.enough(inner))
+        ended && (was_empty || overfull || room > inner.room_least(ahead) || inner.finished_count >= self.enough(inner))
     }
 
     /// Adds what was measured since the last time to `figures`.
@@ -256,6 +272,11 @@ impl Pool {
 }
 
 impl Inner {
+    /// For less room than this nothing is asked for. Far away a call takes long, and the next one longer.
+    fn room_least(&self, ahead: usize) -> usize {
+        if self.speed.is_far() { ahead / 8 } else { ahead / 2 }
+    }
+
     /// How many messages wait for a slot here.
     fn ready(&self) -> usize {
         self.queued_count + self.open.as_ref().map_or(0, |open| open.left())

@@ -7,10 +7,12 @@ use crate::message::PACK_MESSAGES_MAX;
 
 /// The most messages that one call asks for. It is high because a call costs about the same however many it brings.
 pub(super) const TAKE_MESSAGES_MAX: usize = 4 * PACK_MESSAGES_MAX;
+/// The same where the store is far away, and calls are few: what a megabyte holds of small ones.
+pub(super) const FAR_MESSAGES_MAX: usize = 96 * PACK_MESSAGES_MAX;
+/// A store that answers sooner is near.
+const FAR: Duration = Duration::from_millis(2);
 /// How much work is fetched ahead: no message waits longer than this behind others here while another handler may be idle.
 const AHEAD: Duration = Duration::from_millis(5);
-/// The most messages fetched ahead: half of them in work, half on their way.
-const AHEAD_MAX: usize = 2 * TAKE_MESSAGES_MAX;
 /// While messages line up in the store, no handler is idle. Then up to sixteen may wait here, for at most this part of the
 /// time that they have waited there, so that not each of them costs a call.
 const LATE_PART: u32 = 4;
@@ -34,6 +36,8 @@ pub(super) struct Speed {
     waited: Duration,
     /// The last take left messages in the store.
     behind: bool,
+    /// How long a call takes there and back.
+    trip: Duration,
 }
 
 impl Speed {
@@ -65,6 +69,30 @@ impl Speed {
         self.behind = !all;
     }
 
+    /// A call to the store takes so long.
+    pub(super) fn reaches(&mut self, trip: Duration) {
+        self.trip = trip;
+    }
+
+    pub(super) fn is_far(&self) -> bool {
+        self.trip >= FAR
+    }
+
+    /// The most messages that one call asks for, and settles.
+    pub(super) fn most(&self) -> usize {
+        if self.is_far() {
+            FAR_MESSAGES_MAX
+        } else {
+            TAKE_MESSAGES_MAX
+        }
+    }
+
+    /// What is done while a call is on its way, and as much again that it brings, since the next one is sent when it returns; and once
+    /// more, since calls take longer than the way. Only where messages line up in the store: otherwise someone may be idle.
+    fn way(&self) -> Duration {
+        if self.behind { 3 * self.trip } else { Duration::ZERO }
+    }
+
     /// How long a message may wait here behind others, and an outcome may wait for the next call.
     pub(super) fn patience(&self) -> Duration {
         if self.behind {
@@ -86,13 +114,20 @@ impl Speed {
         // Messages that would be given back before they are started are not fetched.
         let is_quick = each.saturating_mul(STUCK_MESSAGES) <= nanos(LATE_MAX);
         let few = if is_quick { within(self.patience()) } else { 0 };
-        within(AHEAD).max(few.min(LATE_MESSAGES_MAX)).min(AHEAD_MAX)
+        let starts = 2 * each <= nanos(self.stuck_max());
+        let way = if starts { self.way() } else { Duration::ZERO };
+        within(AHEAD + way).max(few.min(LATE_MESSAGES_MAX)).min(2 * self.most())
+    }
+
+    /// What waits behind others for longer is given back, whatever they usually take. To give back takes a call, too.
+    fn stuck_max(&self) -> Duration {
+        LATE_MAX + self.way()
     }
 
     /// When no slot has become free for this long, none will soon.
     pub(super) fn stuck_after(&self) -> Duration {
         let usual = STUCK_MESSAGES.saturating_mul(self.message_ns.unwrap_or(0));
-        Duration::from_nanos(usual).clamp(STUCK, LATE_MAX)
+        Duration::from_nanos(usual).clamp(STUCK, self.stuck_max())
     }
 }
 
@@ -114,7 +149,24 @@ mod tests {
         assert_eq!(at(MS).ahead(1), 5);
         assert_eq!(at(10 * MS).ahead(1), 0);
         assert_eq!(at(10 * MS).ahead(1000), 500);
-        assert_eq!(at(100).ahead(1), AHEAD_MAX);
+        assert_eq!(at(100).ahead(1), 2 * TAKE_MESSAGES_MAX);
+    }
+
+    #[test]
+    fn far_away_three_round_trips_more_are_fetched_ahead_where_messages_line_up() {
+        let far = |each, behind: bool| {
+            let mut speed = at(each);
+            speed.reaches(Duration::from_millis(50));
+            speed.took_all(!behind);
+            speed.ahead(1)
+        };
+        assert_eq!((far(MS, true), far(MS, false)), (155, 5));
+        assert_eq!(far(100, true), 2 * FAR_MESSAGES_MAX);
+        assert_eq!(
+            (far(120 * MS, true), far(130 * MS, true)),
+            (1, 0),
+            "it would be given back"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the other parts of the node ask of its membership.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -13,8 +13,8 @@ pub(crate) struct Requests {
     beat_now: Notify,
     /// Grows for as long as the runtime that generates and handles makes progress.
     turns: AtomicU64,
-    /// A publish is on its way.
-    publishes: AtomicBool,
+    /// How many publishes are on their way.
+    publishes: AtomicUsize,
     requested: Mutex<Requested>,
 }
 
@@ -90,13 +90,17 @@ impl Requests {
         self.turns.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether a publish is on its way.
+    /// A publish is on its way, or is no more.
     pub(crate) fn publishes(&self, is_on_its_way: bool) {
-        self.publishes.store(is_on_its_way, Ordering::Relaxed);
+        if is_on_its_way {
+            self.publishes.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.publishes.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn is_publishing(&self) -> bool {
-        self.publishes.load(Ordering::Relaxed)
+        self.publishes.load(Ordering::Relaxed) > 0
     }
 
     pub(super) fn turns(&self) -> u64 {

@@ -145,6 +145,8 @@ mod tests {
             due_in_ms: 7,
             crown_in_ms: 40,
             heir: false,
+            before: 0,
+            crowned: NodeId::new(),
             wall_ms: 1,
             victim: None,
             cursor: None,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use queenright::engine::memory::{Local, State, Stored};
 use queenright::engine::redis::keys::Keys;
@@ -22,6 +22,8 @@ pub trait Bench: Sized {
     type Engine: Engine;
     /// What outlives a check.
     type Store;
+    /// Whether it can lose what it has acknowledged to a failover, and get it back.
+    const HAS_REPLICAS: bool = true;
 
     fn store() -> Self::Store;
     /// An empty queue, perhaps with a guard taken out.
@@ -39,6 +41,10 @@ pub trait Bench: Sized {
     async fn put(&self, key: &str, value: &[u8]);
     /// Whoever listens has heard the bells.
     async fn hush(&self);
+    /// Whoever is told of the crown's bell otherwise leaves it hanging.
+    async fn hush_crown(&self) {}
+    /// As if the process of this node had died, and its connections were closed.
+    async fn hide(&self, node: &str);
 }
 
 /// The queue in memory.
@@ -107,6 +113,10 @@ impl Bench for LocalBench {
         let mut state = self.engine.state();
         (state.bell, state.crown_bell) = (false, false);
     }
+
+    async fn hide(&self, node: &str) {
+        self.engine.state().connected.0.remove(node);
+    }
 }
 
 /// A file, with a clock of the check's.
@@ -147,6 +157,7 @@ fn open(path: &Path, names: &Names, wall_ms: &Arc<AtomicU64>, without: Option<St
 impl Bench for SqliteBench {
     type Engine = SqliteEngine;
     type Store = tempfile::TempDir;
+    const HAS_REPLICAS: bool = false;
 
     fn store() -> tempfile::TempDir {
         tempfile::tempdir().expect("a directory")
@@ -199,6 +210,10 @@ impl Bench for SqliteBench {
     async fn hush(&self) {
         self.execute("UPDATE bells SET rung = 0", []);
     }
+
+    async fn hide(&self, node: &str) {
+        self.engine.hide(node);
+    }
 }
 
 /// The scripts in a real server, with TIME read from a key.
@@ -242,10 +257,17 @@ impl RedisBench {
 /// Packs in tests are small: of this size are most, but no single message.
 const BODY_BYTES_MIN: usize = 52;
 
+static ENGINES: AtomicUsize = AtomicUsize::new(0);
+
 /// An engine that stores the bodies of some packs separately.
 pub fn engine(server: &Server, keys: Keys, scripts: &Scripts) -> RedisEngine {
     let engine = RedisEngine::new(server, keys).expect("a URL");
-    engine.with_scripts(scripts.clone()).with_bodies_from(BODY_BYTES_MIN)
+    let engine = engine.with_scripts(scripts.clone()).with_bodies_from(BODY_BYTES_MIN);
+    // Every other one gets bodies with their packs, as if it were far away.
+    if ENGINES.fetch_add(1, Ordering::Relaxed) % 2 == 1 {
+        return engine.with_bodies_that_come();
+    }
+    engine
 }
 
 impl Bench for RedisBench {
@@ -319,5 +341,13 @@ impl Bench for RedisBench {
     async fn hush(&self) {
         let keys = self.engine.keys();
         self.command(&["DEL", &keys.bell, &keys.crown]).await;
+    }
+
+    async fn hush_crown(&self) {
+        self.command(&["DEL", &self.engine.keys().crown]).await;
+    }
+
+    async fn hide(&self, node: &str) {
+        self.engine.show(node, false).await.expect("the server answers");
     }
 }

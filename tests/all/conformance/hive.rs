@@ -120,6 +120,7 @@ impl<B: Bench> Hive<B> {
             server: "s1".into(),
             reigned: 0,
             replays: false,
+            gone: String::new(),
         }
     }
 
@@ -172,6 +173,8 @@ impl<B: Bench> Hive<B> {
             backlog_max: 1_000_000,
             interval_ms: 0,
             cursor: None,
+            server: "s1".into(),
+            again: false,
             packs: packs(member.seq, member.epoch, self.wall_ms(), sizes),
         }
     }
@@ -243,7 +246,7 @@ impl<B: Bench> Hive<B> {
     }
 
     pub async fn reap(&self, victim: &str) -> Reaped {
-        let reap = Reap { victim: victim.into() };
+        let reap = Reap::of(victim);
         self.engine().reap(&reap).await.expect("reap")
     }
 

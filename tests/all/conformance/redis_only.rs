@@ -14,6 +14,7 @@ use super::bench::QUEUE;
 use super::calm::a_calm_member_costs_one_short_call;
 use super::hive::{LEASE_MS, done, failure, numbers, whole, with};
 use super::push::push_call;
+use super::replaying::with_memory_full_what_is_settled_can_be_waited_for;
 use super::rights::grant;
 use super::{Bench, Check, Hive, RedisBench};
 use crate::server::RedisServer;
@@ -35,6 +36,7 @@ redis_checks![
     with_memory_full_errors_are_requeued,
     with_memory_full_a_queue_is_paused_and_handed_over,
     with_memory_full_nothing_is_published,
+    with_memory_full_what_is_settled_can_be_waited_for,
     with_memory_full_nothing_is_pushed,
     a_backlog_of_many_packs_is_read_in_pages,
     a_push_into_a_foreign_key_is_refused,
@@ -343,6 +345,8 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
         backlog_max: 1000,
         interval_ms: 0,
         cursor: None,
+        server: "s1".into(),
+        again: false,
         packs: super::hive::packs(1, member.epoch, 0, &[50, 1]),
     };
     let published = engine.publish(&publish).await?;
@@ -385,7 +389,7 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
     engine.report(&report).await?;
     engine.listen(Wake::Crown, at_most).await?;
     engine.leave(&"a".into()).await?;
-    let reap = Reap { victim: "a".into() };
+    let reap = Reap::of("a");
     engine.reap(&reap).await.map(drop)
 }
 

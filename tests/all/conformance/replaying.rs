@@ -1,24 +1,24 @@
 //! After a failover that lost the tail: a generator that waits for replicas publishes the same numbers again.
 
-use queenright::engine::{Beat, Engine, Item, Publish, Published, Pushed, Renewed, Seen};
+use queenright::engine::{Beat, Engine, Exchanged, Item, Publish, Published, Pushed, Renewed, Seen};
 
 use super::hive::{CROWN_MS, Hive, packs};
 use super::push::push_call;
-use super::redis_only::{Redis, redis_checks};
-use super::{Check, RedisBench};
+use super::redis_only::Redis;
+use super::{Bench, Check, checks};
 
-redis_checks![
+checks![
     what_a_failover_lost_is_published_again_under_its_numbers,
     numbers_that_others_have_taken_are_not_filled,
     another_reign_does_not_fill_what_was_lost,
 ];
 
 /// A generator `a` that keeps what replicas may lack, and `b`.
-async fn found(hive: &Redis) {
+async fn found<B: Bench>(hive: &Hive<B>) {
     hive.join("a").await;
     let beat = Beat {
         replays: true,
-        ..Hive::<RedisBench>::beat_call("a")
+        ..Hive::<B>::beat_call("a")
     };
     let Renewed::Alive(member) = hive.engine().beat(&beat).await.expect("beat") else {
         panic!("a member")
@@ -29,7 +29,7 @@ async fn found(hive: &Redis) {
 }
 
 /// `b` says that it has seen numbers below this one.
-async fn sees(hive: &Redis, seq: u64) -> (bool, u64) {
+async fn sees<B: Bench>(hive: &Hive<B>, seq: u64) -> (bool, u64) {
     let seen = Seen {
         birth: "birth".into(),
         seq,
@@ -38,7 +38,7 @@ async fn sees(hive: &Redis, seq: u64) -> (bool, u64) {
     };
     let beat = Beat {
         seen,
-        ..Hive::<RedisBench>::beat_call("b")
+        ..Hive::<B>::beat_call("b")
     };
     match hive.engine().beat(&beat).await.expect("beat") {
         Renewed::Alive(b) => (b.rewound, b.seq),
@@ -56,14 +56,19 @@ fn call(node: &str, epoch: u64, made: u64, first: u64, count: usize) -> Publish 
         backlog_max: 1_000_000,
         interval_ms: 0,
         cursor: None,
+        server: "s1".into(),
+        again: false,
         packs: packs(first, epoch, 1, &[count]),
     }
 }
 
 /// As what a failover took back.
-async fn publish(hive: &Redis, node: &str, epoch: u64, made: u64, first: u64, count: usize) -> Published {
-    let publish = call(node, epoch, made, first, count);
-    hive.engine().publish_again(&publish).await.expect("publish").0
+async fn publish<B: Bench>(hive: &Hive<B>, node: &str, epoch: u64, made: u64, first: u64, count: usize) -> Published {
+    let publish = Publish {
+        again: true,
+        ..call(node, epoch, made, first, count)
+    };
+    hive.send(&publish).await
 }
 
 fn told(published: Published) -> (u64, u64) {
@@ -73,7 +78,10 @@ fn told(published: Published) -> (u64, u64) {
     }
 }
 
-async fn what_a_failover_lost_is_published_again_under_its_numbers(hive: &Redis) {
+async fn what_a_failover_lost_is_published_again_under_its_numbers<B: Bench>(hive: &Hive<B>) {
+    if !B::HAS_REPLICAS {
+        return;
+    }
     found(hive).await;
     assert_eq!(told(publish(hive, "a", 1, 0, 0, 3).await), (3, 3));
     assert_eq!(sees(hive, 10).await, (true, 10));
@@ -102,7 +110,10 @@ async fn what_a_failover_lost_is_published_again_under_its_numbers(hive: &Redis)
     assert_eq!(numbers, (0..12).collect::<Vec<u64>>());
 }
 
-async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) {
+async fn numbers_that_others_have_taken_are_not_filled<B: Bench>(hive: &Hive<B>) {
+    if !B::HAS_REPLICAS {
+        return;
+    }
     found(hive).await;
     assert_eq!(sees(hive, 10).await, (true, 10));
     let push = push_call("p", vec![Item::new("by hand")]);
@@ -120,7 +131,10 @@ async fn numbers_that_others_have_taken_are_not_filled(hive: &Redis) {
     );
 }
 
-async fn another_reign_does_not_fill_what_was_lost(hive: &Redis) {
+async fn another_reign_does_not_fill_what_was_lost<B: Bench>(hive: &Hive<B>) {
+    if !B::HAS_REPLICAS {
+        return;
+    }
     found(hive).await;
     assert_eq!(sees(hive, 10).await, (true, 10));
     hive.pass(CROWN_MS, &["b"]).await;
@@ -129,4 +143,22 @@ async fn another_reign_does_not_fill_what_was_lost(hive: &Redis) {
     assert_eq!(publish(hive, "b", 2, 0, 5, 2).await, Published::Moved { seq: 10 });
     // Nor does one whose generator keeps nothing leave anything to fill.
     assert_eq!(told(publish(hive, "b", 2, 0, 10, 1).await), (11, 1));
+}
+
+pub(super) async fn with_memory_full_what_is_settled_can_be_waited_for(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1, 1]).await;
+    let mut server = hive.bench.server.server();
+    server.replicas = 1;
+    let marking = super::bench::engine(&server, hive.engine().keys().clone(), &hive.bench.scripts);
+    let taken = hive.take("b", 2).await;
+    super::redis_only::fill_memory(hive).await;
+    for (turn, pack) in (1..).zip(&taken) {
+        let exchange = hive.next_call("b", 0, vec![super::hive::whole(pack, &super::hive::done())], 0);
+        let (answer, ticket) = marking.exchange_ahead(&exchange).await.expect("exchange");
+        assert!(matches!(answer, Exchanged::Ok { .. }), "{answer:?}");
+        assert_eq!(ticket.expect("it is marked").number, turn);
+    }
+    assert_eq!(hive.status().await.done, 2);
+    super::redis_only::free_memory(hive).await;
 }

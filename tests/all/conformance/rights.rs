@@ -208,7 +208,7 @@ async fn scene(hive: &Redis) -> Vec<(&'static str, Verb)> {
             "shortest",
             Verb::Exchange(hive.next_call("c", 0, vec![whole(&held[0], &done())], 1)),
         ),
-        ("reap", Verb::Reap(Reap { victim: "d".into() })),
+        ("reap", Verb::Reap(Reap::of("d"))),
         ("leave", Verb::Leave("b".into())),
         ("collect", Verb::Collect(collect)),
         ("release", Verb::Release("reader")),

@@ -244,6 +244,7 @@ async fn remains(address: String, published: u64) -> Remains {
         address,
         answer_timeout: Duration::from_secs(10),
         replicas: 0,
+        watch: true,
     };
     let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine");
     assert_eq!(engine.published().await.expect("it answers"), published);

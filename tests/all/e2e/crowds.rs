@@ -1,5 +1,7 @@
 //! Many copies, and many slots.
 
+use std::cell::RefCell;
+
 use super::checks::{self, Lines};
 use crate::fleet::Fleet;
 use crate::server::RedisServer;
@@ -28,6 +30,39 @@ fn fifty_copies_at_once_have_one_generator_and_settle_everything_once() {
     fleet.wait_through(500);
     fleet.nobody_exited_but(&[]);
     checks::everything(&fleet, 500, Lines::All);
+}
+
+/// How many clients a server has, without the one that asks.
+fn clients(server: &RedisServer) -> usize {
+    let info = server.command(&["INFO", "clients"]).expect("INFO");
+    let info: String = redis::from_redis_value(info).expect("text");
+    let connected = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+    connected.expect("it tells").trim().parse::<usize>().expect("a number") - 1
+}
+
+#[test]
+fn a_copy_needs_two_connections_whatever_it_does() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server)
+        .copies(12)
+        .args("--interval 5ms --messages 600 --work 20ms --concurrency 10 --error-rate 0 --lease 20s")
+        .start();
+    let counted = RefCell::new(Vec::new());
+    fleet.wait_status("all have worked", |status| {
+        if status.nodes.len() == 12 {
+            counted.borrow_mut().push(clients(&server));
+        }
+        status.done == 600
+    });
+    // Most of the time: one node after the other looks for all, for a moment, and whoever asks has one, too.
+    let mut counted = counted.into_inner();
+    counted.sort_unstable();
+    let usual = counted[counted.len() / 2];
+    assert!(
+        (2 * 12..=2 * 12 + 1).contains(&usual),
+        "two for each of 12 copies, and one of who asks: {counted:?}"
+    );
+    checks::everything(&fleet, 600, Lines::All);
 }
 
 #[test]

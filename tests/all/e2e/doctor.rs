@@ -353,3 +353,25 @@ fn a_file_is_examined_and_never_made() {
     let found = visit(&format!("--url sqlite:{}", other.display()));
     assert_eq!((found.of("file").0, found.code), ("wrong", 1));
 }
+
+#[test]
+fn a_user_who_may_not_subscribe_is_told_what_is_missing_for_deaths_to_be_seen() {
+    let server = RedisServer::durable();
+    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
+    let line = line
+        .replace(" &{qr:QUEUE}:*", " resetchannels")
+        .replace("QUEUE", "deaf");
+    server.command(&line.split(' ').collect::<Vec<_>>()).expect("a user");
+    let url = format!("--url redis://bee:honey@127.0.0.1:{} -q deaf", server.port());
+    let found = visit(&url);
+    found.is(
+        "watching",
+        "warning",
+        "its lease has run out",
+        "ACL SETUSER bee &{qr:deaf}:* +subscribe",
+    );
+    assert_eq!(found.code, 0, "it works without: {:?}", found.checks);
+    let fix = found.of("watching").2.to_string();
+    server.command(&fix.split(' ').collect::<Vec<_>>()).expect("granted");
+    visit(&url).is("watching", "ok", "at once", "");
+}

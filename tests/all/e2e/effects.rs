@@ -55,6 +55,7 @@ fn engine(url: &str) -> RedisEngine {
         address: "the test's".into(),
         answer_timeout: Duration::from_secs(5),
         replicas: 0,
+        watch: true,
     };
     let settings = settings();
     RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine")

@@ -58,7 +58,9 @@ fn forgotten_scripts_and_cut_connections_are_made_up_for() {
     for _ in 0..10 {
         fleet.wait_for_more("published", 10);
         server.command(&["SCRIPT", "FLUSH"]).expect("flushed");
-        server.command(&["CLIENT", "KILL", "TYPE", "normal"]).expect("killed");
+        for kind in ["normal", "pubsub"] {
+            server.command(&["CLIENT", "KILL", "TYPE", kind]).expect("killed");
+        }
     }
     fleet.wait_through(200);
     fleet.nobody_exited_but(&[]);

@@ -101,7 +101,7 @@ fn a_handler_that_is_elected_gives_back_what_it_has_not_started() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(2)
-        .args("--interval 0 --max-backlog 3000 --messages 4000 --lease 1s --work 1ms --error-rate 0")
+        .args("--interval 0 --max-backlog 3000 --messages 4000 --lease 4s --work 1ms --error-rate 0")
         .start_led();
     fleet.wait_status("the handler has some speed", |status| status.done >= 50);
     fleet.kill9(0);

@@ -157,6 +157,29 @@ fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_in_a_cluster() {
     nothing_told_is_lost(&fleet);
 }
 
+/// A replica that is promoted waits for the members that it knows of before anyone numbers messages there. So nobody is a member before a
+/// replica knows of it.
+#[test]
+fn with_too_few_replicas_a_copy_waits_before_it_joins() {
+    let bed = bed(Kind::Sentinel, 1);
+    let args = format!("{ARGS} --replicas 1");
+    let mut fleet = Fleet::at(bed.servers.url()).copies(2).args(&args).start_led();
+    goes_on(&mut fleet);
+    bed.servers.detach(fleet.queue()).expect("cut off");
+    fleet.add(&args);
+    fleet.wait_for("it says what it waits for", |lines| {
+        let says = |line: &&crate::fleet::Line| line.fields.to_string().contains("0 of 1 replicas");
+        lines
+            .iter()
+            .any(|line| line.copy == 2 && line.is("away") && says(&line))
+    });
+    let joined = |lines: &[crate::fleet::Line]| lines.iter().any(|line| line.copy == 2 && line.is("joined"));
+    assert!(!joined(&fleet.lines()));
+    bed.servers.attach().expect("together");
+    fleet.wait_for("it has joined", joined);
+    goes_on(&mut fleet);
+}
+
 /// Of two primaries at once, each with a fleet, at most one can tell anything: no other has all replicas.
 #[test]
 fn two_primaries_do_not_both_tell_when_all_replicas_are_waited_for() {

@@ -164,11 +164,10 @@ impl Prefix {
             if member.generator && !published {
                 assert!(member.epoch > run.seen.epoch, "{member:?}: {at}");
                 assert_eq!(member.seq, run.seen.seq, "a number is skipped or used again: {at}");
-                self.publish(member.seq, member.epoch, member.made, at).await;
-                published = true;
+                published = self.publish(member.seq, member.epoch, member.made, at).await;
             }
             if let Some(victim) = member.victim {
-                let reap = Reap { victim };
+                let reap = Reap::of(&victim);
                 while self.engine.reap(&reap).await.expect("reap").more {}
             }
             let mut packs = self.exchange(Vec::new(), 100, at).await;
@@ -184,7 +183,8 @@ impl Prefix {
         panic!("something is stranded: {:?}: {at}", self.engine.status().await);
     }
 
-    async fn publish(&self, first: u64, epoch: u64, made: u64, at: &str) {
+    /// False: this is another server, and members of the log may have seen more.
+    async fn publish(&self, first: u64, epoch: u64, made: u64, at: &str) -> bool {
         let mut builder = PackBuilder::new();
         builder.push(b"one more");
         let publish = queenright::engine::Publish {
@@ -196,13 +196,15 @@ impl Prefix {
             backlog_max: 1000,
             interval_ms: 0,
             cursor: None,
+            server: "s1".into(),
+            again: false,
             packs: vec![builder.build(first, epoch, 1)],
         };
-        let answer = self.engine.publish(&publish).await.expect("published");
-        assert!(
-            matches!(answer, queenright::engine::Published::Ok { .. }),
-            "{answer:?}: {at}"
-        );
+        match self.engine.publish(&publish).await.expect("published") {
+            queenright::engine::Published::Ok { .. } => true,
+            queenright::engine::Published::Unheard => false,
+            answer => panic!("{answer:?}: {at}"),
+        }
     }
 
     async fn exchange(&mut self, settles: Vec<Settle>, want: u32, at: &str) -> Vec<Pack> {
@@ -280,6 +282,7 @@ fn beat(run: &History) -> Beat {
         server: "s1".into(),
         reigned: 0,
         replays: false,
+        gone: String::new(),
     }
 }
 

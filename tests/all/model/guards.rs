@@ -59,9 +59,13 @@ const LATER: &str = "nothing is put off here: what fails is an error; the oracle
 const PUSHING: &str = "nobody pushes here; the oracle and the checks do";
 const REPLAYING: &str =
     "there are no replicas here: what is published counts; the checks and failovers of real servers try it";
+const HEARING: &str = "what a node has seen is told by its beats here, and who is waited for is a matter of time; the checks and the simulator have it";
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
 const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
+
+const WATCHING: &str =
+    "a sign that a node has died ends its lease early, and here leases end at any moment, whoever lives";
 
 /// The guards that the model does not have, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
@@ -85,11 +89,17 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "there is always room here; a generator that waits for room tries again",
     ),
     ("key-types", JOINING),
+    ("gone", WATCHING),
+    ("gone-generator", WATCHING),
+    ("gone-look", WATCHING),
+    ("reap-look", WATCHING),
     ("join-token", "ids are never drawn twice here"),
     ("layout", JOINING),
     ("layout-older", JOINING),
+    ("shortcut-alone", SHORTEST),
     ("shortcut-bytes", SHORTEST),
     ("shortcut-call", SHORTEST),
+    ("shortcut-only", SHORTEST),
     ("shortcut-piece", SHORTEST),
     ("made-before", "messages carry nothing here"),
     ("shortcut-rights", SHORTEST),
@@ -116,6 +126,8 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("purged", "nobody removes a queue here"),
     ("push-full", PUSHING),
     ("push-unheard", PUSHING),
+    ("publish-unheard", HEARING),
+    ("heard-anew", HEARING),
     ("fills", REPLAYING),
     ("fills-again", REPLAYING),
     ("filled", REPLAYING),

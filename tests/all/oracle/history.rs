@@ -104,6 +104,13 @@ impl<B: Bench> History<B> {
             self.join().await;
         }
         let node = self.rng.usize(..self.nodes.len());
+        if self.chance(20) {
+            self.twin.look().await;
+        }
+        if self.chance(40) {
+            let id = self.nodes[node].id.clone();
+            self.twin.hide(&id).await;
+        }
         match self.rng.u32(..100) {
             0..30 => self.beat(node).await,
             30..46 => self.publish(node).await,
@@ -205,8 +212,14 @@ impl<B: Bench> History<B> {
             server,
             reigned: 0,
             replays: false,
+            gone: String::new(),
         };
         beat.eligible = !self.chance(8);
+        if self.chance(6) {
+            let generator = self.twin.state.meta.as_ref().map(|meta| meta.generator.clone());
+            let anyone = self.nodes[self.rng.usize(..self.nodes.len())].id.clone();
+            beat.gone = generator.filter(|_| !self.chance(3)).unwrap_or(anyone);
+        }
         if self.chance(4) {
             beat.seen.epoch = 0;
             beat.reigned = self.rng.u64(..=4);
@@ -268,6 +281,8 @@ impl<B: Bench> History<B> {
             backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
             interval_ms: self.rng.choice([0, 50, 500]).expect("some"),
             cursor: self.rng.bool().then(|| self.rng.u64(..).to_string().into()),
+            server: self.server(),
+            again: false,
             packs: packs(member.seq, member.epoch, self.twin.wall_ms, &sizes),
         };
         match self.rng.u32(..40) {
@@ -317,6 +332,7 @@ impl<B: Bench> History<B> {
         let anyone = format!("n{}", self.rng.u64(..=self.named));
         let reap = Reap {
             victim: told.filter(|_| !self.chance(4)).unwrap_or(anyone),
+            gone: self.chance(2),
         };
         self.call(Call::Reap(reap)).await;
     }
@@ -499,13 +515,14 @@ impl<B: Bench> History<B> {
             server: "s1".into(),
             reigned: 0,
             replays: false,
+            gone: String::new(),
         };
         let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {
             self.nodes.swap_remove(index);
             return;
         };
         if let Some(victim) = member.victim {
-            let reap = Reap { victim };
+            let reap = Reap::of(&victim);
             self.call(Call::Reap(reap)).await;
         }
         for lane in 0..LANES as usize {

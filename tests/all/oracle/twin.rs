@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Handover, History, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status, Wake,
-    rules,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, History, Join, Joined, NodeId,
+    Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Sights,
+    Status, Wake, rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
@@ -76,6 +76,8 @@ pub struct Twin<B> {
     pub state: State,
     bench: B,
     pub wall_ms: u64,
+    /// Whom looks have shown, as the engine has it.
+    sights: Sights,
     /// How many calls were made, to look at everything now and then.
     calls: u32,
     /// The last few, for whoever looks into a failure.
@@ -90,6 +92,7 @@ impl<B: Bench> Twin<B> {
             state: State::new(QUEUE, &Names::default()),
             bench: B::fresh(store, None).await,
             wall_ms: 0,
+            sights: Sights::default(),
             calls: 0,
             recent: std::collections::VecDeque::new(),
         };
@@ -109,7 +112,9 @@ impl<B: Bench> Twin<B> {
             self.recent.pop_front();
         }
         self.recent.push_back(format!("{now}: {call:?}"));
-        let ours = local(&mut self.state, now, call);
+        let filtered = self.filtered(call);
+        let ours = local(&mut self.state, now, &filtered);
+        self.show(call, &ours);
         let theirs = remote(self.bench.engine(), call).await;
         assert!(
             ours == theirs,
@@ -123,6 +128,47 @@ impl<B: Bench> Twin<B> {
         ours
     }
 
+    /// What an engine says of who is gone: only of those that it has seen.
+    fn filtered(&self, call: &Call) -> Call {
+        let mut call = call.clone();
+        match &mut call {
+            Call::Beat(beat) if !self.sights.has_seen(1, &beat.gone) => beat.gone.clear(),
+            Call::Reap(reap) => reap.gone = reap.gone && self.sights.has_seen(1, &reap.victim),
+            _ => {}
+        }
+        call
+    }
+
+    /// Who shows that it is there after a call.
+    fn show(&mut self, call: &Call, answer: &Answer) {
+        let connected = &mut self.state.connected.0;
+        match (call, answer) {
+            (Call::Join(join), Answer::Joined(Joined::Ok { .. })) => drop(connected.insert(join.node.clone())),
+            (Call::Join(join), _) => drop(connected.remove(&join.node)),
+            (Call::Leave(node), _) => drop(connected.remove(node)),
+            (Call::Beat(beat), Answer::Renewed(Renewed::Deposed)) => drop(connected.remove(&beat.node)),
+            _ => {}
+        }
+    }
+
+    /// Both look who is connected.
+    pub async fn look(&mut self) {
+        let looked = rules::connected(&mut self.state, None).expect("a look");
+        let ours = self.sights.look(1, true, looked);
+        let theirs = self.bench.engine().gone(None).await.expect("a look").expect("it tells");
+        let sorted = |mut gone: Gone| {
+            gone.nodes.sort();
+            gone
+        };
+        assert_eq!(sorted(theirs), sorted(ours), "after {:#?}", self.recent);
+    }
+
+    /// A connection is closed, whoever lives.
+    pub async fn hide(&mut self, node: &str) {
+        self.state.connected.0.remove(node);
+        self.bench.hide(node).await;
+    }
+
     /// Whoever listens at this one has heard it.
     pub async fn hear(&mut self, wake: Wake) {
         match wake {
@@ -131,6 +177,10 @@ impl<B: Bench> Twin<B> {
         }
         let heard = self.bench.engine().listen(wake, Duration::from_secs(1)).await;
         assert_eq!(heard, Ok(true), "{wake:?} after {:#?}", self.recent);
+        if wake == Wake::Crown {
+            // It may have been told by another way, and then it hangs there still.
+            self.bench.hush_crown().await;
+        }
     }
 
     /// Whoever listens has heard the bells.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use queenright::engine::memory::State;
-use queenright::engine::{Exchange, Exchanged, Paused, Purged, Renewed, SUSPECTS_MAX};
+use queenright::engine::{Exchange, Exchanged, Paused, Purged, Reap, Renewed, SUSPECTS_MAX};
 use queenright::message::Pack;
 
 use super::process::Kind;
@@ -55,6 +55,8 @@ pub struct Book {
     pub last_epoch: u64,
     /// When the crown was last renewed.
     pub crown_beat: u64,
+    /// And for how long.
+    pub crown_ms: u64,
     /// When the queue was created.
     born: Option<u64>,
     /// How far the hive clock was ever ahead of the time that has passed, and behind where that would have led.
@@ -86,9 +88,13 @@ pub struct Told {
     pub published: BTreeMap<u64, u64>,
     pub outcomes: BTreeMap<u64, u32>,
     pub shown: BTreeMap<u64, Vec<(usize, u64)>>,
+    /// What was published under each number, by epoch.
+    pub made: BTreeMap<(u64, u64), Bytes>,
     /// For the summary of a run.
     pub redelivered: u64,
     pub elections: u64,
+    /// The most publishes that a process had on their way at once.
+    pub flying_max: u32,
 }
 
 /// The store right before a call.
@@ -97,6 +103,7 @@ pub struct Glance {
     pub clock: u64,
     pub wall_ms: u64,
     pub seq: u64,
+    pub made: u64,
     later: usize,
     /// How many leases of nodes run.
     alive: usize,
@@ -122,6 +129,7 @@ impl Glance {
             clock: 0,
             wall_ms,
             seq: 0,
+            made: 0,
             later: inner.state.later.len(),
             alive: 0,
             epoch: 0,
@@ -136,6 +144,7 @@ impl Glance {
             glance.clock = meta.clock + moved;
             glance.old_clock = meta.clock;
             (glance.seq, glance.epoch, glance.crown) = (meta.seq, meta.epoch, meta.crown);
+            glance.made = meta.made;
             if matches!(call, Call::Purge(_)) {
                 let runs = |until: &&u64| **until > glance.clock;
                 glance.alive = inner.state.nodes.values().filter(runs).count();
@@ -177,7 +186,9 @@ impl Inner {
             }
             (Call::Publish(publish), Answer::Published(published)) => {
                 self.only_the_crowned_publish(publish, published, before);
-                self.the_backlog_keeps_its_limit(before);
+                if !publish.again {
+                    self.the_backlog_keeps_its_limit(before);
+                }
                 self.the_ticks_keep_the_grid(before);
             }
             (Call::Push(push), Answer::Pushed(pushed)) => self.a_push_is_applied_once(push, pushed, before),
@@ -190,7 +201,7 @@ impl Inner {
                 self.worn_messages_come_alone(&exchange.node, exchanged);
             }
             (Call::Reap(reap), Answer::Reaped(reaped)) if reaped.deposed => {
-                self.nobody_calm_is_given_up(&reap.victim, before);
+                self.nobody_calm_is_given_up(reap, before);
             }
             (Call::Leave(node), _) => self.an_orderly_stop_hands_on_nothing(process, node, before),
             _ => {}
@@ -334,15 +345,17 @@ impl Inner {
     }
 
     /// Nobody loses its place for what befell the store, or for nothing.
-    fn nobody_calm_is_given_up(&mut self, victim: &str, before: &Glance) {
-        if before.lease.is_some_and(|until| until > before.clock) {
+    fn nobody_calm_is_given_up(&mut self, reap: &Reap, before: &Glance) {
+        let victim = &reap.victim;
+        let gone = reap.gone && !self.state.connected.0.contains(victim);
+        if before.lease.is_some_and(|until| until > before.clock) && !gone {
             self.fail("a node is given up before its lease ends");
         }
         let Some(process) = self.members.get(victim).map(|process| &self.processes[*process]) else {
             return;
         };
         let since = self.undisturbed_until().saturating_sub(self.plan.lease_ms() * 3 / 2);
-        let alive = process.kind == Kind::Node && process.ended.is_none() && process.node == victim;
+        let alive = process.kind == Kind::Node && process.ended.is_none() && process.node == *victim;
         if alive && process.joined < since && process.is_calm(since) && !self.rewound {
             self.fail(&format!("{victim} is given up although nothing has befallen it"));
         }

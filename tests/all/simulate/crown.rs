@@ -30,7 +30,9 @@ impl Inner {
         }
         if member.epoch != before.epoch {
             self.told.elections += 1;
-            if before.crown > before.clock && !before.generator.is_empty() && !member.rewound && !entitled {
+            let gone = beat.gone == before.generator && !self.state.connected.0.contains(&before.generator);
+            let reigns = before.crown > before.clock && !before.generator.is_empty();
+            if reigns && !member.rewound && !entitled && !gone {
                 self.fail("a crown is taken from its bearer");
             }
             self.a_free_crown_is_soon_taken(before);
@@ -39,7 +41,7 @@ impl Inner {
             self.book.chosen.clear();
             self.book.rank = before.max(beat.rank);
         }
-        self.book.crown_beat = before.now;
+        (self.book.crown_beat, self.book.crown_ms) = (before.now, beat.crown_ms);
         let lease = self.plan.lease_ms();
         let reigner = &self.processes[process];
         if let Some(stopped) = reigner.stopping
@@ -66,7 +68,7 @@ impl Inner {
         });
         let since_beat = before.now - self.book.crown_beat;
         let undisturbed = self.store_trouble < since && self.accidents == 0 && !self.rewound;
-        let soon = self.plan.settings.crown_ms() + 3 * step;
+        let soon = self.book.crown_ms + 3 * step;
         if watched && undisturbed && before.crown > 0 && since_beat > soon {
             self.fail(&format!("nobody took the crown for {since_beat} ms"));
         }

@@ -115,6 +115,11 @@ fn befall_link(world: &World, fault: Fault) {
                 0
             }
         };
+        let breaks = fault == Fault::Cut && inner.plan.settings.watch;
+        if breaks {
+            inner.hide(process);
+        }
+        let link = &mut inner.processes[process];
         link.trouble = link.trouble.max(if ms > 0 { now + ms + lease / 2 } else { now });
     });
 }
@@ -149,7 +154,10 @@ fn befall_store(world: &Arc<World>, fault: Fault) {
             later(world, ms, |inner| inner.full = false);
         }
         Fault::Step(by) => world.with(|inner| inner.step_wall(by)),
-        Fault::Keep => world.with(|inner| inner.kept = Some((inner.state.clone(), inner.book.clone()))),
+        Fault::Keep => world.with(|inner| {
+            inner.kept = Some((inner.state.clone(), inner.book.clone()));
+            inner.cut_off_replica();
+        }),
         Fault::Rewind => {
             troubled(0);
             world.with(Inner::rewind);
@@ -188,7 +196,12 @@ pub fn heal(world: &Arc<World>) {
         inner.note(|| "the faults end".into());
         let now = inner.now();
         (inner.up, inner.full, inner.frozen_until, inner.accidents) = (true, false, 0, 0);
+        inner.plan.lies = 0;
+        for process in &mut inner.processes {
+            process.hidden_until = 0;
+        }
         inner.set_wall_right();
+        inner.attach_replica();
         inner.store_trouble = now;
         for process in &mut inner.processes {
             (process.slow_until, process.mute_until, process.hole_until) = (0, 0, 0);

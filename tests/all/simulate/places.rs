@@ -102,6 +102,7 @@ impl Inner {
         let right = match (was.place, is.place) {
             (Place::Done | Place::Failed | Place::Skipped, Place::Unborn) => return Some(was),
             (Place::Unborn, Place::Waiting) => births && new,
+            (Place::Skipped, Place::Waiting) => new && matches!(way.call, Call::Publish(publish) if publish.again),
             (Place::Unborn, Place::Later(due_ms)) => {
                 let Call::Push(push) = way.call else { return None };
                 let meant = |item: &Item| item.delay_ms > 0 && due_ms == way.wall_ms + item.delay_ms;

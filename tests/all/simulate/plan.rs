@@ -108,6 +108,8 @@ pub struct Plan {
     pub accidents: u32,
     /// The longest way of a packet, in milliseconds.
     pub latency_ms: u64,
+    /// What nodes take for the time there and back, right or wrong: so far they work ahead.
+    pub trip_ms: u64,
     /// What a message takes, in milliseconds; one in eight takes the second.
     pub work_ms: (u64, u64),
     pub poison: bool,
@@ -127,6 +129,10 @@ pub struct Plan {
     pub cursor: bool,
     /// At the end, a newer program takes the queue over.
     pub newer: bool,
+    /// How far a replica is behind, in milliseconds, where nodes wait for one.
+    pub lag_ms: u64,
+    /// Of so many looks who is connected, one is lost, wrong, or misled by a connection that breaks; 0: none.
+    pub lies: u32,
 }
 
 impl Plan {
@@ -153,6 +159,7 @@ impl Plan {
             backlog_max: *rng.choice(&[1, 3, 10, 1000]).expect("some"),
             deliveries_max: rng.u16(2..=5),
             also_handle: nodes == 1 || rng.u8(..4) == 0,
+            watch: false,
             ..Settings::default()
         };
         let quick = rng.u8(..4) < 3;
@@ -164,6 +171,7 @@ impl Plan {
             trouble_ms,
             accidents: *rng.choice(&[0, 0, 100, 30, 10]).expect("some"),
             latency_ms: rng.u64(1..=3),
+            trip_ms: 0,
             work_ms: (if quick { 0 } else { rng.u64(1..=30) }, rng.u64(0..=lease * 2)),
             poison: rng.u8(..8) == 0,
             rewinds: rng.u8(..8) == 0,
@@ -174,11 +182,15 @@ impl Plan {
             prefers: Vec::new(),
             barren: false,
             purge: false,
+            lag_ms: 0,
+            lies: 0,
             settings,
         };
         plan.draw_faults(&mut rng, lease);
         plan.draw_traits(&mut Rng::with_seed(seed ^ 0x7472_6169_7473), lease);
         plan.draw_nodes(&mut Rng::with_seed(seed ^ 0x6e6f_6465_7300), lease);
+        plan.draw_replica(&mut Rng::with_seed(seed ^ 0x7265_706c_6963));
+        plan.draw_watching(&mut Rng::with_seed(seed ^ 0x7761_7463_6800));
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }
@@ -189,6 +201,34 @@ impl Plan {
             self.leases = (0..4).map(|_| lease / rng.u64(1..=3)).collect();
         }
         self.twins = rng.u8(..6) == 0;
+        if rng.u8(..3) == 0 {
+            self.trip_ms = *rng.choice(&[3, 10, 50, 300]).expect("some");
+        }
+    }
+
+    /// In half of the fleets whose store goes back, that is a replica which takes its place, some times over, and nodes tell only what it
+    /// has. Drawn apart, too.
+    fn draw_replica(&mut self, rng: &mut Rng) {
+        let is_removed = self.faults.iter().any(|(_, fault)| *fault == Fault::Purge);
+        if !self.rewinds || is_removed || rng.bool() {
+            return;
+        }
+        self.settings.replicas = 1;
+        self.lag_ms = rng.u64(0..=20);
+        for _ in 0..rng.u64(0..=3) {
+            let cut_off = rng.u64(0..self.trouble_ms);
+            let promoted = rng.u64(cut_off..=self.trouble_ms);
+            self.faults.extend([(cut_off, Fault::Keep), (promoted, Fault::Rewind)]);
+        }
+    }
+
+    /// Whether nodes look who is connected, and how often that misleads them. Drawn apart, too.
+    fn draw_watching(&mut self, rng: &mut Rng) {
+        // Whoever has the id of another that is given up meanwhile, wrongly, would be taken for it.
+        if rng.u8(..3) == 0 && !self.twins {
+            self.settings.watch = true;
+            self.lies = *rng.choice(&[0, 100, 20, 5]).expect("some");
+        }
     }
 
     /// What only some fleets do. Drawn apart, so that the others stay as they are.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle};
+use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle, Sights};
 use queenright::error::Error;
 use queenright::event::{Entry, Event, Observer, What};
 use queenright::failed::{ShowAsync, collect_async};
@@ -52,6 +52,12 @@ pub struct Process {
     pub slow_until: u64,
     pub mute_until: u64,
     pub hole_until: u64,
+    /// The node that its connection shows.
+    pub shows: String,
+    /// Until then the store does not see its connection, although it lives.
+    pub hidden_until: u64,
+    /// It was killed, and its host has closed the connections.
+    pub vanished: bool,
     /// When anything last befell it.
     pub trouble: u64,
     /// Its membership, as far as it knows, and since when.
@@ -63,8 +69,12 @@ pub struct Process {
     pub seen: u64,
     /// How often it heard, and how often it told, that the store went back in time.
     pub rewinds: (u64, u64),
-    pub last_publish: Option<(u64, u64, u64)>,
-    pub publishes_anew: bool,
+    /// What it sent (epoch, made, first), and whether it had seen that number when it sent it first.
+    pub publishes: BTreeMap<(u64, u64, u64), bool>,
+    /// How many publishes of it are on their way.
+    pub flying: u32,
+    /// In which epoch it publishes, and how many had been made before the oldest call that is not answered.
+    pub oldest: (u64, u64),
     pub last_call: u64,
     pub last_sent: u64,
     pub last_want: u32,
@@ -95,6 +105,9 @@ impl Process {
             slow_until: 0,
             mute_until: 0,
             hole_until: 0,
+            shows: String::new(),
+            hidden_until: 0,
+            vanished: false,
             trouble: 0,
             node: String::new(),
             joined: now,
@@ -102,8 +115,9 @@ impl Process {
             reigns: None,
             seen: 0,
             rewinds: (0, 0),
-            last_publish: None,
-            publishes_anew: false,
+            publishes: BTreeMap::new(),
+            flying: 0,
+            oldest: (0, 0),
             last_call: 0,
             last_sent: 0,
             last_want: 0,
@@ -155,6 +169,7 @@ pub fn wire(world: &Arc<World>, process: usize) -> Arc<Wire> {
     Arc::new(Wire {
         world: world.clone(),
         process,
+        sights: Sights::default(),
     })
 }
 
@@ -216,6 +231,7 @@ pub fn kill(world: &Arc<World>, process: usize) {
         let killed = &mut inner.processes[process];
         killed.dead = true;
         killed.generation += u32::from(closed);
+        killed.vanished = closed;
         if let Some(abort) = &killed.abort {
             abort.abort();
         }

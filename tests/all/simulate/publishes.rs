@@ -8,15 +8,20 @@ use super::world::{Inner, item};
 
 impl Inner {
     pub fn only_the_crowned_publish(&mut self, publish: &Publish, published: &Published, before: &Glance) {
-        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
-        let call = Some((publish.epoch, publish.made, publish.first));
-        let current = process.is_some_and(|process| process.last_publish == call);
-        if matches!(published, Published::Gap) && current && !self.rewound {
+        let process = self.members.get(&publish.node).copied();
+        let oldest = process.is_some_and(|process| self.is_oldest(process, publish));
+        if matches!(published, Published::Gap) && oldest && !self.rewound {
             self.fail("a publish meets a gap although the store never went back");
         }
-        let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
-        if seq == before.seq {
+        if matches!(published, Published::Unheard) {
+            return self.only_a_store_that_went_back_waits(before);
+        }
+        if self.state.meta.as_ref().map_or(0, |meta| meta.made) == before.made {
             return;
+        }
+        self.a_replay_has_the_same_bytes(publish);
+        if !publish.again && self.someone_has_seen(publish.first, before) {
+            self.fail("a publish is given a number that a living node has seen");
         }
         if before.generator != publish.node || before.epoch != publish.epoch {
             self.fail("one who is no generator publishes");
@@ -28,18 +33,32 @@ impl Inner {
             self.fail("a generator publishes although it is paused");
         }
         self.the_source_is_followed(publish);
-        if publish.first != before.seq || !matches!(published, Published::Ok { .. }) {
+        let fills = publish.again && publish.first < before.seq;
+        if (publish.first != before.seq && !fills) || !matches!(published, Published::Ok { .. }) {
             self.fail("numbers have a gap or a repeat");
         }
         if publish.epoch < self.book.last_epoch {
             self.fail("epochs go down along the numbers");
         }
         self.book.last_epoch = publish.epoch;
-        let process = self.members.get(&publish.node).map(|process| &self.processes[*process]);
-        let anew = process.is_some_and(|process| process.last_publish == call && process.publishes_anew);
-        if anew && !self.pushed {
+        let call = (publish.epoch, publish.made, publish.first);
+        let anew = process.is_some_and(|process| self.processes[process].publishes.get(&call) == Some(&true));
+        if anew && !self.pushed && !publish.again {
             let number = publish.first;
             self.fail(&format!("a node gives number {number} anew, and has seen it"));
+        }
+    }
+
+    fn a_replay_has_the_same_bytes(&mut self, publish: &Publish) {
+        for pack in &publish.packs {
+            for index in 0..pack.count() {
+                let message = pack.message(index);
+                let known = self.told.made.entry((message.epoch, message.number));
+                if *known.or_insert_with(|| message.payload.clone()) != message.payload {
+                    let number = message.number;
+                    self.fail(&format!("message {number} is published again, and is another one"));
+                }
+            }
         }
     }
 

@@ -18,19 +18,15 @@ pub struct Remembered {
 }
 
 impl Inner {
-    fn only_a_store_that_went_back_waits(&mut self, before: &Glance) {
+    pub fn only_a_store_that_went_back_waits(&mut self, before: &Glance) {
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         if seq != before.seq || !self.rewound {
-            self.fail("a push is put off, and nobody knows why");
+            self.fail("a push or a publish is put off, and nobody knows why");
         }
     }
 
     /// Whether a node at work, which nothing befell but the store, has seen a number that is given now.
-    fn someone_has_seen(&self, receipts: &[Receipt], before: &Glance) -> bool {
-        let given = receipts.iter().filter(|receipt| !receipt.repeated);
-        let Some(first) = given.map(|receipt| receipt.number).min() else {
-            return false;
-        };
+    pub fn someone_has_seen(&self, first: u64, before: &Glance) -> bool {
         let since = before.now.saturating_sub(2 * self.plan.lease_ms());
         let member = |node: &str| self.state.nodes.contains_key(node);
         self.processes
@@ -58,7 +54,9 @@ impl Inner {
         if wanted != *receipts || seq != before.seq + new {
             self.fail(&format!("{push:?} is answered {receipts:?}, and not {wanted:?}"));
         }
-        if self.someone_has_seen(receipts, before) {
+        let given = receipts.iter().filter(|receipt| !receipt.repeated);
+        let first = given.map(|receipt| receipt.number).min();
+        if first.is_some_and(|first| self.someone_has_seen(first, before)) {
             return self.fail("a push is given a number that a living node has seen");
         }
         for (item, receipt) in push.items.iter().zip(receipts).filter(|(_, receipt)| !receipt.repeated) {

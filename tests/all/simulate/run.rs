@@ -23,6 +23,7 @@ pub struct Report {
     pub published: u64,
     pub elections: u64,
     pub redelivered: u64,
+    pub flying_max: u32,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +58,7 @@ pub fn play(seed: u64, options: Options) -> Report {
         published: 0,
         elections: 0,
         redelivered: 0,
+        flying_max: 0,
     })
 }
 
@@ -85,6 +87,7 @@ async fn live(plan: Plan, options: Options) -> Report {
         published: inner.state.meta.as_ref().map_or(0, |meta| meta.seq),
         elections: inner.told.elections,
         redelivered: inner.told.redelivered,
+        flying_max: inner.told.flying_max,
     }
 }
 

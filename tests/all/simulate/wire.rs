@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use queenright::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, NodeId, Publish, Published, Reap,
-    Reaped, Renewed, Status, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Join, Joined, NodeId, Publish, Published,
+    Reap, Reaped, Renewed, Sights, Status, Wake,
 };
 use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo, rules};
-use queenright::engine::{History, Range, Report, Reported};
+use queenright::engine::{History, Range, Report, Reported, Ticket};
 use queenright::error::{Absence, Error, Result};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -20,6 +20,7 @@ use crate::oracle::{Answer, Call};
 pub struct Wire {
     pub world: Arc<World>,
     pub process: usize,
+    pub sights: Sights,
 }
 
 fn away(reason: &str) -> Error {
@@ -127,6 +128,30 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// A look at who is connected. Some lie: nobody is gone, everybody is, or a connection breaks that was just seen.
+    fn look(&mut self, process: usize, of: Option<&NodeId>, sights: &Sights) -> Result<Gone> {
+        self.see_connections();
+        let looked = rules::connected(&mut self.state, of)?;
+        let over = (u64::from(self.era) << 32) + u64::from(self.processes[process].generation) + 1;
+        let names: Vec<NodeId> = looked.iter().map(|(node, _)| node.clone()).collect();
+        let mut gone = sights.look(over, of.is_none(), looked);
+        if self.plan.lies > 0 && self.rng.u32(..self.plan.lies) == 0 {
+            match self.rng.u8(..3) {
+                0 => gone.nodes.clear(),
+                1 => gone.nodes = names,
+                _ => {
+                    let misled = self.rng.choice(&names).and_then(|node| self.members.get(node)).copied();
+                    if let Some(process) = misled {
+                        self.hide(process);
+                    }
+                }
+            }
+        }
+        Ok(gone)
+    }
+}
+
 /// What a store that is full refuses.
 fn grows(call: &Call) -> bool {
     matches!(call, Call::Publish(_) | Call::Push(_) | Call::Requeue(_))
@@ -152,8 +177,19 @@ impl Wire {
         format!("era {}", self.world.lock().era)
     }
 
+    /// A call, and what tells when the replica has it. What the store said before another took its place counts for nothing.
+    async fn here<T>(&self, call: impl Future<Output = Result<T>>) -> Result<(T, Option<Ticket>)> {
+        let era = self.world.lock().era;
+        let answer = call.await?;
+        let ticket = self.ticket();
+        if self.world.lock().era != era {
+            return Err(away("elsewhere"));
+        }
+        Ok((answer, ticket))
+    }
+
     /// As the Redis engine has it.
-    fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         self.world.plan.settings.lease / 2
     }
 
@@ -237,6 +273,26 @@ impl Wire {
     }
 }
 
+/// A publish that is on its way.
+struct Flying<'a>(&'a Wire);
+
+impl<'a> Flying<'a> {
+    fn new(wire: &'a Wire) -> Self {
+        wire.world.with(|inner| {
+            let publisher = &mut inner.processes[wire.process];
+            publisher.flying += 1;
+            inner.told.flying_max = inner.told.flying_max.max(publisher.flying);
+        });
+        Self(wire)
+    }
+}
+
+impl Drop for Flying<'_> {
+    fn drop(&mut self) {
+        self.0.world.with(|inner| inner.processes[self.0.process].flying -= 1);
+    }
+}
+
 fn verb(call: &Call) -> &'static str {
     match call {
         Call::Join(_) => "join",
@@ -283,20 +339,39 @@ impl Engine for Wire {
             // One that drew the id of another is not it.
             if !inner.members.contains_key(&join.node) {
                 inner.members.insert(join.node.clone(), self.process);
+                inner.processes[self.process].shows.clone_from(&join.node);
                 inner.tells(self.process, join.seen.seq);
             }
         });
-        answer!(self, Call::Join(join.clone()), Joined)
+        let (joined, ticket) = self
+            .here(async { answer!(self, Call::Join(join.clone()), Joined) })
+            .await?;
+        match ticket {
+            Some(ticket) if !self.kept_by_replica(&ticket).await? => Err(away("taken back")),
+            _ => Ok(joined),
+        }
     }
 
     async fn beat(&self, beat: &Beat) -> Result<Renewed> {
         self.world.with(|inner| inner.tells(self.process, beat.seen.seq));
         let server = self.server();
-        let beat = Beat { server, ..beat.clone() };
+        let mut beat = Beat { server, ..beat.clone() };
+        self.world.with(|inner| {
+            if inner.plan.lies > 0 && inner.rng.u32(..inner.plan.lies) == 0 {
+                let anyone: Vec<&NodeId> = inner.members.keys().collect();
+                beat.gone = inner
+                    .rng
+                    .choice(&anyone)
+                    .map_or_else(String::new, |node| (*node).clone());
+            }
+        });
         let pulse = answer!(self, Call::Beat(beat), Renewed);
         if let Ok(Renewed::Alive(member)) = &pulse {
             self.world.with(|inner| {
-                inner.saw(self.process, member.seq);
+                // With replicas, a generator has seen what they have.
+                if !(member.generator && inner.plan.settings.replicas > 0) {
+                    inner.saw(self.process, member.seq);
+                }
                 inner.processes[self.process].rewinds.0 += u64::from(member.rewound);
             });
         }
@@ -305,18 +380,37 @@ impl Engine for Wire {
 
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.world.with(|inner| inner.publishes(self.process, publish));
-        let published = answer!(self, Call::Publish(publish.clone()), Published);
-        if matches!(published, Ok(Published::Gap)) {
+        // What was taken back is published again beside the others.
+        let _flying = (!publish.again).then(|| Flying::new(self));
+        let server = self.server();
+        let call = Call::Publish(Publish {
+            server,
+            ..publish.clone()
+        });
+        let published = answer!(self, call, Published);
+        if matches!(published, Ok(Published::Ok { .. })) {
+            self.world.with(|inner| inner.has_published(self.process, publish));
+        }
+        if let Ok(Published::Moved { seq }) = &published {
             self.world.with(|inner| {
-                if !inner.rewound {
-                    inner.fail("a generator is told of a gap although the store never went back");
+                if inner.plan.settings.replicas == 0 {
+                    inner.saw(self.process, *seq);
                 }
             });
         }
-        if let Ok(Published::Moved { seq }) = &published {
-            self.world.with(|inner| inner.saw(self.process, *seq));
-        }
         published
+    }
+
+    async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+        self.here(self.publish(publish)).await
+    }
+
+    async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
+        self.here(self.exchange(exchange)).await
+    }
+
+    async fn kept(&self, ticket: &Ticket) -> Result<bool> {
+        self.kept_by_replica(ticket).await
     }
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
@@ -334,6 +428,35 @@ impl Engine for Wire {
 
     async fn leave(&self, node: &NodeId) -> Result<()> {
         self.call(Call::Leave(node.clone())).await.map(drop)
+    }
+
+    /// A look may be lost, wrong or late, and so may what it shows.
+    async fn gone(&self, of: Option<&NodeId>) -> Result<Option<Gone>> {
+        let (world, process) = (&self.world, self.process);
+        world.gate(process).await;
+        let latency = world.with(|inner| {
+            let late = inner.plan.lies > 0 && inner.rng.u32(..inner.plan.lies) == 0;
+            if late {
+                let (now, lease) = (inner.now(), inner.plan.lease_ms());
+                let trouble = &mut inner.processes[process].trouble;
+                *trouble = (*trouble).max(now + lease);
+                return inner.rng.u64(1..=lease / 2);
+            }
+            inner.rng.u64(1..=inner.plan.latency_ms)
+        });
+        let looked = world.with(|inner| {
+            let now = inner.now();
+            let link = &inner.processes[process];
+            let unanswered = link.mute_until > now || link.hole_until > now || inner.frozen_until > now;
+            (inner.up && !unanswered).then(|| inner.look(process, of, &self.sights))
+        });
+        sleep_ms(latency).await;
+        world.gate(process).await;
+        if let Some(gone) = looked {
+            return gone.map(Some);
+        }
+        tokio::time::sleep(self.patience()).await;
+        Err(away("no answer"))
     }
 
     async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
@@ -403,7 +526,14 @@ impl Engine for Wire {
     async fn push(&self, push: &Push) -> Result<Pushed> {
         let server = self.server();
         let push = Push { server, ..push.clone() };
-        answer!(self, Call::Push(push), Pushed)
+        let (pushed, ticket) = self.here(async { answer!(self, Call::Push(push), Pushed) }).await?;
+        match ticket {
+            // The caller makes the same call again.
+            Some(ticket) if matches!(pushed, Pushed::Ok(_)) && !self.kept_by_replica(&ticket).await? => {
+                Err(away("taken back"))
+            }
+            _ => Ok(pushed),
+        }
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
@@ -456,6 +586,10 @@ impl Engine for Wire {
             Answer::Status(Some(status)) => Ok(*status),
             _ => Err(Error::NoQueue { queue: "none".into() }),
         }
+    }
+
+    fn trip(&self) -> Duration {
+        Duration::from_millis(self.world.plan.trip_ms)
     }
 
     async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::checks::{Book, Glance, Told};
 use super::plan::Plan;
 use super::process::{Kind, Process};
+use super::replica::Replica;
 use crate::conformance::QUEUE;
 use crate::oracle::{Answer, Call, local};
 
@@ -54,6 +55,7 @@ pub struct Inner {
     pub book: Book,
     pub told: Told,
     pub kept: Option<(State, Book)>,
+    pub replica: Replica,
     pub rewound: bool,
     /// All nodes have ended.
     pub is_over: bool,
@@ -108,6 +110,7 @@ impl World {
             book: Book::default(),
             told: Told::default(),
             kept: None,
+            replica: Replica::default(),
             rewound: false,
             is_over: false,
             pushed: false,
@@ -230,8 +233,31 @@ impl Inner {
         self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
     }
 
+    /// Whose connections the store sees: of those that live, and of the dead whose hosts are gone as well.
+    pub fn see_connections(&mut self) {
+        let now = self.now();
+        let seen = self.members.iter().filter(|(node, process)| {
+            let process = &self.processes[**process];
+            let open = !process.vanished && !process.dropped && process.ended.is_none();
+            process.shows == **node && open && process.hidden_until <= now
+        });
+        self.state.connected.0 = seen.map(|(node, _)| node.clone()).collect();
+    }
+
+    /// The connection of a process that lives breaks for a while.
+    pub fn hide(&mut self, process: usize) {
+        let (now, lease) = (self.now(), self.plan.lease_ms());
+        let until = now + self.rng.u64(1..=lease / 4);
+        let hidden = &mut self.processes[process];
+        hidden.hidden_until = until;
+        hidden.trouble = hidden.trouble.max(until + lease / 2);
+    }
+
     pub fn execute(&mut self, process: usize, call: &Call) -> Result<Answer, Error> {
         let wall_ms = self.wall();
+        if self.plan.settings.watch {
+            self.see_connections();
+        }
         self.calls += 1;
         if self.calls > CALLS_MAX {
             self.fail("the fleet calls and calls");
@@ -264,6 +290,7 @@ impl Inner {
             let (call, answer) = (Box::new(call.clone()), Box::new(answer.clone()));
             history.push(Step::Called { wall_ms, call, answer });
         }
+        self.replicate();
         self.trace_call(process, call, &answer);
         self.check(process, call, &answer, &before);
         self.ring();
@@ -379,6 +406,10 @@ impl Inner {
     pub fn rewind(&mut self) {
         if let Some((state, book)) = self.kept.clone() {
             self.note(|| "the store goes back in time".into());
+            if self.plan.settings.replicas > 0 {
+                self.kept = None;
+                self.promote_replica(&book);
+            }
             #[cfg(feature = "mutants")]
             let without = self.state.without.take();
             self.state = state;

@@ -17,6 +17,11 @@ options! {
     LEASE = setting!("lease", Takes::Value("DURATION"), lease, value::duration)
         .default(|to| time(to.settings.lease))
         .help("How long a copy may be silent before it counts as dead, and others take over its messages");
+    NO_WATCH = setting!("no-watch", Takes::Nothing, watch, value::no)
+        .help(
+            "Do not look whose connections are still open: copies that were killed are then noticed when their lease has run \
+             out, as frozen ones are",
+        );
     GRACE = setting!("grace", Takes::Value("DURATION"), grace, value::duration)
         .default(|to| time(to.settings.grace))
         .help("Graceful shutdown: how long to finish the messages in hand after SIGTERM or SIGINT");

@@ -120,12 +120,69 @@ pub(super) fn failover(session: &Session, load: Load) -> Rows {
         gaps.push(ms(next.duration_since(at)));
         fleet.add()?;
     }
-    let late = gaps.iter().filter(|gap| **gap > 1000.0).count();
+    let over = |ms: f64| gaps.iter().filter(|gap| **gap > ms).count();
+    let note = format!(
+        "kill -9; {} of {kills} over 650 ms, {} over 510; baseline: the tick",
+        over(650.0),
+        over(510.0)
+    );
     let row = Row::new("failover", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
-    let row = row.target(AtMost(650.0)).moonshot(AtMost(550.0));
-    Ok(vec![row.note(format!(
-        "kill -9; {late} of {kills} over 1 s; baseline: the tick"
-    ))])
+    let row = row.target(AtMost(505.0)).moonshot(AtMost(500.0));
+    Ok(vec![row.note(note), silence(session, load)?, frozen(session, load)?])
+}
+
+/// kill -9 of a generator that publishes flat out: the longest time in which nothing was published.
+fn silence(session: &Session, load: Load) -> Result<Row, Failure> {
+    const ARGUMENTS: &str = "--interval 0 --work 0 --error-rate 0";
+    let queue = session.queue()?;
+    let mut copies = queue.copies(COPIES, ARGUMENTS)?;
+    let mut gaps = Vec::new();
+    for _ in 0..load.of(20, 1) {
+        super::measure::joined(&queue, &mut copies)?;
+        session.pause(Duration::from_millis(500))?;
+        let victim = queue.until("a generator of ours", LOOK, |status| {
+            let pid = generator_pid(status)?;
+            copies.iter().position(|copy| copy.pid() == pid)
+        })?;
+        let (mut published, mut grew, mut longest) = (0, Instant::now(), Duration::ZERO);
+        copies.remove(victim).kill();
+        let killed = Instant::now();
+        queue.until("a second has passed", LOOK, |status| {
+            let now = Instant::now();
+            if status.published > published {
+                if published > 0 {
+                    longest = longest.max(now - grew);
+                }
+                (published, grew) = (status.published, now);
+            }
+            (killed.elapsed() > Duration::from_secs(1)).then_some(())
+        })?;
+        gaps.push(ms(longest.max(grew.elapsed())));
+        copies.push(queue.copy(ARGUMENTS, Capture::Nothing)?);
+    }
+    let row = Row::new("failover flat out", "ms", gaps);
+    let row = row.target(AtMost(100.0)).moonshot(AtMost(40.0));
+    Ok(row.note("kill -9, flat out; the longest silence"))
+}
+
+/// SIGSTOP of the generator: its connections stay open, and its lease tells.
+fn frozen(session: &Session, load: Load) -> Result<Row, Failure> {
+    let rounds = load.of(10, 1);
+    let mut fleet = Fleet::start(session, "--work 0 --error-rate 0")?;
+    let mut gaps = Vec::new();
+    for round in 0..rounds {
+        let victim = fleet.generator(round, rounds)?;
+        fleet.copies[victim].signal(Signal::STOP);
+        session.pause(Duration::from_millis(5))?;
+        fleet.hear();
+        let Some((last, at)) = fleet.last() else { continue };
+        let next = fleet.next_after(last, 1)?;
+        gaps.push(ms(next.duration_since(at)));
+        fleet.copies.remove(victim).kill();
+        fleet.add()?;
+    }
+    let row = Row::new("failover frozen", "ms", gaps.clone()).beside(vec![TICK_MS; gaps.len()]);
+    Ok(row.target(AtMost(850.0)).note("SIGSTOP; baseline: the tick"))
 }
 
 /// SIGTERM of the generator: the widest distance between two ticks.
@@ -183,7 +240,8 @@ pub(super) fn redelivery(session: &Session, load: Load) -> Rows {
     }
     Ok(vec![
         Row::new("redelivery", "ms", times)
-            .target(AtMost(3000.0))
+            .target(AtMost(500.0))
+            .moonshot(AtMost(250.0))
             .note("kill -9 of a handler"),
     ])
 }

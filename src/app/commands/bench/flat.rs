@@ -27,7 +27,7 @@ fn beside_cycle(session: &Session, load: Load, name: &str, messages: u64, payloa
     let mut plain = Vec::new();
     let ours = || through(session, messages, &generator, (HANDLERS, HANDLER));
     let mut row = compared(name, load.rounds, ours, || {
-        let (rate, cost) = raw::cycle(session, messages, payload)?;
+        let (rate, cost) = raw::cycle(session, messages, payload, raw::PIPELINE)?;
         plain.push(cost);
         Ok(rate)
     })?;

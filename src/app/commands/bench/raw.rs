@@ -13,8 +13,8 @@ use crate::app::exit::Failure;
 use crate::app::run::runtime;
 use crate::node::id::new_id;
 
-/// Commands on their way at once.
-const PIPELINE: usize = 8;
+/// Commands on their way at once where nothing is far: more are slower.
+pub(super) const PIPELINE: usize = 8;
 const CONSUMERS: usize = 2;
 const BATCH: usize = 500;
 /// A command carries no more than this: larger ones are slower.
@@ -22,17 +22,22 @@ const BATCH_BYTES: usize = 512 * 1024;
 /// A list that is empty is looked at again after this time.
 const EMPTY: Duration = Duration::from_micros(100);
 
-/// One thread pushes, two pop, 500 messages a command, several commands on their way: messages a second.
-pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<(f64, Cost), Failure> {
+/// One thread pushes, two pop, 500 messages a command, so many commands on their way: messages a second.
+pub(super) fn cycle(
+    session: &Session,
+    messages: u64,
+    payload: usize,
+    on_their_way: usize,
+) -> Result<(f64, Cost), Failure> {
     let key = format!("bench-raw-{}", new_id());
     let batch = BATCH.min(BATCH_BYTES / payload.max(1)).max(1);
     let before = Cost::of_redis(session)?;
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
     let popped = AtomicU64::new(0);
     let moved: io::Result<()> = thread::scope(|scope| {
-        let mut parts = vec![scope.spawn(|| push(session, &key, messages, payload, batch))];
+        let mut parts = vec![scope.spawn(|| push(session, &key, (messages, payload), batch, on_their_way))];
         for _ in 0..CONSUMERS {
-            parts.push(scope.spawn(|| pop(session, &key, messages, batch, &popped)));
+            parts.push(scope.spawn(|| pop(session, &key, messages, batch, (on_their_way / 2, &popped))));
         }
         parts.into_iter().try_for_each(|part| part.join().expect("no panic"))
     });
@@ -43,7 +48,13 @@ pub(super) fn cycle(session: &Session, messages: u64, payload: usize) -> Result<
     Ok((float(messages) / seconds, cost))
 }
 
-fn push(session: &Session, key: &str, messages: u64, payload: usize, batch: usize) -> io::Result<()> {
+fn push(
+    session: &Session,
+    key: &str,
+    (messages, payload): (u64, usize),
+    batch: usize,
+    on_their_way: usize,
+) -> io::Result<()> {
     let mut socket = session.connect()?;
     let (mut out, mut word, mut next, mut waiting) = (Vec::new(), Vec::new(), 0, 0);
     while next < messages {
@@ -59,7 +70,7 @@ fn push(session: &Session, key: &str, messages: u64, payload: usize, batch: usiz
         socket.send(&out)?;
         next += count;
         waiting += 1;
-        if waiting == PIPELINE {
+        if waiting == on_their_way {
             socket.answer()?;
             waiting -= 1;
         }
@@ -67,7 +78,13 @@ fn push(session: &Session, key: &str, messages: u64, payload: usize, batch: usiz
     (0..waiting).try_for_each(|_| socket.answer().map(drop))
 }
 
-fn pop(session: &Session, key: &str, messages: u64, batch: usize, popped: &AtomicU64) -> io::Result<()> {
+fn pop(
+    session: &Session,
+    key: &str,
+    messages: u64,
+    batch: usize,
+    (on_their_way, popped): (usize, &AtomicU64),
+) -> io::Result<()> {
     let mut socket = session.connect()?;
     let mut out = Vec::new();
     socket::put(&mut out, &[b"LPOP", key.as_bytes(), batch.to_string().as_bytes()]);
@@ -77,7 +94,7 @@ fn pop(session: &Session, key: &str, messages: u64, batch: usize, popped: &Atomi
         if over && waiting == 0 {
             return Ok(());
         }
-        if !over && waiting < PIPELINE / 2 {
+        if !over && waiting < on_their_way {
             socket.send(&out)?;
             waiting += 1;
             continue;

@@ -1,6 +1,7 @@
 //! One run of `bench`: its test bed on a Redis, fresh queues there, and waiting that can be interrupted.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +30,8 @@ pub(super) struct Session {
     pub(super) info: ConnectionInfo,
     /// Host and port.
     pub(super) at: (String, u16),
+    /// What copies and plain sockets go through, if it is not to be the shortest way.
+    link: Option<SocketAddr>,
     pub(super) runtime: tokio::runtime::Runtime,
     interrupted: Arc<AtomicBool>,
 }
@@ -112,6 +115,7 @@ impl Session {
         };
         Ok(Self {
             at: (host.clone(), *port),
+            link: None,
             info,
             bed,
             runtime,
@@ -150,7 +154,15 @@ impl Session {
     }
 
     pub(super) fn url(&self) -> String {
-        self.bed.url(None)
+        self.bed.url(self.link)
+    }
+
+    /// The same, where copies and plain sockets go through this; looks and counts do not.
+    pub(super) fn over(self, link: SocketAddr) -> Self {
+        Self {
+            link: Some(link),
+            ..self
+        }
     }
 
     pub(super) fn is_interrupted(&self) -> bool {
@@ -158,7 +170,8 @@ impl Session {
     }
 
     pub(super) fn connect(&self) -> io::Result<Socket> {
-        Socket::connect(&self.at, self.info.redis_settings())
+        let at = self.link.map(|link| (link.ip().to_string(), link.port()));
+        Socket::connect(at.as_ref().unwrap_or(&self.at), self.info.redis_settings())
     }
 
     /// The server that this run has started, if it has.
@@ -167,7 +180,7 @@ impl Session {
     }
 
     pub(super) fn socket(&self) -> Result<Socket, Failure> {
-        self.connect()
+        Socket::connect(&self.at, self.info.redis_settings())
             .map_err(|error| Failure::no_redis(format!("no Redis at {}: {error}", self.bed.address)))
     }
 

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::copies::event;
 use super::cost::Cost;
 use super::figures::percentile;
-use super::measure::joined;
-use super::raw;
+use super::measure::{HANDLER, compared, joined, through};
+use super::raw::{self, float};
 use super::row::Row;
-use super::row::Target::{AtMost, RatioAtMost};
+use super::row::Target::{AtMost, RatioAtLeast, RatioAtMost};
 use super::session::Session;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
@@ -79,6 +79,20 @@ pub(super) fn start_up(session: &Session, load: Load) -> Rows {
     let row = Row::new("start-up", "ms", ours).target(AtMost(50.0));
     let connect = percentile(&theirs, 0.5);
     Ok(vec![row.note(format!("beside {connect:.2} ms of a plain connect"))])
+}
+
+/// Whether fast ticks come as often as they are to.
+pub(super) fn ticks(session: &Session, load: Load) -> Rows {
+    let rows = [1, 2].map(|ms| {
+        let (per_second, generator) = (1000 / ms, format!("--prefer generator --interval {ms}ms"));
+        let messages = load.of(5 * per_second, per_second / 10);
+        let ours = || through(session, messages, &generator, (1, HANDLER));
+        let row = compared(&format!("ticks of {ms} ms"), load.rounds, ours, || {
+            Ok(float(per_second))
+        })?;
+        Ok(row.target(RatioAtLeast(0.99)).note("beside one message per tick"))
+    });
+    rows.into_iter().collect()
 }
 
 /// What idle copies cost Redis.

@@ -3,7 +3,7 @@
 
 use super::Findings;
 use crate::engine::redis::RedisEngine;
-use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, Right, words};
+use crate::engine::redis::rights::{FOR_EFFECTS, FOR_WATCHING, NEEDED, Right, words};
 use crate::error::{Absence, Error, Refusal, Result};
 
 /// The server refuses because of the user's rights.
@@ -42,10 +42,15 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
         }
     };
     let prefix = &engine.keys().prefix;
+    let watches = engine.try_watching().await;
     let keys = needed.keys || !needed.reached;
     let is_advice = |command: &String| ADVICE.contains(&command.as_str());
     if keys || !needed.commands.iter().all(is_advice) {
         let (mut grants, mut missing) = (needed.grants, Vec::new());
+        if matches!(watches, Ok(Some(false))) {
+            grants.insert(0, format!("&{prefix}*"));
+            grants.push(words(FOR_WATCHING));
+        }
         if keys {
             grants.insert(0, format!("~{prefix}*"));
             missing.push(format!("the keys {prefix}*"));
@@ -60,6 +65,7 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
         );
         return false;
     }
+    watching(&watches, user, prefix, findings);
     let without = match needed.commands.as_slice() {
         [] => String::new(),
         lacking => format!(" (not {}, which it works without)", lacking.join(", ")),
@@ -81,6 +87,21 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
         );
     }
     true
+}
+
+/// Whether a node that dies is seen at once.
+fn watching(works: &Result<Option<bool>>, user: &str, prefix: &str, findings: &mut Findings) {
+    match works {
+        Ok(Some(true)) => findings.ok("watching", "a copy that is killed is seen at once, by its connection"),
+        Ok(Some(false)) => findings.warn(
+            "watching",
+            "a copy that is killed is noticed when its lease has run out: the server does not tell whose connections are open",
+            format!("ACL SETUSER {user} &{prefix}* {}", words(FOR_WATCHING)),
+        ),
+        Ok(None) => findings.ok("watching", "off: a copy that is killed is noticed when its lease has run out"),
+        // Other checks report a server that is no place for a queue.
+        Err(_) => {}
+    }
 }
 
 /// Fails only if the server is gone.

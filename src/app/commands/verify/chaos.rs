@@ -227,7 +227,12 @@ impl Chaos {
                 });
             }
             Fault::FlushScripts => _ = server.command(&["SCRIPT", "FLUSH"]).ok()?,
-            Fault::KillClients => _ = server.command(&["CLIENT", "KILL", "TYPE", "normal"]).ok()?,
+            Fault::KillClients => {
+                // Control connections are of the second kind: whoever lives is seen to have died.
+                for kind in ["normal", "pubsub"] {
+                    server.command(&["CLIENT", "KILL", "TYPE", kind]).ok()?;
+                }
+            }
             Fault::Sleep(length) => {
                 server.send(&["DEBUG", "SLEEP", &ms(length).as_secs_f64().to_string()]);
             }

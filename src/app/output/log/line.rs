@@ -88,6 +88,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Reaped { .. }
         | Event::Rewound { .. }
         | Event::Replayed { .. }
+        | Event::Untold { .. }
         | Event::Purged
         | Event::Trimmed { .. }
         | Event::Unhandled { .. }
@@ -173,7 +174,8 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             to.extend([("queued", count(queued)), ("hint", Text(hint))]);
         }
         Event::Stopping { in_hand } => add!(to: in_hand count),
-        Event::GivenUp { messages } | Event::Replayed { messages } => add!(to: messages count),
+        Event::GivenUp { messages } | Event::Untold { messages } => add!(to: messages count),
+        Event::Replayed { messages, unknown } => add!(to: messages count, unknown count),
         Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
     }

@@ -110,7 +110,11 @@ fn every_event() -> Vec<Event> {
             failed: 1,
         },
         Event::Rewound { next_number: 5 },
-        Event::Replayed { messages: 8000 },
+        Event::Replayed {
+            messages: 8000,
+            unknown: 12,
+        },
+        Event::Untold { messages: 3 },
         Event::Purged,
         Event::Away {
             reason: "connection refused".into(),
@@ -138,7 +142,8 @@ error node=k3f9 epoch=4 number=17 deliveries=2 payload=17 error=\"no luck\"
 redelivered node=k3f9 epoch=4 number=17 deliveries=2 payload=\"\"
 reaped node=k3f9 victim=x9 redelivered=3 failed=1
 rewound node=k3f9 next_number=5
-replayed node=k3f9 messages=8000
+replayed node=k3f9 messages=8000 unknown=12
+untold node=k3f9 messages=3
 purged node=k3f9
 away node=k3f9 reason=\"connection refused\"
 reconnected node=k3f9

@@ -1,5 +1,6 @@
 //! How a connection is made: to the first server that answers, with a password of now, and with a look at who that is.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use super::super::greeting::{self, Greeting, Mode};
 use super::super::locator::Targets;
 use super::super::place::{host_port, shown};
 use super::super::refusal::{self, classify};
-use super::super::stream::{self, Connection};
+use super::super::stream::Connection;
 use super::kept::Mark;
 use super::{Link, Open, silent};
 use crate::error::{Absence, Error, Result};
@@ -86,37 +87,38 @@ impl Link {
 
     async fn open(&self, info: ConnectionInfo, changes: u64) -> Result<Open> {
         let address = self.address_of(&info);
-        let opened = timeout(self.answer_timeout, self.greet(&info)).await;
-        let (connection, greeting) = opened
-            .unwrap_or_else(|_| Err(silent()))
-            .map_err(|error| classify(&address, &error))?;
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed) + 1;
+        let greeted = self.greet(&info, serial).await;
+        let (connection, greeting) = greeted.map_err(|error| classify(&address, &error))?;
         self.heed(&greeting, &address)?;
         Ok(Open {
             connection,
             to: Arc::new(info),
             changes,
             mark: self.marks.as_deref().map(Mark::under),
+            serial,
         })
     }
 
     /// Connects, and asks what there is to know. What a server does not want to say is not needed.
-    async fn greet(&self, info: &ConnectionInfo) -> RedisResult<(Connection, Greeting)> {
-        let mut connection = stream::connect_counted(info, self.locator.tls(), None, &self.flow).await?;
+    async fn greet(&self, info: &ConnectionInfo, serial: u64) -> RedisResult<(Connection, Greeting)> {
+        let patience = self.answer_timeout;
+        let mut connection = self.connect_stream(info, serial).await?;
         let mut greeting = Greeting::default();
         let mut pipe = redis::pipe();
         pipe.cmd("ROLE");
         if self.run.is_some() {
             pipe.cmd("INFO").arg("server");
         }
-        let told = connection.redis.send_packed_commands(&pipe, 0, pipe.len());
-        let mut told = told.await?.into_iter();
+        let told = timeout(patience, connection.redis.send_packed_commands(&pipe, 0, pipe.len()));
+        let mut told = told.await.unwrap_or_else(|_| Err(silent()))?.into_iter();
         greeting.is_replica = told.next().is_some_and(|role| greeting::is_replica(&role));
         (greeting.run, greeting.mode) = greeting::server(told.next());
         if let (Mode::Cluster, Some((host, _))) = (greeting.mode, host_port(info.addr())) {
-            let told = connection
-                .redis
-                .send_packed_command(redis::cmd("CLUSTER").arg("SLOTS"))
-                .await?;
+            let mut slots = redis::cmd("CLUSTER");
+            slots.arg("SLOTS");
+            let told = timeout(patience, connection.redis.send_packed_command(&slots)).await;
+            let told = told.unwrap_or_else(|_| Err(silent()))?;
             greeting.members = greeting::members(&host, &told);
         }
         Ok((connection, greeting))

@@ -9,10 +9,11 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 
 use super::super::scripts::Script;
-use super::{Before, Link};
+use super::super::stream::Connection;
+use super::{Before, Link, Open};
 use crate::engine::Ticket;
 use crate::engine::redis::reply::{Decode, unexpected};
 use crate::error::{Absence, Error, Result};
@@ -23,6 +24,9 @@ pub(in super::super) const WRITTEN_MS: u64 = 600_000;
 const EXPIRES_EVERY: u64 = 1000;
 /// The field of a mark.
 const NUMBER: &str = "n";
+
+/// The same as `HINCRBY`, which full memory refuses: a script may write what it likes once it has begun with a write that is not refused.
+const MARK_THOUGH_FULL: &str = "redis.call('HDEL', KEYS[1], '') return redis.call('HINCRBY', KEYS[1], ARGV[1], 1)";
 
 /// What is sent behind a call, in one go with it.
 #[derive(Clone, Copy)]
@@ -62,11 +66,15 @@ pub(super) struct Mark {
 
 impl Mark {
     pub(super) fn under(prefix: &str) -> Arc<Self> {
-        // Random bits of the system's: no other connection has them.
-        let key = format!("{prefix}:{:x}", RandomState::new().build_hasher().finish()).into();
+        let key = format!("{prefix}:{:x}", random()).into();
         let sent = AtomicU64::new(0);
         Arc::new(Self { key, sent })
     }
+}
+
+/// Random bits of the system's: no other connection has them.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 impl Link {
@@ -98,6 +106,17 @@ impl Link {
         None
     }
 
+    /// Memory is full: it has refused the mark, and not the call before it.
+    pub(super) async fn mark_though_full(&self, open: &mut Open, key: &str) -> RedisResult<Value> {
+        let mut cmd = redis::cmd("EVAL");
+        cmd.arg(MARK_THOUGH_FULL).arg(1).arg(key).arg(NUMBER);
+        let Connection { redis, flow, .. } = &mut open.connection;
+        let answer = redis.send_packed_command(&cmd);
+        self.wait_for((open.changes, flow), self.answer_timeout, answer)
+            .await?
+            .extract_error()
+    }
+
     /// Not in a transaction or a script, where it would not wait. `PEXPIRE` is a write, too.
     fn wait_behind(&self, written: &str, pipe: &mut Pipeline) {
         let at_most = u64::try_from(self.answer_timeout.as_millis() / 2).unwrap_or(u64::MAX);
@@ -112,10 +131,24 @@ impl Link {
         written: &str,
         arguments: impl Fn(&mut Cmd),
     ) -> Result<Value> {
+        self.run_until_kept(script, Behind::Wait(written), arguments).await
+    }
+
+    /// The same for a script that writes each time that it is run: nothing else has to be written, which full memory would refuse.
+    pub(in super::super) async fn run_writing_kept(
+        &self,
+        script: &Script,
+        written: &str,
+        arguments: impl Fn(&mut Cmd),
+    ) -> Result<Value> {
+        self.run_until_kept(script, Behind::Touch(written), arguments).await
+    }
+
+    async fn run_until_kept(&self, script: &Script, behind: Behind<'_>, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
         if self.replicas == 0 {
             return self.run(script, arguments).await;
         }
-        let sent = self.run_all(None, script, Behind::Wait(written), arguments).await?;
+        let sent = self.run_all(None, script, behind, arguments).await?;
         // If not, the caller makes the call again, as one that was not answered.
         self.enough(sent.last)?;
         Ok(sent.answer)
@@ -156,9 +189,18 @@ impl Link {
         Ok(number)
     }
 
-    /// Forgets its connection: where it leads may not be where the queue is.
-    pub(in super::super) async fn reconnect(&self) {
+    /// Closes its connection; the next call makes another one.
+    pub(in super::super) async fn close(&self) {
         *self.slot.lock().await = None;
+    }
+
+    /// Returns when the queue is elsewhere than where its connection leads.
+    pub(in super::super) async fn left_behind(&self) {
+        let changes = self.slot.lock().await.as_ref().map(|open| open.changes);
+        match changes {
+            Some(changes) => self.locator.changed_since(changes).await,
+            None => std::future::pending().await,
+        }
     }
 
     fn enough(&self, answer: Value) -> Result<()> {

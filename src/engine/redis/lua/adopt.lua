@@ -14,5 +14,5 @@ end
 -- Full memory refuses neither this nor what comes after it.
 redis.call('HDEL', KEYS[1], 'steps')
 for i, node in ipairs(ARGV) do depose(KEYS[1], KEYS[2], KEYS[3], KEYS[3 + i], node) end
-redis.call('HSET', KEYS[1], 'layout', $LAYOUT, 'steps', '', 'clearing', '0', 'server', '', 'waited', '0', 'waited_at', '0')
+redis.call('HSET', KEYS[1], 'layout', $LAYOUT, 'steps', '', 'clearing', '0', 'server', '', 'heard', '', 'waited', '0', 'waited_at', '0')
 return 1

@@ -2,15 +2,17 @@
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack (1)
---       11.. the types that the keys from 12 on must have
+--       11 a generator whose connection it has seen and sees no more (or nothing) 12 the channels of nodes without their ids
+--       13.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
--- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir wall_ms more_due rewound paused, maybe victim
+-- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due rewound paused, maybe victim
 --          cursor, made_before, damaged and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
 --+ members
 --+ rights
+--+ alive
 redis.call('HDEL', KEYS[1], '') -- guard: opener-beat
 local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
@@ -76,6 +78,11 @@ local called = false
 called = chosen == node or chosen == '*' -- guard: chosen
 may = may or called
 may = may or rank > reigning -- guard: rank
+-- The connection of a generator that dies is closed at once. That its own was is told by who saw it before; here it is looked at again.
+local gone = ARGV[11] ~= ''
+if ARGV[11] ~= generator then gone = false end -- guard: gone-generator
+if gone and is_connected(ARGV[12] .. generator) then gone = false end -- guard: gone-look
+may = may or gone -- guard: gone
 if not mine and rank > 0 and may then
   -- A node that was chosen takes the crown also from a generator of a higher rank.
   if not called then reigning = rank end
@@ -89,6 +96,7 @@ end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
   ring(KEYS[7])
+  redis.pcall('PUBLISH', KEYS[7], '1')
 end
 if mine then crown = clock + ARGV[3] end
 
@@ -106,6 +114,11 @@ elseif not heir and not mine and rank > 0 then
   local _, count = string.gsub(heirs, '%S+', '')
   if count < $HEIRS_MAX then heirs, heir = count == 0 and node or heirs .. ' ' .. node, true end
 end
+local before = 0
+if heir then
+  local at = string.find(' ' .. heirs .. ' ', ' ' .. node .. ' ', 1, true)
+  before = select(2, string.gsub(string.sub(heirs, 1, at - 1), '%S+', ''))
+end
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall), 'step', pace, 'generator', generator, 'epoch', num(epoch),
   'crown', num(crown), 'heirs', heirs, 'seq', num(seq), 'made', num(made), 'chosen', chosen, 'rank', num(reigning), 'ruled', mine and num(wall) or m[17])
 
@@ -116,7 +129,7 @@ keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
   for i = 12, #KEYS do
     local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= ARGV[i - 1] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i - 1] end
+    if found ~= 'none' and found ~= ARGV[i + 1] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i + 1] end
   end
 end
 if keeps and not wrong then
@@ -151,7 +164,7 @@ if keeps and not wrong then
   end
 end
 local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', mine and m[11] or 0,
-  'due_in_ms', mine and math.max(m[10] - clock, 0) or 0, 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'wall_ms', wall,
+  'due_in_ms', mine and math.max(m[10] - clock, 0) or 0, 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'before', before, 'crowned', generator, 'wall_ms', wall,
   'more_due', more, 'rewound', rewound and 1 or 0, 'paused', m[14]}
 local function tell(name, value)
   answer[#answer + 1] = name

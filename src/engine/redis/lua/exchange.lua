@@ -1,52 +1,21 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later, then
 --       the keys of effects
--- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken 7 bytes wanted, then piece and count of those that are done
---       from their start
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), or both (3) 7 bytes
+--       wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}
--- Returns  ok {number, why refused, ...} {pack, ...} | deposed | stale | unheld | the pack alone, where one came and nothing was refused
+-- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
+--          one came and nothing was refused
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
 
--- The shortcut. Where messages are handled one by one, nearly every call settles one pack as done and takes one of the same
--- size. The rest of this script would do the same, in one and a half times the time.
-if #ARGV == 9 and ARGV[4] == '' and ARGV[6] == '0' and redis.call('HGET', KEYS[1], 'shortcut') == ARGV[5] then
-  local run, lane, place, n = redis.call, 'lane:' .. ARGV[2], 'pack:' .. ARGV[2], tonumber(ARGV[9])
-  local stored = run('HMGET', KEYS[3], lane, place)
-  local record, pack = stored[1], stored[2]
-  if record and pack and string.sub(pack, 1, 4) == '\1\0\1\0' and #pack >= 44 then
-    local call, want, fits = tonumber(ARGV[3]), tonumber(ARGV[5]), true
-    local _, last, done, failed, held = cmsgpack.unpack_limit(record, 4, 1)
-    local first, _, _, count = struct.unpack('<I8I8I8I4', pack, 9)
-    fits = call == last + 1 -- guard: shortcut-call
-    fits = fits and first == tonumber(ARGV[8]) -- guard: shortcut-piece
-    done, held = done + n, held - n + want
-    local next, answer = fits and count == n and run('LPOP', KEYS[2]), nil
-    local small = next
-    small = next and (want == 1 or #next <= tonumber(ARGV[7])) -- guard: shortcut-bytes
-    -- As in sound().
-    if small and #next >= 40 + 4 * want then
-      local version, flags, _, _, _, id, _, _, size, base = struct.unpack('<BBHHHI8I8I8I4I4', next)
-      fits = version == 1 and flags == 0 and size == want and id <= $COUNTER_MAX - want
-      if fits and #next - 40 - 4 * want == struct.unpack('<I4', next, 37 + 4 * want) - base then
-        -- {call, done, failed, held, {id}, {}}, without making a table.
-        record = '\150' .. cmsgpack.pack(call, done, failed, held) .. '\145' .. cmsgpack.pack(string.format('%d', id)) .. '\144'
-        answer = redis.pcall('HSET', KEYS[3], place, next, lane, record)
-        if type(answer) ~= 'table' then return next end
-      end
-    end
-    -- It goes back, whatever rights someone has taken away: to the head or, if need be, to the end.
-    if next and type(redis.pcall('LPUSH', KEYS[2], next)) == 'table' then run('RPUSH', KEYS[2], next) end -- guard: shortcut-rights
-    if answer then return answer end
-  end
-end
-
+--+ shortcut
 --+ common
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local none = {}
-local settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
+settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
 local place = 'pack:' .. ARGV[2]
 local fields = {lane, 'suspects', place}
 for i = 8, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
@@ -67,6 +36,20 @@ local function placed(id)
     if pack and #pack >= 44 and num((select(6, head(pack)))) == id then return field, pack end
   end
 end
+-- Who is far away gets the bytes with the packs: to fetch them would cost another way there and back. Nothing, if a right for it is
+-- missing, or someone has put something else there: then they are fetched, and that tells why.
+local bodies_of = ARGV[6] >= '2' and function(packs)
+  --+ packs
+  local bodies = {}
+  for _, pack in ipairs(packs) do
+    if is_stub(pack) then
+      local bytes = redis.pcall('HGET', KEYS[4], (body(pack)))
+      if type(bytes) == 'table' then return nil end
+      bodies[#bodies + 1] = bytes
+    end
+  end
+  return bodies
+end
 local repeated, stale, unarrived = false, false, false
 repeated = call == last -- guard: call-repeat
 stale = call < last -- guard: call-stale
@@ -80,7 +63,7 @@ if repeated then
     if pack then packs[#packs + 1] = pack end
   end
   unarrived = want == 0 and #packs > 0 and record[6] -- guard: unarrived
-  if not unarrived then return {'ok', record[6], packs} end
+  if not unarrived then return {'ok', record[6], packs, bodies_of and bodies_of(packs) or nil} end
   -- The node never got them, and asks for nothing any more: they go back as if the call had returned them.
   settles, fields = {}, {lane, 'suspects', place}
   for i, pack in ipairs(packs) do
@@ -491,8 +474,8 @@ set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
   was_held - done - failed - returned - #later / 2 + total, ids, refused})
 for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
-local woken = ARGV[6] == '1' and not paused and (total > 0 or want == 0)
+local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or want == 0)
 if returned > 0 or (woken and not trouble and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
 -- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
 if trouble then return trouble end
-return {'ok', refused, packs}
+return {'ok', refused, packs, bodies_of and bodies_of(packs) or nil}

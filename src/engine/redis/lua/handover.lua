@@ -13,5 +13,8 @@ if to ~= '' and to ~= '*' then
   if m[4] == to and tonumber(m[5]) > clock then return 'reigns' end
 end
 redis.call('HSET', KEYS[1], 'chosen', to)
-if to ~= '' then ring(KEYS[3]) end
+if to ~= '' then
+  ring(KEYS[3])
+  redis.pcall('PUBLISH', KEYS[3], '1')
+end
 return 'asked'

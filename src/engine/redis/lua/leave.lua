@@ -15,5 +15,8 @@ if held == 0 then
   redis.call('LREM', KEYS[3], 0, ARGV[1])
   redis.call('DEL', KEYS[4])
 end
-if ruled then ring(KEYS[5]) end
+if ruled then
+  ring(KEYS[5])
+  redis.pcall('PUBLISH', KEYS[5], '1')
+end
 return 1

@@ -85,7 +85,8 @@ local function depose(meta, nodes, dead, taken, node, damaged)
   return held, ruled
 end
 
--- Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone pushes.
+-- Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone numbers messages.
+-- `heard` is the server that all have spoken to: publishes look at nothing else.
 local function notice_server(meta, nodes, unheard, known, server, wall)
   if server == '' or known == server then return end
   if known ~= '' then
@@ -93,14 +94,33 @@ local function notice_server(meta, nodes, unheard, known, server, wall)
     local members = redis.call('ZRANGE', nodes, 0, -1)
     for i = 1, #members, $UNPACK_MAX do redis.call('RPUSH', unheard, unpack(members, i, math.min(i + ($UNPACK_MAX - 1), #members))) end
     redis.call('HSET', meta, 'waited', '0', 'waited_at', num(wall))
+    redis.call('HSET', meta, 'heard', '') -- guard: heard-anew
   end
   redis.call('HSET', meta, 'server', server)
+end
+
+-- Members may have seen numbers that this server does not know of, and not have said so yet. One that does not speak for its lease,
+-- while someone wants to number messages, is dead. Returns whether there are such. Ends the list of those who need not be waited for.
+local function awaits_members(meta, nodes, unheard, server, wall)
+  local m = redis.call('HMGET', meta, 'server', 'steps', 'waited', 'waited_at')
+  notice_server(meta, nodes, unheard, m[1] or '', server, wall)
+  local silent, waits = redis.call('LRANGE', unheard, 0, -1), false
+  if #silent == 0 then return false end
+  local longest = 3 * (tonumber(string.match(m[2] or '', '(%d+)=%d+$') or -1) + 1)
+  local waited, at = tonumber(m[3] or 0) or 0, tonumber(m[4] or 0) or 0
+  if server ~= '' and m[1] ~= server then waited, at = 0, wall end
+  waited = waited + math.min(math.max(wall - at, 0), $UNHEARD_STEP_MS)
+  for _, node in ipairs(silent) do waits = waits or redis.call('ZSCORE', nodes, node) end
+  waits = waits and waited < longest
+  redis.call('HSET', meta, 'waited', num(waited), 'waited_at', num(wall))
+  if not waits then redis.call('DEL', unheard) end
+  return waits
 end
 
 -- Creates a queue. Redis searches small hashes from their start: the fields that every call reads come first.
 local function found_queue(meta, birth, names, step, wall)
   redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'clock', '0', 'wall', num(wall), 'step', step,
-    'crown', '0', 'seq', '0', 'made', '0', 'epoch', '0', 'generator', '', 'heirs', '', 'chosen', '', 'server', '', 'due', '0', 'head', '0',
+    'crown', '0', 'seq', '0', 'made', '0', 'epoch', '0', 'generator', '', 'heirs', '', 'chosen', '', 'server', '', 'heard', '', 'due', '0', 'head', '0',
     'birth', birth, 'layout', $LAYOUT, 'names', names, 'steps', '', 'rank', '0', 'ruled', '0', 'done', '0', 'failed', '0', 'requeued', '0',
     'rewinds', '0', 'skipped', '0', 'trimmed', '0', 'clearing', '0', 'waited', '0', 'waited_at', '0')
 end

@@ -1,35 +1,41 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
--- KEYS  1 meta 2 queue 3 bell 4 bodies 5 sending
+-- KEYS  1 meta 2 queue 3 bell; with large packs also 4 bodies 5 sending
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9 it was
---       published before, and a failover has taken it back (1) 10.. packs
--- Returns  ok seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
+--       published before, and a failover has taken it back (1) 10 server 11.. packs
+-- Returns  one text: seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
+--          | unheard (members may have seen more: ask hear.lua)
 -- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
 -- The bodies of large packs were written just before this, by commands of their own: those that are not published are removed
 -- again. A body that is published has a count beside it. The names of all were put into `sending` first, where the next publish finds
 -- those that nobody published. A late copy of another call may remove these, or full memory refuse one: then all are sent again.
 --+ common
---+ packs
-local function large_ones()
-  local ids, counts = {}, {}
-  for i = 10, #ARGV do
-    if is_stub(ARGV[i]) then ids[#ids + 1], counts[#counts + 1] = body(ARGV[i]) end
-  end
-  return ids, counts
-end
--- Removes the bodies that were brought and are not published, by this call or by one before it.
-local function sweep(published)
-  local sent = redis.call('LRANGE', KEYS[5], 0, -1)
-  for i = 1, published and #sent == 1 and 0 or #sent do
-    local names = sent[i]
-    for id in string.gmatch(names, '%S+') do
-      local left = redis.call('HEXISTS', KEYS[4], id .. '+') == 0
-      if left then redis.call('HDEL', KEYS[4], id) end -- guard: bodies-refused
+-- Lua makes functions anew in every call: those for large packs are made only where there are some.
+local large, large_ones, sweep = false, nil, nil
+for i = 11, #ARGV do large = large or string.byte(ARGV[i], 2) == 1 end
+if large then
+  --+ packs
+  large_ones = function()
+    local ids, counts = {}, {}
+    for i = 11, #ARGV do
+      if is_stub(ARGV[i]) then ids[#ids + 1], counts[#counts + 1] = body(ARGV[i]) end
     end
+    return ids, counts
   end
-  redis.call('DEL', KEYS[5])
+  -- Removes the bodies that were brought and are not published, by this call or by one before it.
+  sweep = function(published)
+    local sent = redis.call('LRANGE', KEYS[5], 0, -1)
+    for i = 1, published and #sent == 1 and 0 or #sent do
+      local names = sent[i]
+      for id in string.gmatch(names, '%S+') do
+        local left = redis.call('HEXISTS', KEYS[4], id .. '+') == 0
+        if left then redis.call('HDEL', KEYS[4], id) end -- guard: bodies-refused
+      end
+    end
+    redis.call('DEL', KEYS[5])
+  end
 end
 local function without_bodies(answer)
-  local ids = large_ones()
+  local ids = large and large_ones() or {}
   if #ids > 0 then sweep() end
   -- Another call may have removed their names.
   for _, id in ipairs(ids) do
@@ -37,29 +43,34 @@ local function without_bodies(answer)
   end
   return answer
 end
+-- As one text: a list would cost as much as reading the queue's state.
+local function ok(seq, made, grain, due_in_ms)
+  return num(seq) .. ' ' .. num(made) .. ' ' .. num(grain) .. ' ' .. num(due_in_ms)
+end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
-  'grain', 'head', 'paused', 'hole')
+  'grain', 'head', 'paused', 'hole', 'heard')
 if not m[1] then return without_bodies({'fenced'}) end
 local clock = hive(m[1], m[2], m[3])
 if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end -- guard: token
 if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: crown-lease
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local n, reign, large = 0, tonumber(m[5]), false
-for i = 10, #ARGV do
+local n, reign = 0, tonumber(m[5])
+for i = 11, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
   if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= reign or count < 1 then
     return without_bodies(redis.error_reply('ERR queenright: malformed pack'))
   end
-  n, large = n + count, large or flags == 1
+  n = n + count
 end
 local seq, due, interval, limit = m[7] + 0, tonumber(m[9]) or clock, tonumber(ARGV[7]), tonumber(ARGV[6])
 local grain = tonumber(m[10]) or $GRAIN_START
 local applied = false
 applied = made + n <= tonumber(m[8]) -- guard: made
-if applied then return without_bodies({'ok', seq, tonumber(m[8]), grain, math.max(due - clock, 0)}) end
+if applied then return without_bodies(ok(seq, m[8], grain, math.max(due - clock, 0))) end
 if made ~= tonumber(m[8]) then return without_bodies({'gap'}) end -- guard: gap
 if tonumber(m[12]) % 2 == 1 then return without_bodies({'paused'}) end -- guard: paused-generator
+if m[14] ~= ARGV[10] and ARGV[10] ~= '' then return without_bodies({'unheard'}) end -- guard: publish-unheard
 -- After a failover the generator publishes again what was lost, under the same numbers. Those of a hole are its own; at its end the
 -- next number follows, unless others have pushed behind it.
 local from, to = string.match(m[13] or '', '^(%d+) (%d+)$')
@@ -83,14 +94,14 @@ if behind - waiting_from > limit then
   if behind - waiting_from > limit and not fills then return without_bodies({'full'}) end -- guard: full
 end
 
-for _, id in ipairs((large_ones())) do
+for _, id in ipairs(large and large_ones() or {}) do
   if redis.call('HEXISTS', KEYS[4], id) == 0 then return without_bodies({'bodies'}) end -- guard: bodies-there
 end
 -- A right that someone has taken away must show before the first write; see rights.lua.
 local lack = false
 lack = redis.acl_check_cmd and not redis.acl_check_cmd('HSET') -- guard: rights
 if lack then return without_bodies(redis.error_reply('NOPERM queenright: this user has no permissions to run HSET')) end
-local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 10))
+local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 11))
 if type(pushed) == 'table' then return without_bodies(pushed) end
 if large then
   local ids, left = large_ones()
@@ -113,4 +124,4 @@ if from and not (fills and first + n < to) then redis.call('HDEL', KEYS[1], 'hol
 ring(KEYS[3])
 -- At the end: should a right for it be missing, all is published.
 if large then sweep(true) end
-return {'ok', behind, made + n, grain, math.max(due - clock, 0)}
+return ok(behind, made + n, grain, math.max(due - clock, 0))

@@ -9,8 +9,7 @@
 --+ packs
 --+ members
 --+ rights
-local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'server', 'steps', 'waited',
-  'waited_at')
+local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
 local _, wall = hive(0, 0, 0)
 if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
@@ -31,22 +30,9 @@ if answered then return {'ok', cmsgpack.unpack(answered)} end
 
 lack = lacks('HSET', 'RPUSH', 'ZADD', 'DEL') -- guard: rights
 if lack then return lack end
--- Members may have seen numbers that this server does not know of, and not have said so yet. One that does not speak for its lease,
--- while someone wants to push, is dead.
 if m[1] then
-  notice_server(KEYS[1], KEYS[7], KEYS[8], m[7] or '', ARGV[7], wall)
-  local unheard, waits = redis.call('LRANGE', KEYS[8], 0, -1), false
-  if #unheard > 0 then
-    local longest = 3 * (tonumber(string.match(m[8] or '', '(%d+)=%d+$') or -1) + 1)
-    local waited, at = tonumber(m[9] or 0) or 0, tonumber(m[10] or 0) or 0
-    if ARGV[7] ~= '' and m[7] ~= ARGV[7] then waited, at = 0, wall end
-    waited = waited + math.min(math.max(wall - at, 0), $UNHEARD_STEP_MS)
-    for _, node in ipairs(unheard) do waits = waits or redis.call('ZSCORE', KEYS[7], node) end
-    waits = waits and waited < longest
-    redis.call('HSET', KEYS[1], 'waited', num(waited), 'waited_at', num(wall))
-    if waits then return {'unheard'} end -- guard: push-unheard
-    redis.call('DEL', KEYS[8])
-  end
+  local waits = awaits_members(KEYS[1], KEYS[7], KEYS[8], ARGV[7], wall)
+  if waits then return {'unheard'} end -- guard: push-unheard
 end
 
 -- First everything is worked out.

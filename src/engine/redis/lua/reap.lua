@@ -1,6 +1,6 @@
--- reap: deposes a member whose lease has run out, and hands on what it held, a bounded number of packs a call.
+-- reap: deposes a member whose lease has run out, or whose connection was closed, and hands on what it held, a bounded number of packs a call.
 -- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged
--- ARGV  1 victim
+-- ARGV  1 victim 2 its channel, if its connection was seen and is seen no more (or nothing)
 -- Returns  by name: redelivered failed more deposed
 -- Deposes before it moves anything: from then on the calls of the victim are refused.
 -- Its first write is always one that full memory does not refuse: depose's ZREM, or the HDEL or LREM below.
@@ -10,6 +10,7 @@
 --+ aside
 --+ members
 --+ rights
+--+ alive
 local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
   return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
@@ -21,7 +22,9 @@ local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
 local kind = redis.call('TYPE', KEYS[4]).ok
 lack = lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
 if lack then return lack end
-if deadline and tonumber(deadline) > clock then return answer(0, 0, 0, 0) end -- guard: reap-expired
+local gone = ARGV[2] ~= ''
+if gone and is_connected(ARGV[2]) then gone = false end -- guard: reap-look
+if deadline and tonumber(deadline) > clock and not gone then return answer(0, 0, 0, 0) end -- guard: reap-expired
 if kind ~= 'hash' and kind ~= 'none' then
   -- Whatever it held is gone, and what stands there is not ours. The dead behind it must not wait for it.
   if redis.call('ZREM', KEYS[2], victim) + redis.call('LREM', KEYS[3], 0, victim) > 0 then

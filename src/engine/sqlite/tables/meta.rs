@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::super::alive;
 use super::schema::OF_QUEUES;
 use super::{Columns, Tables, int, uint};
 use crate::engine::store::{Meta, StepCounts, Store};
@@ -132,6 +133,10 @@ impl Store for Tables<'_> {
         )
     }
 
+    fn is_connected(&mut self, node: &str) -> Result<bool> {
+        Ok(alive::is_shown(&self.database.path, node))
+    }
+
     fn damaged_count(&mut self) -> Result<u64> {
         self.count("SELECT count(*) FROM damaged WHERE queue = ?", params![self.queue])
     }
@@ -160,6 +165,9 @@ impl Store for Tables<'_> {
     }
 
     fn purge(&mut self) -> Result<()> {
+        for node in self.names_of("SELECT node FROM nodes WHERE queue = ?")? {
+            alive::forget(&self.database.path, &node);
+        }
         for table in OF_QUEUES {
             self.write(&format!("DELETE FROM {table} WHERE queue = ?"), params![self.queue])?;
         }

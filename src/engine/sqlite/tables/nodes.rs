@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::super::alive;
 use super::{Columns, Tables, int};
 use crate::engine::store::{About, Lane, Nodes};
 use crate::engine::{NodeId, record};
@@ -77,6 +78,7 @@ impl Nodes for Tables<'_> {
             let sql = format!("DELETE FROM {table} WHERE queue = ? AND node = ?");
             self.write(&sql, params![self.queue, node])?;
         }
+        alive::forget(&self.database.path, node);
         Ok(())
     }
 

@@ -75,6 +75,7 @@ fn a_reply_that_no_script_gives_is_refused_or_can_be_read() {
             // What a cluster has not decided yet is asked for so long.
             answer_timeout: Duration::from_millis(50),
             replicas: 0,
+            watch: true,
         };
         let keys = queenright::engine::redis::keys::Keys::new("fuzz", &queenright::settings::Names::default());
         RedisEngine::new(&server, keys).expect("a URL")
@@ -126,6 +127,8 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
                 backlog_max: 9,
                 interval_ms: 0,
                 cursor: None,
+                server: "s1".into(),
+                again: false,
                 packs: packs(0, 1, 0, &[1]),
             };
             let answer = engine.publish(&publish).await;
@@ -157,7 +160,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
             format!("{kind} {}", packs.len())
         }
         b'e' => {
-            let reap = Reap { victim: name() };
+            let reap = Reap::of(&name());
             engine.reap(&reap).await.map(|reaped| format!("{}", reaped.more))?
         }
         b'f' => engine.leave(&name()).await.map(|()| "left".to_string())?,

@@ -1,0 +1,156 @@
+//! Several publishes on their way at once, in the order of their numbers.
+//!
+//! The store applies a publish only if it builds on what there is: on the count of messages made before it, and on the next number. So
+//! of calls that overtake each other, or that follow one that was refused or lost, none is applied out of turn: they are answered
+//! `gap`, and sent again. The oldest decides. If it is not applied, the others are waited for, the oldest is sent until it
+//! is, and then those behind it once more, unchanged; what was applied already is answered as such.
+//! If others pushed, the numbers of all that follow are wrong. None of them can be applied any more, also as a late copy: how far the next
+//! number is ahead of the count of messages made never shrinks.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesOrdered;
+use tokio::time::Instant;
+
+use super::progress::{Progress, Sending, Then};
+use super::send::{Attempt, Sender, Sent};
+use super::window::Window;
+use crate::engine::{Engine, Publish};
+use crate::error::Result;
+use crate::mutants::guard;
+
+/// Calls on their way, the oldest first.
+pub(super) struct Flight<'a, E, F: Future> {
+    sender: &'a Sender<'a, E>,
+    send: fn(&'a Sender<'a, E>, Call) -> F,
+    calls: FuturesOrdered<F>,
+    bytes: usize,
+    window: Window,
+}
+
+/// A publish, and what is known once it is applied.
+pub(super) struct Call {
+    pub publish: Publish,
+    pub sending: Sending,
+}
+
+/// What came of sending it once.
+pub(super) struct Landed<'a> {
+    call: Call,
+    attempt: Attempt<'a>,
+    sent: Instant,
+}
+
+/// Sends it once.
+pub(super) async fn fly<'a, E: Engine>(sender: &'a Sender<'a, E>, call: Call) -> Landed<'a> {
+    let sent = Instant::now();
+    let attempt = sender.attempt(&call.publish).await;
+    Landed { call, attempt, sent }
+}
+
+impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
+    pub(super) fn new(sender: &'a Sender<'a, E>, send: fn(&'a Sender<'a, E>, Call) -> F) -> Self {
+        Self {
+            sender,
+            send,
+            calls: FuturesOrdered::new(),
+            bytes: 0,
+            window: Window::new(),
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.window.has_room(self.calls.len(), self.bytes)
+    }
+
+    /// Sends behind those that are on their way.
+    pub(super) fn send(&mut self, call: Call) {
+        self.sender.intends(&call.publish);
+        self.resend(call);
+    }
+
+    fn resend(&mut self, call: Call) {
+        self.bytes += bytes(&call.publish);
+        self.calls.push_back((self.send)(self.sender, call));
+    }
+
+    /// Takes in answers until `work` is done. None: what follows has other numbers, or the reign is over, as the other value tells.
+    pub(super) async fn during<T>(
+        &mut self,
+        progress: &mut Progress,
+        work: impl Future<Output = T>,
+    ) -> Result<(Option<T>, Then)> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                Some(landed) = self.next() => match self.take_in(landed, progress).await? {
+                    Then::ON => {}
+                    then => return Ok((None, then)),
+                },
+                done = &mut work => return Ok((Some(done), Then::ON)),
+            }
+        }
+    }
+
+    /// Takes in all answers.
+    pub(super) async fn land_all(&mut self, progress: &mut Progress) -> Result<Then> {
+        let mut keeps_ready = true;
+        while !self.calls.is_empty() {
+            match self.land(progress).await? {
+                Then::GoOn { keeps_ready: keeps } => keeps_ready &= keeps,
+                end => return Ok(end),
+            }
+        }
+        Ok(Then::GoOn { keeps_ready })
+    }
+
+    /// Takes in the answer to the oldest.
+    pub(super) async fn land(&mut self, progress: &mut Progress) -> Result<Then> {
+        match self.next().await {
+            Some(landed) => self.take_in(landed, progress).await,
+            None => Ok(Then::ON),
+        }
+    }
+
+    async fn take_in(&mut self, landed: Landed<'a>, progress: &mut Progress) -> Result<Then> {
+        let Landed { call, attempt, sent } = landed;
+        let mut behind = VecDeque::new();
+        if attempt.is_applied() || !guard("oldest-first") {
+            self.window.answered(sent.elapsed(), self.sender.context.engine.trip());
+        } else {
+            if attempt.has_failed() {
+                self.window.failed();
+            }
+            while let Some(landed) = self.next().await {
+                behind.push_back(landed.call);
+            }
+        }
+        let Call { publish, sending } = call;
+        let sent = self.sender.insist(publish, attempt).await?;
+        let is_published = matches!(sent, Sent::Published(_));
+        let then = progress.advance(sent, sending, Duration::ZERO);
+        // Where others pushed behind it, some of these may have been applied before that.
+        if is_published {
+            for call in behind {
+                self.resend(call);
+            }
+        }
+        Ok(then)
+    }
+
+    /// Nothing is lost if it is not waited for to the end.
+    async fn next(&mut self) -> Option<Landed<'a>> {
+        let landed = self.calls.next().await?;
+        self.bytes -= bytes(&landed.call.publish);
+        Some(landed)
+    }
+}
+
+fn bytes(publish: &Publish) -> usize {
+    publish.packs.iter().map(|pack| pack.bytes().len()).sum()
+}

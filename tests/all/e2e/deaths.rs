@@ -1,0 +1,129 @@
+//! Who dies is seen by its connection, and who only loses that keeps its place.
+
+use std::time::Duration;
+
+use queenright::engine::redis::ACL_LINE;
+
+use super::checks::{self, Lines};
+use crate::fleet::Fleet;
+use crate::server::RedisServer;
+
+/// Nothing in a test waits for as long as this.
+const FOR_EVER: &str = "--lease 20m --work 20ms --error-rate 0.2 --interval 20ms";
+
+/// One who holds something, and does not generate.
+fn busy_handler(fleet: &Fleet) -> usize {
+    let holds = |status: &crate::fleet::Status, copy: usize| status.held_by(fleet.pid(copy)) > 0;
+    let generator = fleet.generator();
+    let others = || (0..fleet.len()).filter(|copy| *copy != generator);
+    let status = fleet.wait_status("a handler is busy", |status| others().any(|copy| holds(status, copy)));
+    others().find(|copy| holds(&status, *copy)).expect("it was there")
+}
+
+fn kills_are_seen(mut fleet: Fleet) {
+    // Long enough for everybody to be seen.
+    fleet.wait_for_more("published", 100);
+    let handler = busy_handler(&fleet);
+    fleet.kill9(handler);
+    fleet.wait_for("what it held is handed on", |lines| {
+        lines.iter().any(|line| line.is("reaped"))
+    });
+    fleet.wait_for_more("published", 50);
+    let generator = fleet.generator();
+    fleet.kill9(generator);
+    fleet.wait_for("another is crowned", |lines| {
+        lines.iter().filter(|line| line.is("elected")).count() >= 2
+    });
+    fleet.wait_through(300);
+    fleet.wait_status("both were given up", |status| status.nodes.len() == 3);
+    fleet.nobody_exited_but(&[handler, generator]);
+    checks::everything(&fleet, 300, Lines::SomeLost);
+}
+
+#[test]
+fn whoever_is_killed_is_followed_although_its_lease_would_run_for_minutes() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server).copies(5).args(FOR_EVER).args("--messages 300");
+    kills_are_seen(fleet.start_led());
+}
+
+#[test]
+fn whoever_is_killed_is_followed_in_a_file_as_well() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("queue.db");
+    let fleet = Fleet::in_file(&file).copies(5).args(FOR_EVER).args("--messages 300");
+    kills_are_seen(fleet.start_led());
+    let left = std::fs::read_dir(directory.path()).expect("a directory");
+    let left = left.map(|file| file.expect("readable").path());
+    let shown = left.filter(|path| path.extension().is_some_and(|end| end == "alive"));
+    assert_eq!(shown.count(), 3, "of those that were killed nothing is left");
+}
+
+#[test]
+fn a_redis_that_restarts_deposes_nobody() {
+    let mut server = RedisServer::durable();
+    let mut fleet = Fleet::on(&server)
+        .copies(4)
+        .args("--interval 20ms --messages 100 --work 0 --error-rate 0 --lease 10s")
+        .start_led();
+    fleet.wait_for_more("published", 20);
+    let before = fleet.status();
+    for _ in 0..2 {
+        server.restart();
+        fleet.wait_for_more("published", 10);
+        fleet.wait_status("all are seen", |status| status.nodes.iter().all(|node| node.watched));
+    }
+    fleet.wait_through(100);
+    fleet.nobody_exited_but(&[]);
+    checks::nobody_given_up(&fleet.lines());
+    assert_eq!(fleet.status().epoch, before.epoch, "the crown has stayed");
+    checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
+#[test]
+fn connections_that_break_again_and_again_cannot_make_the_crown_wander() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .copies(4)
+        .args("--interval 20ms --messages 200 --work 0 --error-rate 0")
+        .start_led();
+    let before = fleet.status().epoch;
+    for _ in 0..60 {
+        server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).expect("killed");
+        // The scenario itself: a connection that lasts for moments.
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    fleet.wait_through(200);
+    fleet.nobody_exited_but(&[]);
+    // After three losses nobody goes by the connection of a node for a while; by then each may have lost the crown three times.
+    let moved = fleet.status().epoch - before;
+    assert!(moved <= 3 * 4, "the crown has moved {moved} times");
+    checks::everything(&fleet, 200, Lines::SomeLost);
+}
+
+#[test]
+fn who_may_not_subscribe_works_by_leases() {
+    let server = RedisServer::durable();
+    if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
+        return;
+    }
+    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
+    let line = line
+        .replace(" &{qr:QUEUE}:*", " resetchannels")
+        .replace("QUEUE", "deaf");
+    server.command(&line.split(' ').collect::<Vec<_>>()).expect("a user");
+    let url = format!("--url redis://bee:honey@127.0.0.1:{}", server.port());
+    let mut fleet = Fleet::on(&server)
+        .queue("deaf")
+        .copies(3)
+        .args("--interval 20ms --messages 100 --work 5ms --error-rate 0")
+        .args(&url)
+        .start_led();
+    fleet.wait_for_more("published", 20);
+    assert!(fleet.status().nodes.iter().all(|node| !node.watched));
+    let generator = fleet.generator();
+    fleet.kill9(generator);
+    fleet.wait_through(100);
+    fleet.nobody_exited_but(&[generator]);
+    checks::everything(&fleet, 100, Lines::SomeLost);
+}
