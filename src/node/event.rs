@@ -69,8 +69,8 @@ pub enum Event {
     Paused { generator: bool, handlers: bool },
     /// Nothing is paused any more.
     Resumed,
-    /// The store went back in time and was raised to what this node had seen.
-    Rewound { next_number: u64 },
+    /// The store went back in time, lacked so many messages that this node knew of, and was raised to what it had seen.
+    Rewound { next_number: u64, lacked: u64 },
     /// A failover took back messages that were not told yet: so many were published again, with the same numbers. Of so many others nobody
     /// knows whether anyone has them: they are not published by this node any more.
     Replayed { messages: u64, unknown: u64 },
@@ -140,8 +140,10 @@ impl Event {
             Self::GivenUp { messages } => {
                 format!("stops with {messages} messages unfinished: others handle them again")
             }
-            Self::Rewound { next_number } => {
-                format!("the store lost writes that it had acknowledged; numbers go on at {next_number}")
+            Self::Rewound { next_number, lacked } => {
+                format!(
+                    "the store lost writes that it had acknowledged, {lacked} messages among them; numbers go on at {next_number}"
+                )
             }
             Self::Replayed { messages, unknown: 0 } => {
                 format!("a failover took back {messages} messages; they are published again")

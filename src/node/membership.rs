@@ -168,8 +168,8 @@ impl<E: Engine> Membership<E> {
                         self.returned = None;
                     }
                     self.context.requests.saw_birth(birth);
-                    if rewound {
-                        self.context.tell(&node, Event::Rewound { next_number });
+                    if let Some(lacked) = rewound {
+                        self.context.tell(&node, Event::Rewound { next_number, lacked });
                     }
                     self.context.tell(&node, Event::Joined);
                     self.standing.send_modify(|standing| standing.node.clone_from(&node));

@@ -42,8 +42,8 @@ pub enum Joined {
     /// A member.
     Ok {
         birth: String,
-        /// The store had gone back in time behind what this node has seen, and was raised to that.
-        rewound: bool,
+        /// The store had gone back in time behind what this node has seen, and was raised to that: it lacked so many numbers.
+        rewound: Option<u64>,
         /// The queue that this node knew was removed on purpose: nothing that it has seen holds any more.
         purged: bool,
     },
@@ -84,10 +84,6 @@ pub enum Renewed {
 
 /// What a beat tells a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the store says yes or no to unrelated questions"
-)]
 pub struct Member {
     pub generator: bool,
     pub epoch: u64,
@@ -119,8 +115,8 @@ pub struct Member {
     pub paused: Paused,
     /// More messages are due than one beat moves: beat again at once.
     pub more_due: bool,
-    /// The store had gone back in time behind what this node has seen, and was raised to that.
-    pub rewound: bool,
+    /// The store had gone back in time behind what this node has seen, and was raised to that: it lacked so many numbers.
+    pub rewound: Option<u64>,
     /// How many pieces of the queue could not be read so far. Told to those who may be told of a victim.
     pub damaged: Option<u64>,
     /// A key of the queue in whose place someone else has put something of another type.

@@ -208,7 +208,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         made_before: None,
         paused: Paused::of_bits(paused),
         more_due: false,
-        rewound: false,
+        rewound: None,
         damaged: None,
         wrong: None,
     }))

@@ -1,7 +1,7 @@
 //! The beat: it renews a lease, and elects the generator.
 
 use super::clock::{advance, expired};
-use super::membership::{is_behind, leaves_hole, notice_server, raise};
+use super::membership::{lacks, leaves_hole, notice_server, raise};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
 use crate::engine::store::{Lessee, Line, Meta, Replay, Store};
@@ -15,12 +15,12 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         return Ok(Renewed::Deposed);
     };
     advance(store, &mut meta, wall_ms);
-    let mut rewound = is_behind(store, &meta, &beat.seen);
-    if rewound {
+    let mut rewound = lacks(store, &meta, &beat.seen);
+    if rewound.is_some() {
         let other = !meta.generator.is_empty() && meta.generator != beat.node;
         let reigns = other && meta.crown > meta.clock && beat.seen.epoch <= meta.epoch;
         if let Some(passed) = leaves_hole(store, &mut meta, reigns, beat.seen.seq)? {
-            rewound = passed;
+            rewound = rewound.filter(|_| passed);
         } else {
             if store.guard("rewind-beat") {
                 raise(&mut meta, &beat.seen);

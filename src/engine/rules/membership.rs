@@ -32,11 +32,11 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
     let purged = is_purged(store, &meta, wall_ms, &join.seen)?;
     // What was seen of a queue that was removed says nothing about this one.
     let seen = if purged { Seen::default() } else { join.seen.clone() };
-    let mut rewound = is_behind(store, &meta, &seen);
-    if rewound {
+    let mut rewound = lacks(store, &meta, &seen);
+    if rewound.is_some() {
         let reigns = !meta.generator.is_empty() && meta.crown > meta.clock && seen.epoch <= meta.epoch;
         match leaves_hole(store, &mut meta, reigns, seen.seq)? {
-            Some(passed) => rewound = passed,
+            Some(passed) => rewound = rewound.filter(|_| passed),
             None if store.guard("rewind-join") => {
                 raise(&mut meta, &seen);
                 meta.rewinds += 1;
@@ -241,10 +241,11 @@ fn is_purged(store: &mut impl Store, meta: &Meta, wall_ms: u64, seen: &Seen) -> 
     Ok(until_ms > store.time_ms(wall_ms) && births.contains(&seen.birth))
 }
 
-/// Whether the store has gone back in time behind what a node has seen.
-pub(super) fn is_behind(store: &impl Store, meta: &Meta, seen: &Seen) -> bool {
+/// How many numbers a store lacks that has gone back in time behind what a node has seen. None: it has not.
+pub(super) fn lacks(store: &impl Store, meta: &Meta, seen: &Seen) -> Option<u64> {
     let made = store.guard("rewind-made") && seen.made > meta.made;
-    seen.seq > meta.seq || seen.epoch > meta.epoch || made
+    let behind = seen.seq > meta.seq || seen.epoch > meta.epoch || made;
+    behind.then(|| seen.seq.saturating_sub(meta.seq))
 }
 
 /// Another server than before, or another run of it, may lack the last writes: all members are to speak to it before anyone

@@ -56,9 +56,10 @@ impl Standing {
     /// Takes in what the store says of this node, which has seen the numbers below `seen_seq`.
     pub(super) fn heed(&mut self, member: &Member, seen_seq: u64, settings: &Settings, now: Instant) -> Changes {
         let mut changes = Changes::default();
-        if member.rewound {
+        if let Some(lacked) = member.rewound {
             changes.events.push(Event::Rewound {
                 next_number: member.seq,
+                lacked,
             });
         }
         let before = self.reign.as_ref().map(|reign| reign.epoch);
@@ -153,7 +154,7 @@ mod tests {
             made_before: None,
             paused: Paused::default(),
             more_due: false,
-            rewound: false,
+            rewound: None,
             damaged: None,
             wrong: None,
         }
@@ -211,7 +212,7 @@ mod tests {
         let (settings, now) = (Settings::default(), Instant::now());
         let mut standing = standing(None);
         let mut said = member(false, 4);
-        said.rewound = true;
+        said.rewound = Some(12);
         said.heir = true;
         said.paused.handlers = true;
         let paused = Event::Paused {
@@ -219,9 +220,13 @@ mod tests {
             handlers: true,
         };
         let changes = standing.heed(&said, 0, &settings, now);
-        assert_eq!(changes.events, [Event::Rewound { next_number: 100 }, paused]);
+        let rewound = Event::Rewound {
+            next_number: 100,
+            lacked: 12,
+        };
+        assert_eq!(changes.events, [rewound, paused]);
         assert!(changes.wakes && standing.heir);
-        said.rewound = false;
+        said.rewound = None;
         assert_eq!(standing.heed(&said, 0, &settings, now), Changes::default());
         said.paused.handlers = false;
         assert_eq!(standing.heed(&said, 0, &settings, now).events, [Event::Resumed]);

@@ -169,7 +169,7 @@ mod tests {
             made_before: None,
             paused: Paused::default(),
             more_due: false,
-            rewound: false,
+            rewound: None,
             damaged: generator.then_some(0),
             wrong: None,
         }

@@ -216,18 +216,18 @@ async fn a_queue_that_was_removed_under_its_nodes_is_told_from_a_store_that_forg
         purged,
     };
     for back in ["c", "d"] {
-        assert_eq!(hive.engine().join(&join(back, "birth")).await, Ok(joined(false, true)));
+        assert_eq!(hive.engine().join(&join(back, "birth")).await, Ok(joined(None, true)));
     }
     let status = hive.status().await;
     assert_eq!((status.published, status.rewinds, status.epoch), (0, 0, 0));
     // A queue that nobody removed, and that is not there, was forgotten.
-    assert_eq!(hive.engine().join(&join("e", "lost")).await, Ok(joined(true, false)));
+    assert_eq!(hive.engine().join(&join("e", "lost")).await, Ok(joined(Some(3), false)));
     assert_eq!(hive.status().await.rewinds, 1);
     // So is one that was removed long ago.
     let mut old = join("f", "birth");
     old.seen.seq = 9;
     hive.jump(25 * 3_600_000).await;
-    assert_eq!(hive.engine().join(&old).await, Ok(joined(true, false)));
+    assert_eq!(hive.engine().join(&old).await, Ok(joined(Some(6), false)));
     // Nothing is kept of a queue that nobody knows.
     for node in ["c", "d", "e", "f"] {
         hive.engine().leave(&node.into()).await.expect("leave");

@@ -131,7 +131,7 @@ impl Prefix {
         let behind = published < run.seen.seq || epoch < run.seen.epoch;
         let joined = self.engine.join(&join(run)).await.expect("joined");
         assert!(
-            matches!(joined, Joined::Ok { rewound, .. } if rewound == behind),
+            matches!(joined, Joined::Ok { rewound, .. } if rewound.is_some() == behind),
             "{at}: {joined:?}"
         );
         let status = self.engine.status().await.expect("status");

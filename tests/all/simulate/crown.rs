@@ -32,7 +32,7 @@ impl Inner {
             self.told.elections += 1;
             let gone = beat.gone == before.generator && !self.state.connected.0.contains(&before.generator);
             let reigns = before.crown > before.clock && !before.generator.is_empty();
-            if reigns && !member.rewound && !entitled && !gone {
+            if reigns && member.rewound.is_none() && !entitled && !gone {
                 self.fail("a crown is taken from its bearer");
             }
             self.a_free_crown_is_soon_taken(before);

@@ -372,7 +372,7 @@ impl Engine for Wire {
                 if !(member.generator && inner.plan.settings.replicas > 0) {
                     inner.saw(self.process, member.seq);
                 }
-                inner.processes[self.process].rewinds.0 += u64::from(member.rewound);
+                inner.processes[self.process].rewinds.0 += u64::from(member.rewound.is_some());
             });
         }
         pulse

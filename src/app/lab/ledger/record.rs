@@ -88,7 +88,7 @@ impl Record {
             },
             Event::Away { reason } => Self::Away { reason: reason.clone() },
             Event::Reconnected => Self::Reconnected,
-            Event::Rewound { next_number } => Self::Rewound {
+            Event::Rewound { next_number, .. } => Self::Rewound {
                 next_number: *next_number,
             },
             Event::Left => Self::Left,

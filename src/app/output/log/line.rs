@@ -168,7 +168,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             };
             add!(to: what Text);
         }
-        Event::Rewound { next_number } => add!(to: next_number count),
+        Event::Rewound { next_number, lacked } => add!(to: next_number count, lacked count),
         Event::Unhandled { queued } => {
             let hint = "this copy generates and no other is alive to handle: start another, or give --also-handle";
             to.extend([("queued", count(queued)), ("hint", Text(hint))]);

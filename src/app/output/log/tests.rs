@@ -109,7 +109,10 @@ fn every_event() -> Vec<Event> {
             redelivered: 3,
             failed: 1,
         },
-        Event::Rewound { next_number: 5 },
+        Event::Rewound {
+            next_number: 5,
+            lacked: 12,
+        },
         Event::Replayed {
             messages: 8000,
             unknown: 12,
@@ -141,7 +144,7 @@ done node=k3f9 epoch=4 number=17 deliveries=1 payload=17
 error node=k3f9 epoch=4 number=17 deliveries=2 payload=17 error=\"no luck\"
 redelivered node=k3f9 epoch=4 number=17 deliveries=2 payload=\"\"
 reaped node=k3f9 victim=x9 redelivered=3 failed=1
-rewound node=k3f9 next_number=5
+rewound node=k3f9 next_number=5 lacked=12
 replayed node=k3f9 messages=8000 unknown=12
 untold node=k3f9 messages=3
 purged node=k3f9

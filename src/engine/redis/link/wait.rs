@@ -212,14 +212,12 @@ impl Waits {
         pipe.cmd("RPUSH").arg(&self.key).arg(1);
         pipe.cmd("PEXPIRE").arg(&self.key).arg(LEFT_MS);
         let answers = open.connection.redis.send_packed_commands(&pipe, 0, pipe.len()).await?;
-        match answers.first() {
-            Some(Value::Int(_)) => Ok(()),
-            // Memory may be full, or the user may have no such right.
-            _ => {
-                self.refused.store(true, Ordering::Relaxed);
-                Err(cannot())
-            }
+        if let Some(Value::Int(_)) = answers.first() {
+            return Ok(());
         }
+        // Memory may be full, or the user may have no such right.
+        self.refused.store(true, Ordering::Relaxed);
+        Err(cannot())
     }
 }
 

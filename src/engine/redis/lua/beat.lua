@@ -5,7 +5,7 @@
 --       11 a generator whose connection it has seen and sees no more (or nothing) 12 the channels of nodes without their ids
 --       13.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
--- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due rewound paused, maybe victim
+-- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due paused, maybe rewound victim
 --          cursor, made_before, damaged and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
@@ -165,12 +165,13 @@ if keeps and not wrong then
 end
 local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', mine and m[11] or 0,
   'due_in_ms', mine and math.max(m[10] - clock, 0) or 0, 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'before', before, 'crowned', generator, 'wall_ms', wall,
-  'more_due', more, 'rewound', rewound and 1 or 0, 'paused', m[14]}
+  'more_due', more, 'paused', m[14]}
 local function tell(name, value)
   answer[#answer + 1] = name
   answer[#answer + 1] = value
 end
 if victim then tell('victim', victim) end
+if rewound then tell('rewound', math.max(ARGV[5] - m[8], 0)) end
 if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
 if wrong then tell('wrong', wrong) end
 -- A generator is given the cursor until its beats show that it has seen this reign.

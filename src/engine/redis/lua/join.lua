@@ -4,7 +4,7 @@
 -- ARGV  1 node 2 lanes 3 lease 4 how far it lets one look move the hive clock 5 key names 6 token of this join, and the birth id
 --       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12.. the types that the keys must
 --       have
--- Returns  ok and by name: birth rewound purged | taken (another node has this id) | older (to be adopted first)
+-- Returns  ok and by name: birth purged, maybe rewound | taken (another node has this id) | older (to be adopted first)
 --          | other layout names (not ours) | type key found
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
@@ -76,4 +76,8 @@ if not known then
   redis.call('HSET', KEYS[3], unpack(fields))
   redis.call('ZADD', KEYS[2], num(clock + ARGV[3]), node)
 end
-return {'ok', 'birth', birth, 'rewound', rewound and 1 or 0, 'purged', purged and 1 or 0}
+local answer = {'ok', 'birth', birth, 'purged', purged and 1 or 0}
+if rewound then
+  answer[6], answer[7] = 'rewound', math.max(seen_seq - m[6], 0)
+end
+return answer
