@@ -2,11 +2,12 @@
 //! replies are lost or that arrive late, a store that goes back in time, and in every state what is promised.
 //!
 //! `state.rs` is what there is, `store.rs` the verbs, `nodes.rs` what processes do, `protocol.rs` what can happen,
-//! `promises.rs` what must hold, `alike.rs` which states need not be visited twice, `readers.rs` all of this for the
-//! readers of errors. `explore.rs` knows nothing of queues.
+//! `replicas.rs` what `--replicas` adds, `promises.rs` what must hold, `alike.rs` which states need not be visited twice,
+//! `readers.rs` all of this for the readers of errors. `explore.rs` knows nothing of queues.
 //!
 //! `QUEENRIGHT_MODEL=large` explores the large worlds instead of the small ones, `QUEENRIGHT_MODEL="3 3 k1 p2 u1"` one of
-//! three nodes, three messages, one kill, two pauses and one call that is not answered.
+//! three nodes, three messages, one kill, two pauses and one call that is not answered. In a world that ends with
+//! `+replicas`, publishes are told when the replica has them.
 
 mod alike;
 mod explore;
@@ -15,6 +16,7 @@ mod nodes;
 mod promises;
 mod protocol;
 mod readers;
+mod replicas;
 mod state;
 mod store;
 
@@ -26,9 +28,9 @@ use queenright::engine::redis::Scripts;
 use alike::alike;
 use explore::{Effort, Found, Model, explore};
 use guards::{Guards, LEFT_OUT};
-use protocol::Protocol;
+use protocol::{Protocol, Step};
 use readers::Readers;
-use state::{Faults, State};
+use state::{Call, Faults, Id, State};
 
 /// Two nodes and two messages, in which nothing goes wrong.
 const CALM: Protocol = Protocol {
@@ -44,6 +46,7 @@ const CALM: Protocol = Protocol {
         rewinds: 0,
     },
     guards: Guards::all(),
+    replicas: false,
     no_reuse_ever: false,
     apart: false,
 };
@@ -82,11 +85,16 @@ fn faults(text: &str) -> Faults {
     faults
 }
 
+/// What a world's faults end with if publishes are told when the replica has them.
+const REPLICAS: &str = " +replicas";
+
 fn world(nodes: u8, messages: u8, text: &str) -> Protocol {
+    let (text, replicas) = text.strip_suffix(REPLICAS).map_or((text, false), |text| (text, true));
     Protocol {
         nodes,
         messages,
         faults: faults(text),
+        replicas,
         ..CALM
     }
 }
@@ -152,9 +160,25 @@ fn is_large() -> bool {
 
 /// Nodes, messages and faults. Those of the second list are also searched for circles.
 const SMALL: &[(u8, u8, &str)] = &[(3, 3, "k1 p1 u1"), (2, 2, "p1 u1 w1"), (2, 2, "k1 w1"), (2, 2, "p1 u2")];
-const SMALL_CIRCLES: &[(u8, u8, &str)] = &[(2, 2, "k1 p1 u1"), (2, 2, "p1 s1 r1"), (2, 2, "p1 w1")];
+/// The same with replicas.
+const SMALL_REPLICAS: &[(u8, u8, &str)] = &[
+    (2, 2, "k1 w1 +replicas"),
+    (2, 2, "u1 w1 +replicas"),
+    (3, 2, "w1 +replicas"),
+];
+const SMALL_CIRCLES: &[(u8, u8, &str)] = &[
+    (2, 2, "k1 p1 u1"),
+    (2, 2, "p1 s1 r1"),
+    (2, 2, "p1 w1"),
+    (2, 2, "p1 w1 +replicas"),
+];
 /// Larger ones, such as "3 3 p1 u1 w1", can be named in the variable; they have hundreds of millions of states.
-const LARGE: &[(u8, u8, &str)] = &[(3, 3, "k1 p1 u1"), (3, 3, "k1 w1")];
+const LARGE: &[(u8, u8, &str)] = &[
+    (3, 3, "k1 p1 u1"),
+    (3, 3, "k1 w1"),
+    (2, 2, "p1 u1 w1 +replicas"),
+    (2, 2, "k1 p1 w1 +replicas"),
+];
 
 #[test]
 fn every_promise_holds_in_every_state() {
@@ -166,7 +190,8 @@ fn every_promise_holds_in_every_state() {
         let name = format!("{nodes} nodes, {messages} messages, {faults}");
         return holds(&name, &world(nodes, messages, faults), false);
     }
-    for (nodes, messages, faults) in if is_large() { LARGE } else { SMALL } {
+    let replicas: &[_] = if is_large() { &[] } else { SMALL_REPLICAS };
+    for (nodes, messages, faults) in if is_large() { LARGE } else { SMALL }.iter().chain(replicas) {
         let name = format!("{nodes} nodes, {messages} messages, {faults}");
         holds(&name, &world(*nodes, *messages, faults), false);
     }
@@ -208,6 +233,63 @@ fn a_store_that_went_back_can_give_a_number_again_until_someone_who_saw_it_beats
     );
 }
 
+/// The store goes back twice, both times to one reign, and another reign gave the same number in between and died. Who has taken that
+/// message has seen its epoch: so the reign before ends, and cannot fill the number with a message of its own.
+#[test]
+fn a_store_that_went_back_twice_fills_no_number_under_which_someone_has_taken_another_message() {
+    let model = Protocol {
+        apart: true,
+        ..world(3, 1, "k1 p1 w2 +replicas")
+    };
+    let (first, second, third) = (0, 1, 2);
+    let by = |node: Id, is: fn(&Call) -> bool| move |step: &Step| matches!(step, Step::Answered(id, call) if *id == node && is(call));
+    let join = |node| by(node, |call| matches!(call, Call::Join { .. }));
+    let beat = |node| by(node, |call| matches!(call, Call::Beat { .. }));
+    let publish = |node| by(node, |call| matches!(call, Call::Publish { again: false, .. }));
+    let takes = |node| by(node, |call| matches!(call, Call::Exchange { .. }));
+    let replay = |node| by(node, |call| matches!(call, Call::Publish { again: true, .. }));
+    let is = |wanted: Step| move |step: &Step| *step == wanted;
+    let mut state = model.start();
+    let mut then = |happens: &dyn Fn(&Step) -> bool| {
+        let mut steps = Vec::new();
+        model.steps(&state, &mut steps);
+        let step = steps
+            .into_iter()
+            .find(|step| happens(step))
+            .expect("a step that can be taken");
+        state = model.next(&state, step);
+        model.broken(&state)
+    };
+    let until_lost = [
+        &join(first) as &dyn Fn(&Step) -> bool,
+        &join(second),
+        &join(third),
+        &beat(first),
+        &beat(third),
+    ];
+    let lost = [
+        &is(Step::Saved) as &dyn Fn(&Step) -> bool,
+        &publish(first),
+        &is(Step::Rewound),
+    ];
+    let between = [
+        &is(Step::Saved) as &dyn Fn(&Step) -> bool,
+        &is(Step::CrownEnds),
+        &beat(second),
+        &publish(second),
+    ];
+    let after = [
+        &takes(third) as &dyn Fn(&Step) -> bool,
+        &is(Step::Killed(second)),
+        &is(Step::Rewound),
+        &beat(third),
+    ];
+    for step in until_lost.into_iter().chain(lost).chain(between).chain(after) {
+        assert_eq!(then(step), None);
+    }
+    assert_eq!(then(&replay(first)), None);
+}
+
 /// Each guard, a world in which it is missed, and the promise that is broken without it.
 const MISSED: &[(&str, &str, &str)] = &[
     ("beat-member", "p1 u1", "a node is a member, or dead, or forgotten"),
@@ -222,6 +304,16 @@ const MISSED: &[(&str, &str, &str)] = &[
     ("deliveries", "k1 p1", "no message is delivered too often"),
     ("depose-lanes", "s1 u1", "only members settle"),
     (
+        "fills",
+        "w1 +replicas",
+        "what a generator publishes again while it reigns is taken",
+    ),
+    (
+        "fills-again",
+        "w1 +replicas",
+        "a number that its own reign has given, or the store was told of, is not given again",
+    ),
+    (
         "gap",
         "w1",
         "a number that its own reign has given, or the store was told of, is not given again",
@@ -229,7 +321,14 @@ const MISSED: &[(&str, &str, &str)] = &[
     ("join-dead", "s1 u1", "a node is a member, or dead, or forgotten"),
     ("lane-record", "p1", "a node is a member, or dead, or forgotten"),
     ("made", "u1", explore::STUCK),
+    // Whoever raises a store takes the crown away; whoever leaves a hole does not.
+    ("moved", "w1 +replicas", "numbers have no gap"),
     ("reap-expired", "p1", "no node is refused without cause"),
+    (
+        "replays",
+        "w1 +replicas",
+        "what a generator publishes again while it reigns is taken",
+    ),
     ("rewind-beat", "w1", explore::STUCK),
     (
         "rewind-join",
@@ -261,8 +360,9 @@ const MISSED_BY_READERS: &[(&str, &str, &str)] = &[
 
 /// Guards that the model has and does not miss, in any of these worlds: a second line behind another guard.
 const SECOND_LINE: &[(&str, &[&str])] = &[
-    // Nobody but the generator gives numbers, and whoever raises a store takes the crown away.
-    ("moved", &["k1 p1 u1", "p1 w1", "u1 w1", "k1 w1"]),
+    // A generator publishes again in a row, each message once, and only what its own reign has published.
+    ("filled", &["p1 w1 +replicas", "u1 w1 +replicas", "k1 w1 +replicas"]),
+    ("hole-reign", &["p1 w1 +replicas", "u1 w1 +replicas", "k1 w1 +replicas"]),
 ];
 
 #[test]
@@ -332,8 +432,12 @@ fn every_guard_of_the_sources_is_in_the_model_or_left_out_for_a_reason() {
 /// telling them apart would lead to a state whose like is not found otherwise, or the other way round.
 #[test]
 fn states_that_are_taken_for_alike_go_on_alike() {
-    let large = if is_large() { ["k1 u1", "k1 w1"].as_slice() } else { &[] };
-    for faults in ["p1 u1", "p1 s1 r1", "p1 w1"].iter().chain(large) {
+    let large = if is_large() {
+        ["k1 u1", "k1 w1", "u1 w1 +replicas"].as_slice()
+    } else {
+        &[]
+    };
+    for faults in ["p1 u1", "p1 s1 r1", "p1 w1", "w1 +replicas"].iter().chain(large) {
         let together = world(2, 2, faults);
         let apart = Protocol {
             apart: true,

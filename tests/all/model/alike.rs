@@ -1,7 +1,7 @@
 //! Which states go on alike, so that only one of them is visited. Without this there were ten to twenty times as
 //! many.
 
-use super::state::{Call, IDS, Id, Life, Meta, Record, Reign, SOMEBODY, Seen, State, WIRE, bit};
+use super::state::{Call, IDS, Id, LINE, Life, Meta, Record, Reign, SOMEBODY, Seen, State, WIRE, bit};
 
 /// One of all the states that go on alike.
 pub fn alike(mut state: State) -> State {
@@ -25,11 +25,7 @@ pub fn alike(mut state: State) -> State {
 
 /// What was seen matters only if it is more than the store has, or would have if it went back.
 fn forget_seen(state: &mut State) {
-    let has = if state.witness.rewound {
-        Some(state.meta)
-    } else {
-        state.saved
-    };
+    let has = state.saved.or(state.witness.rewound.then_some(state.meta));
     let forget = |seen: &mut Seen| {
         seen.seq = has.map_or(0, |has| if seen.seq > has.seq { seen.seq } else { 0 });
         seen.epoch = has.map_or(0, |has| if seen.epoch > has.epoch { seen.epoch } else { 0 });
@@ -40,7 +36,19 @@ fn forget_seen(state: &mut State) {
             forget(seen);
         }
     }
-    if state.witness.told <= state.meta.seq {
+    // Whoever takes a message sees its epoch.
+    let (meta, past) = (&mut state.meta, state.saved.map(|saved| saved.epoch));
+    for (number, epoch) in (0..).zip(&mut meta.epochs) {
+        let settled = (meta.done | meta.failed | meta.skipped) & bit(number) != 0;
+        if settled || past.is_none_or(|past| *epoch <= past) {
+            *epoch = 0;
+        }
+    }
+    if let Some(saved) = &mut state.saved {
+        saved.epochs = Default::default();
+    }
+    // A hole may yet be filled.
+    if state.witness.told <= state.meta.hole.map_or(state.meta.seq, |(from, _)| from) {
         state.witness.told = 0;
     }
 }
@@ -59,8 +67,11 @@ fn forget_past(state: &mut State) {
         Call::Publish { reign, .. } => Some(reign),
         _ => None,
     });
-    let own = nodes.iter_mut().filter_map(|node| node.process.reign.as_mut());
-    let mut reigns: [Option<&mut Reign>; IDS + WIRE] = Default::default();
+    let own = nodes.iter_mut().flat_map(|node| {
+        let untold = node.process.untold.iter_mut().flatten().map(|untold| &mut untold.reign);
+        node.process.reign.as_mut().into_iter().chain(untold)
+    });
+    let mut reigns: [Option<&mut Reign>; IDS * (1 + LINE) + WIRE] = std::array::from_fn(|_| None);
     reigns
         .iter_mut()
         .zip(own.chain(published))
@@ -69,7 +80,10 @@ fn forget_past(state: &mut State) {
 
     // Of epochs the differences matter; of reigns only which is which.
     let (mut seq, mut epoch, mut used) = (u8::MAX, u8::MAX, 0_u32);
-    let numbers = metas.iter().flatten().map(|meta| (meta.seq, meta.epoch, meta.nth));
+    let numbers = metas.iter().flatten().map(|meta| {
+        let seq = meta.hole.map_or(meta.seq, |(from, _)| from);
+        (seq, meta.epoch, meta.nth)
+    });
     let all = reigns.iter().flatten().map(|reign| (reign.seq, reign.epoch, reign.nth));
     for (each_seq, each_epoch, nth) in numbers.chain(all) {
         seq = seq.min(each_seq);
@@ -80,7 +94,15 @@ fn forget_past(state: &mut State) {
         if number < seq {
             *by = SOMEBODY;
         }
-        used |= if *by == SOMEBODY { 0 } else { 1 << (*by >> 4) };
+    }
+    // What nobody can put in another's place any more was looked at.
+    let kept = metas.iter_mut().flatten().map(|meta| &mut meta.marks);
+    for marks in kept.chain([&mut witness.told_of]) {
+        marks.iter_mut().take(usize::from(seq)).for_each(|mark| *mark = 0);
+    }
+    let kept = metas.iter().flatten().map(|meta| &meta.marks);
+    for mark in kept.chain([&witness.told_of, &witness.published_by]).flatten() {
+        used |= if *mark == SOMEBODY { 0 } else { 1 << (*mark >> 4) };
     }
     // No crown is reign 0.
     used &= !1;
@@ -88,8 +110,10 @@ fn forget_past(state: &mut State) {
         0 => 0,
         _ => u8::try_from((used & ((2 << nth) - 1)).count_ones()).expect("a few"),
     };
-    for by in witness.published_by.iter_mut().filter(|by| **by != SOMEBODY) {
-        *by = rank(*by >> 4) << 4 | *by & 15;
+    let kept = metas.iter_mut().flatten().map(|meta| &mut meta.marks);
+    let marks = kept.chain([&mut witness.told_of, &mut witness.published_by]).flatten();
+    for mark in marks.filter(|mark| **mark != SOMEBODY) {
+        *mark = rank(*mark >> 4) << 4 | *mark & 15;
     }
     for reign in reigns.into_iter().flatten() {
         reign.nth = rank(reign.nth);
@@ -99,6 +123,9 @@ fn forget_past(state: &mut State) {
         meta.nth = rank(meta.nth);
         meta.epoch -= epoch;
         meta.newest = meta.newest.max(epoch) - epoch;
+        for of_message in meta.epochs.iter_mut().filter(|of_message| **of_message > 0) {
+            *of_message -= epoch;
+        }
         for (number, deliveries) in (0..).zip(&mut meta.attempts) {
             if (meta.done | meta.failed | meta.skipped) & bit(number) != 0 {
                 *deliveries = 0;

@@ -29,17 +29,22 @@ guards! {
     call_repeat = "call-repeat",
     call_stale = "call-stale",
     crown_lease = "crown-lease",
+    filled = "filled",
+    fills = "fills",
+    fills_again = "fills-again",
     deliveries = "deliveries",
     depose_lanes = "depose-lanes",
     collect_call = "collect-call",
     gap = "gap",
     hold_member = "hold-member",
+    hole_reign = "hole-reign",
     join_dead = "join-dead",
     lane_record = "lane-record",
     made = "made",
     moved = "moved",
     reader_lease = "reader-lease",
     reap_expired = "reap-expired",
+    replays = "replays",
     rewind_beat = "rewind-beat",
     rewind_join = "rewind-join",
     silent_lane = "silent-lane",
@@ -57,8 +62,6 @@ const JOINING: &str = "what is found at the first join is of one kind here";
 
 const LATER: &str = "nothing is put off here: what fails is an error; the oracle and the checks try it";
 const PUSHING: &str = "nobody pushes here; the oracle and the checks do";
-const REPLAYING: &str =
-    "there are no replicas here: what is published counts; the checks and failovers of real servers try it";
 const HEARING: &str = "what a node has seen is told by its beats here, and who is waited for is a matter of time; the checks and the simulator have it";
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
 const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
@@ -128,11 +131,6 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-unheard", PUSHING),
     ("publish-unheard", HEARING),
     ("heard-anew", HEARING),
-    ("fills", REPLAYING),
-    ("fills-again", REPLAYING),
-    ("filled", REPLAYING),
-    ("hole-reign", REPLAYING),
-    ("replays", REPLAYING),
     ("rewind-made", "nobody pushes here, so the next number tells as much"),
     ("push-layout", JOINING),
     ("push-names", JOINING),

@@ -19,9 +19,10 @@ impl State {
             Life::Refused | Life::Stopping => calls.push(Call::Leave { node }),
             Life::Member => {
                 calls.push(Call::Beat { node, seen });
-                if let Some(reign) = process.reign.filter(|reign| reign.seq < model.messages) {
-                    calls.push(Call::Publish { node, reign });
-                }
+                let goes_on = |reign: &Reign| reign.seq < model.messages && process.has_room();
+                let publish = |reign, again| Call::Publish { node, reign, again };
+                calls.extend(process.reign.filter(goes_on).map(|reign| publish(reign, false)));
+                calls.extend(self.replay(node).map(|reign| publish(reign, true)));
                 let victims = (0..).take(IDS).filter(|id| process.victims & 1 << id != 0);
                 calls.extend(victims.map(|victim| Call::Reap { node, victim }));
                 let call = process.call + 1;
@@ -70,22 +71,27 @@ impl State {
             Call::Reap { .. } => process.victims = 0,
             // Nobody waits for long to be let go.
             Call::Leave { .. } => {
-                let seen = (process.life == Life::Refused).then_some(process.seen);
-                self.replace(node, seen.unwrap_or_default());
+                let keeps = (process.life == Life::Refused).then(|| process.without_membership());
+                self.replace(node, keeps.unwrap_or_default());
             }
             _ => {}
         }
     }
 
     /// The call was answered.
-    pub fn heard(&mut self, node: Id, call: Call, answer: Answer) {
+    pub fn heard(&mut self, model: &Protocol, node: Id, call: Call, answer: Answer) {
         let process = &mut self.nodes[usize::from(node)].process;
         match (call, answer) {
             (Call::Join { .. }, _) => process.life = Life::Member,
             (Call::Beat { .. }, Answer::Alive { reign, seen, victims }) => {
                 process.seen = Seen {
-                    seq: process.seen.seq.max(seen.seq),
-                    epoch: seen.epoch,
+                    // With replicas, a generator has seen what they have: the rest it can publish again.
+                    seq: if model.replicas && reign.is_some() {
+                        process.seen.seq
+                    } else {
+                        process.seen.seq.max(seen.seq)
+                    },
+                    epoch: process.seen.epoch.max(seen.epoch),
                 };
                 process.victims = victims;
                 // What was told of a reign at its beginning is out of date; its progress is known better here.
@@ -95,19 +101,29 @@ impl State {
                 }
             }
             (Call::Beat { .. }, Answer::Deposed) => {
-                let seen = process.seen;
-                self.replace(node, seen);
+                let keeps = process.without_membership();
+                self.replace(node, keeps);
+            }
+            (Call::Publish { again: true, reign, .. }, Answer::Published { .. }) => self.witness_own(reign),
+            (Call::Publish { again: true, reign, .. }, Answer::Moved { seq }) => {
+                // A store that went back twice may lack the numbers before it, which were passed over in between.
+                if reign.seq < seq {
+                    self.breaks(Promise::Replayed);
+                }
+                self.gives_up(node);
             }
             (Call::Publish { reign, .. }, Answer::Published { seq, made }) => {
-                process.seen.seq = process.seen.seq.max(seq);
+                if model.replicas {
+                    process.waits_to_tell(reign, seq);
+                } else {
+                    process.seen.seq = process.seen.seq.max(seq);
+                }
                 process.reign = Some(Reign {
                     seq: seq.max(reign.seq),
                     made,
                     ..reign
                 });
-                if self.witness.published_by[usize::from(reign.seq)] != reign.mark() {
-                    self.breaks(Promise::OwnMessage);
-                }
+                self.witness_own(reign);
             }
             (Call::Publish { reign, .. }, Answer::Moved { seq }) => process.reign = Some(Reign { seq, ..reign }),
             (Call::Exchange { said, .. }, Answer::Given(given)) => {
@@ -117,13 +133,15 @@ impl State {
                 process.holds |= given;
                 let past = u8::try_from(8 - given.leading_zeros()).expect("at most eight");
                 process.seen.seq = process.seen.seq.max(past);
+                if let Some(taken) = past.checked_sub(1) {
+                    process.seen.epoch = process.seen.epoch.max(self.meta.epochs[usize::from(taken)]);
+                }
             }
             (Call::Exchange { .. }, Answer::Deposed | Answer::Unheld) => {
                 let explained = process.lapse != Lapse::None || self.witness.rewound;
                 *process = Process {
                     life: Life::Refused,
-                    seen: process.seen,
-                    ..Process::default()
+                    ..process.without_membership()
                 };
                 if !explained {
                     self.breaks(Promise::Explained);
@@ -134,19 +152,18 @@ impl State {
     }
 
     /// The process with this id ends; another one, or the same under another id, is about to join.
-    pub fn replace(&mut self, node: Id, seen: Seen) {
+    pub fn replace(&mut self, node: Id, keeps: Process) {
         self.nodes[usize::from(node)].process = Process::default();
-        self.start(seen, Some(node));
+        self.start(keeps, Some(node));
     }
 
     /// A process under an id that means nothing to anyone, and is not the one just given up.
-    pub fn start(&mut self, seen: Seen, but: Option<Id>) {
+    pub fn start(&mut self, keeps: Process, but: Option<Id>) {
         let free = |id: &Id| Some(*id) != but && self.is_free(*id);
         let id = (0..).take(IDS).find(free).expect("an id that is free");
         self.nodes[usize::from(id)].process = Process {
             life: Life::Joining,
-            seen,
-            ..Process::default()
+            ..keeps
         };
     }
 

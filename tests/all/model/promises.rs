@@ -13,13 +13,16 @@ pub enum Promise {
     MembersSettle,
     OneOutcome,
     Explained,
+    /// With replicas.
+    ToldIsKept,
+    Replayed,
     NoReuse,
     /// Not kept between the moment the store went back and the first beat of a node that has seen more.
     NoReuseEver,
 }
 
 impl Promise {
-    const ALL: [(Self, &str); 10] = [
+    const ALL: [(Self, &str); 12] = [
         (Self::NumbersOnce, "a number is published once"),
         (Self::NoGap, "numbers have no gap"),
         (Self::EpochsRise, "epochs never go down along the numbers"),
@@ -34,6 +37,14 @@ impl Promise {
         (Self::MembersSettle, "only members settle"),
         (Self::OneOutcome, "a message gets one outcome"),
         (Self::Explained, "no node is refused without cause"),
+        (
+            Self::ToldIsKept,
+            "what was told as published is there, and is the same message",
+        ),
+        (
+            Self::Replayed,
+            "what a generator publishes again while it reigns is taken",
+        ),
         (
             Self::NoReuse,
             "a number that its own reign has given, or the store was told of, is not given again",
@@ -51,13 +62,16 @@ impl State {
     }
 
     /// Looks at a message that is about to be published.
-    pub fn witness_publish(&mut self, reign: Reign, mine: bool) {
+    pub fn witness_publish(&mut self, reign: Reign, mine: bool, fills: bool) {
         let number = reign.seq;
         if !mine || !self.meta.crown {
             self.breaks(Promise::OneVoice);
         }
-        if number != self.meta.seq {
+        if number != self.meta.seq && !fills {
             self.breaks(Promise::NoGap);
+        }
+        if fills && self.meta.skipped & bit(number) == 0 {
+            self.breaks(Promise::NumbersOnce);
         }
         if reign.epoch < self.meta.newest {
             self.breaks(Promise::EpochsRise);
@@ -77,6 +91,22 @@ impl State {
             }
         }
         self.witness.published_by[usize::from(number)] = reign.mark();
+    }
+
+    /// Looks at what a generator is told to have published.
+    pub fn witness_own(&mut self, reign: Reign) {
+        if self.witness.published_by[usize::from(reign.seq)] != reign.mark() {
+            self.breaks(Promise::OwnMessage);
+        }
+    }
+
+    /// Looks whether all that was told is there.
+    pub fn witness_told(&mut self) {
+        let there = bit(self.meta.seq).wrapping_sub(1) & !self.meta.skipped;
+        let kept = |(number, (told, mark)): (u8, (&u8, &u8))| *told == 0 || told == mark && there & bit(number) != 0;
+        if !(0..).zip(self.witness.told_of.iter().zip(&self.meta.marks)).all(kept) {
+            self.breaks(Promise::ToldIsKept);
+        }
     }
 
     /// The first promise that is broken in this state.

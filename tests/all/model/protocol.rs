@@ -3,7 +3,7 @@
 use super::alike::alike;
 use super::explore::Model;
 use super::guards::Guards;
-use super::state::{Call, Faults, Id, Lapse, Lease, Life, Meta, Process, Seen, State, WIRE, Witness};
+use super::state::{Call, Faults, Id, Lapse, Lease, Life, Meta, Process, Record, State, WIRE, Witness};
 
 /// How large a world to explore, and what is left of the protocol in it.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +13,8 @@ pub struct Protocol {
     pub deliveries_max: u8,
     pub faults: Faults,
     pub guards: Guards,
+    /// A publish is told when the replica has it: what the store will be if it goes back.
+    pub replicas: bool,
     /// Hold it to what is not kept when the store goes back: see `Promise::NoReuseEver`.
     pub no_reuse_ever: bool,
     /// Tell states apart that go on alike.
@@ -33,9 +35,14 @@ pub enum Step {
     CrownEnds,
     Killed(Id),
     Stopped(Id),
+    /// A publish is told, since the replica has it; or it is given up, since it was taken back and others reign.
+    Told(Id),
+    GivenUp(Id),
     /// The state to which the store will go back, and when it does.
     Saved,
     Rewound,
+    /// The replica has all that the store has.
+    CaughtUp,
 }
 
 impl Model for Protocol {
@@ -52,7 +59,7 @@ impl Model for Protocol {
             witness: Witness::default(),
         };
         for _ in 0..self.nodes {
-            state.start(Seen::default(), None);
+            state.start(Process::default(), None);
         }
         if self.apart { state } else { alike(state) }
     }
@@ -69,6 +76,7 @@ impl Model for Protocol {
                     steps.extend(calls.iter().map(|call| Step::Unanswered(id, *call)));
                 }
             }
+            steps.extend(state.fate(id));
             let member = node.record.lease != Lease::None;
             if node.record.lease == Lease::Runs && (!lives || state.faults.pauses > 0) {
                 steps.push(Step::LeaseEnds(id));
@@ -86,6 +94,7 @@ impl Model for Protocol {
         }
         if state.saved.is_some() {
             steps.push(Step::Rewound);
+            steps.extend(self.replicas.then_some(Step::CaughtUp));
         } else if state.faults.rewinds > 0 {
             steps.push(Step::Saved);
         }
@@ -97,7 +106,7 @@ impl Model for Protocol {
             Step::Answered(id, call) => {
                 let answer = next.execute(self, call);
                 next.sent(id, call);
-                next.heard(id, call, answer);
+                next.heard(self, id, call, answer);
             }
             Step::Unanswered(id, call) => {
                 next.faults.unanswered -= 1;
@@ -124,7 +133,7 @@ impl Model for Protocol {
             }
             Step::Killed(id) => {
                 next.faults.kills -= 1;
-                next.replace(id, Seen::default());
+                next.replace(id, Process::default());
             }
             Step::Stopped(id) => {
                 next.faults.stops -= 1;
@@ -134,12 +143,18 @@ impl Model for Protocol {
                     ..Process::default()
                 };
             }
+            Step::Told(id) => next.tells(id),
+            Step::GivenUp(id) => next.gives_up(id),
             Step::Saved => {
                 next.faults.rewinds -= 1;
                 next.saved = Some(next.meta);
                 for node in &mut next.nodes {
                     node.saved = node.record;
                 }
+            }
+            Step::CaughtUp => {
+                next.saved = None;
+                next.nodes.iter_mut().for_each(|node| node.saved = Record::default());
             }
             Step::Rewound => {
                 next.meta = next.saved.take().expect("saved before");
@@ -149,14 +164,16 @@ impl Model for Protocol {
                 // The connections end with the server that forgot; those who were not answered say it again.
                 next.wire = [None; WIRE];
                 next.witness.rewound = true;
+                next.witness.told = next.meta.hole.map_or(0, |(_, to)| to);
             }
         }
+        next.witness_told();
         if self.apart { next } else { alike(next) }
     }
 
     fn is_due(&self, state: &State, step: Step) -> bool {
         match step {
-            Step::Answered(..) => true,
+            Step::Answered(..) | Step::Told(_) | Step::GivenUp(_) | Step::CaughtUp => true,
             Step::LeaseEnds(id) => state.nodes[usize::from(id)].process.life == Life::None,
             Step::CrownEnds => !lives(state),
             // What is on the wire may as well be lost, and nobody may depend on it.

@@ -4,6 +4,8 @@
 pub const IDS: usize = 7;
 pub const NUMBERS: usize = 3;
 pub const WIRE: usize = 3;
+/// Most publishes of one process that wait to be told.
+pub const LINE: usize = 4;
 
 /// Numbers of messages, a bit for each.
 pub type Set = u8;
@@ -50,8 +52,14 @@ pub struct Meta {
     pub effects: [u8; NUMBERS],
     /// The epoch of the newest message.
     pub newest: u8,
+    /// The epoch of each message that is not settled.
+    pub epochs: [u8; NUMBERS],
     /// The generator's reign, for the witness.
     pub nth: u8,
+    /// With replicas: numbers, from the first to below the second, that the generator may publish again.
+    pub hole: Option<(u8, u8)>,
+    /// With replicas: which message each number is. See `Reign::mark`.
+    pub marks: [u8; NUMBERS],
 }
 
 /// One id: what the store keeps under it, and the process that has it.
@@ -105,6 +113,8 @@ pub struct Process {
     pub reign: Option<Reign>,
     /// The nodes, a bit for each, of which it was told that they are to be given up.
     pub victims: u8,
+    /// With replicas: what it has published and not told, the oldest first.
+    pub untold: [Option<Untold>; LINE],
     /// Why it may be refused, for the witness.
     pub lapse: Lapse,
 }
@@ -158,6 +168,16 @@ impl Reign {
     }
 }
 
+/// A publish that was answered. It is told when replicas have it, and published again if a failover took it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Untold {
+    pub reign: Reign,
+    /// The next number, as the store answered.
+    pub behind: u8,
+    /// Whether it was published under the id that the process has.
+    pub own: bool,
+}
+
 /// What an exchange says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Said {
@@ -177,7 +197,7 @@ pub enum Outcome {
 pub enum Call {
     Join { node: Id, seen: Seen },
     Beat { node: Id, seen: Seen },
-    Publish { node: Id, reign: Reign },
+    Publish { node: Id, reign: Reign, again: bool },
     Exchange { node: Id, call: u8, said: Said },
     Reap { node: Id, victim: Id },
     Leave { node: Id },
@@ -233,6 +253,8 @@ pub struct Witness {
     pub reigns: u8,
     /// Who published each number: see `Reign::mark`.
     pub published_by: [u8; NUMBERS],
+    /// With replicas: the message that was told as published under each number; 0: none.
+    pub told_of: [u8; NUMBERS],
     pub rewound: bool,
     /// The highest next number that the store was told of since it went back.
     pub told: u8,

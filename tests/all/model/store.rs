@@ -35,9 +35,9 @@ impl State {
     pub fn execute(&mut self, model: &Protocol, call: Call) -> Answer {
         let guards = &model.guards;
         match call {
-            Call::Join { node, seen } => self.join(guards, node, seen),
-            Call::Beat { node, seen } => self.beat(guards, node, seen),
-            Call::Publish { node, reign } => self.publish(guards, model.messages, node, reign),
+            Call::Join { node, seen } => self.join(model, node, seen),
+            Call::Beat { node, seen } => self.beat(model, node, seen),
+            Call::Publish { node, reign, again } => self.publish(model, node, reign, again),
             Call::Exchange { node, call, said } => self.exchange(guards, node, call, said),
             Call::Reap { victim, .. } => self.reap(guards, model.deliveries_max, victim),
             Call::Leave { node } => self.leave(guards, node),
@@ -48,8 +48,9 @@ impl State {
         &mut self.nodes[usize::from(node)].record
     }
 
-    fn join(&mut self, guards: &Guards, node: Id, seen: Seen) -> Answer {
-        if self.is_behind(seen) && guards.rewind_join {
+    fn join(&mut self, model: &Protocol, node: Id, seen: Seen) -> Answer {
+        let guards = &model.guards;
+        if self.is_behind(seen) && !self.leaves_hole(model, None, seen) && guards.rewind_join {
             self.raise(seen);
         }
         let record = self.record(node);
@@ -61,11 +62,12 @@ impl State {
         Answer::Ok
     }
 
-    fn beat(&mut self, guards: &Guards, node: Id, seen: Seen) -> Answer {
+    fn beat(&mut self, model: &Protocol, node: Id, seen: Seen) -> Answer {
+        let guards = &model.guards;
         if guards.beat_member && self.record(node).lease == Lease::None {
             return Answer::Deposed;
         }
-        if self.is_behind(seen) && guards.rewind_beat {
+        if self.is_behind(seen) && !self.leaves_hole(model, Some(node), seen) && guards.rewind_beat {
             self.raise(seen);
         }
         self.record(node).lease = Lease::Runs;
@@ -78,6 +80,8 @@ impl State {
             self.meta.epoch += 1;
             self.witness.reigns += 1;
             self.meta.nth = self.witness.reigns;
+            // What another reign has published, this one cannot publish again.
+            self.meta.hole = self.meta.hole.filter(|_| !guards.hole_reign);
         }
         let generates = self.meta.generator == Some(node);
         self.meta.crown |= generates;
@@ -102,8 +106,8 @@ impl State {
         }
     }
 
-    fn publish(&mut self, guards: &Guards, numbers: u8, node: Id, reign: Reign) -> Answer {
-        let meta = self.meta;
+    fn publish(&mut self, model: &Protocol, node: Id, reign: Reign, again: bool) -> Answer {
+        let (guards, meta) = (&model.guards, self.meta);
         let mine = meta.generator == Some(node) && meta.epoch == reign.epoch;
         if guards.token && !mine {
             return Answer::Refused;
@@ -118,18 +122,21 @@ impl State {
         if guards.gap && reign.made != meta.made {
             return Answer::Refused;
         }
-        if guards.moved && reign.seq != meta.seq {
+        let fills = self.fills(guards, reign, again);
+        if guards.moved && reign.seq != meta.seq && !fills {
             return Answer::Moved { seq: meta.seq };
         }
-        if meta.seq == numbers {
+        if meta.seq == model.messages && !fills {
             return Answer::Refused;
         }
-        self.witness_publish(reign, mine);
+        self.witness_publish(reign, mine, fills);
         self.meta.queue |= bit(reign.seq);
         self.meta.attempts[usize::from(reign.seq)] = 1;
         self.meta.newest = reign.epoch;
-        self.meta.seq += 1;
+        self.meta.epochs[usize::from(reign.seq)] = reign.epoch;
+        self.meta.seq += u8::from(!fills);
         self.meta.made = reign.made + 1;
+        self.leaves_less_of_hole(model, reign, fills);
         published(self.meta.seq, self.meta.made)
     }
 
