@@ -110,6 +110,10 @@ pub trait Engine: Send + Sync + 'static {
     /// Whose connection this engine has seen, and sees no more: of all members, or of one. Whoever is named may have died, or be
     /// back already; the store looks itself before it does anything about it. None: the store does not tell.
     fn gone(&self, of: Option<&NodeId>) -> impl Future<Output = Result<Option<Gone>>> + Send;
+    /// Whether others see at once when this process dies, as far as this engine knows.
+    fn is_watched(&self) -> bool {
+        false
+    }
     /// Returns when the connection is lost by which others see this node: the next beat makes it anew.
     fn cut_off(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()

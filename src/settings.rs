@@ -259,6 +259,13 @@ impl Settings {
         self.lease_ms() / 4
     }
 
+    /// That of a handler whose death others see at once: fewer calls cost less, and they still move the hive clock, which needs three in a
+    /// lease.
+    #[must_use]
+    pub fn watched_beat_ms(&self) -> u64 {
+        self.lease_ms() * 3 / 10
+    }
+
     /// How long a message waits that has failed so often before: doubling, and never all at once, somewhere between half
     /// and the whole of it.
     #[must_use]

@@ -93,6 +93,13 @@ macro_rules! hand_on {
                 }
             }
 
+            fn is_watched(&self) -> bool {
+                match self {
+                    Self::Redis(engine) => engine.is_watched(),
+                    _ => false,
+                }
+            }
+
             async fn cut_off(&self) {
                 match self {
                     Self::Redis(engine) => engine.cut_off().await,

@@ -25,6 +25,8 @@ pub struct Ticket {
     pub key: Arc<str>,
     /// The number that it left there.
     pub number: u64,
+    /// Little waits for it: others may be asked for first.
+    pub at_leisure: bool,
 }
 
 /// What one can wait for without asking again and again. The numbers are stored.

@@ -284,6 +284,10 @@ macro_rules! by_module {
                 self.keeper.kept(ticket).await
             }
 
+            fn is_watched(&self) -> bool {
+                self.control.signs().is_some_and(|signs| signs.works() == Some(true))
+            }
+
             async fn cut_off(&self) {
                 let lost = async {
                     match self.control.signs() {

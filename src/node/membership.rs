@@ -203,7 +203,7 @@ impl<E: Engine> Membership<E> {
                     let pause = if more {
                         Duration::ZERO
                     } else {
-                        standing::next_beat(&member, &self.context.settings)
+                        standing::next_beat(&member, &self.context.settings, self.context.engine.is_watched())
                     };
                     self.stand(node, &member);
                     self.reach.pauses(pause);

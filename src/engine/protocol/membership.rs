@@ -107,7 +107,7 @@ pub struct Member {
     pub wall_ms: u64,
     /// A node that this member is to reap. Only the generator is told one, or any member while there is no generator.
     pub victim: Option<NodeId>,
-    /// The cursor that the last generator left. Only a generator that has not seen this reign yet is told.
+    /// The cursor that the last generator left. Only a generator that does not know of this reign yet is told.
     pub cursor: Option<Bytes>,
     /// How many messages had been made when the reign began that followed [`Beat::reigned`]. Told together with the cursor, if
     /// it is still known.

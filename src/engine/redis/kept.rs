@@ -10,8 +10,12 @@ use super::link::kept::WRITTEN_MS;
 use crate::engine::Ticket;
 use crate::error::Result;
 
-/// From one question to the next: each costs the server as much as a message does. Who has asked for nothing lately does not wait.
+/// From one question to the next. Who has asked for nothing lately does not wait.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Each costs the server as much as some messages do: if it serves fewer calls than this, and little waits for the next one,
+const CALLS_MIN: u64 = 32;
+/// that comes later.
+const LONG_PAUSE: Duration = Duration::from_millis(50);
 /// How long an answer is good for.
 const FORGET: Duration = Duration::from_millis(WRITTEN_MS / 2);
 /// How long it is believed that a server lacks something.
@@ -29,12 +33,29 @@ struct Known {
     mark: String,
     /// Replicas have it up to this number.
     number: u64,
+    /// So many more than the question before had found.
+    served: u64,
     asked: Option<Instant>,
     /// A new connection found no more than this.
     lacks: Option<Instant>,
 }
 
 impl Known {
+    fn found(&mut self, mark: &str, number: u64) {
+        let before = if self.mark == mark { self.number } else { 0 };
+        self.served = number.saturating_sub(before);
+        self.number = number;
+        mark.clone_into(&mut self.mark);
+    }
+
+    fn pause(&self, at_leisure: bool) -> Duration {
+        if at_leisure && self.served < CALLS_MIN {
+            LONG_PAUSE
+        } else {
+            PAUSE
+        }
+    }
+
     fn covers(&self, ticket: &Ticket) -> bool {
         // A mark that nobody asks for expires, and is counted anew.
         let is_fresh = self.asked.is_some_and(|asked| asked.elapsed() < FORGET);
@@ -68,12 +89,11 @@ impl Keeper {
         }
         known.lacks = None;
         if let Some(asked) = known.asked {
-            tokio::time::sleep_until(asked + PAUSE).await;
+            tokio::time::sleep_until(asked + known.pause(ticket.at_leisure)).await;
         }
         for is_fresh in [false, true] {
             known.asked = Some(Instant::now());
-            known.number = self.link.wait_at(&ticket.key).await?;
-            known.mark = ticket.key.to_string();
+            known.found(&ticket.key, self.link.wait_at(&ticket.key).await?);
             if known.covers(ticket) {
                 return Ok(true);
             }
@@ -95,6 +115,7 @@ mod tests {
         Ticket {
             key: mark.into(),
             number,
+            at_leisure: false,
         }
     }
 
@@ -102,9 +123,21 @@ mod tests {
         Known {
             mark: "a".into(),
             number: 5,
+            served: 5,
             asked: Some(Instant::now()),
             lacks: None,
         }
+    }
+
+    #[test]
+    fn whoever_makes_few_calls_asks_rarely() {
+        let mut known = Known::default();
+        let pauses = [("a", 40), ("a", 60), ("a", 92), ("b", 92), ("b", 0)].map(|(mark, number)| {
+            known.found(mark, number);
+            [true, false].map(|at_leisure| known.pause(at_leisure))
+        });
+        let [short, long] = [[PAUSE, PAUSE], [LONG_PAUSE, PAUSE]];
+        assert_eq!(pauses, [short, long, short, short, long]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -374,6 +374,7 @@ impl Link {
             (Some(key), Some(Value::Int(number))) => Some(Ticket {
                 key,
                 number: number.cast_unsigned(),
+                at_leisure: false,
             }),
             _ => None,
         };

@@ -88,16 +88,16 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
 pub(super) struct Calm {
     server: String,
     rank: u8,
-    /// Who had the crown.
-    crowned: NodeId,
+    /// Who had the crown, and since which epoch.
+    crowned: (NodeId, u64),
 }
 
 impl Calm {
-    fn of(engine: &RedisEngine, beat: &Beat, crowned: &str) -> Self {
+    fn of(engine: &RedisEngine, beat: &Beat, crowned: &(NodeId, u64)) -> Self {
         Self {
             server: engine.control.server_or(&beat.server),
             rank: rank(beat),
-            crowned: crowned.into(),
+            crowned: crowned.clone(),
         }
     }
 
@@ -123,7 +123,8 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     match &renewed {
         Renewed::Alive(member) => {
             if !member.generator && member.crown_in_ms > 0 {
-                calm(engine).insert(beat.node.clone(), Calm::of(engine, beat, &member.crowned));
+                let crowned = (member.crowned.clone(), member.epoch);
+                calm(engine).insert(beat.node.clone(), Calm::of(engine, beat, &crowned));
             }
             if let Some(signs) = engine.control.signs().filter(|_| member.heir)
                 && signs.hear_the_crown()
@@ -183,11 +184,12 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         heir || heirs.split_whitespace().count() >= HEIRS_MAX
     };
     let seen = &beat.seen;
-    // A crown that changed hands has another epoch, and none of this one was below this node.
-    let is_behind = seq < seen.seq || made < seen.made || epoch != seen.epoch;
+    let is_behind = seq < seen.seq || made < seen.made || epoch < seen.epoch;
+    // A crown that changed hands has another epoch.
+    let is_crowned_anew = epoch != last.crowned.1;
     // The call may have made the connection anew.
     let is_heard = server == last.server && last.is_as(engine, beat);
-    if crown <= clock || is_behind || !chosen.is_empty() || !heirs_stay || !is_heard {
+    if crown <= clock || is_behind || is_crowned_anew || !chosen.is_empty() || !heirs_stay || !is_heard {
         return Ok(None);
     }
     Ok(Some(Member {
@@ -201,7 +203,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         heir,
         before: before.unwrap_or(0) as u64,
         // With the epoch, it would have changed.
-        crowned: last.crowned.clone(),
+        crowned: last.crowned.0.clone(),
         wall_ms,
         victim: None,
         cursor: None,

@@ -48,7 +48,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         (None, false, None)
     };
     store.set_meta(&meta)?;
-    let is_new = generator && beat.seen.epoch < meta.epoch;
+    let is_new = generator && beat.reigned != meta.epoch;
     let cursor = if is_new { Some(store.cursor()?.into()) } else { None };
     let made_before = if is_new { made_before(store, beat)? } else { None };
     Ok(Renewed::Alive(Member {

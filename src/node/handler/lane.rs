@@ -28,6 +28,9 @@ use crate::node::kept::{Fate, Line, Untold};
 /// through to this node, and others can do the work.
 const TRIES_MAX: u32 = 3;
 
+/// With fewer outcomes than this, a whole line of calls leaves room for more of them.
+const LEISURE_MAX: u32 = 64;
+
 pub(super) struct Lane<'a, E, H> {
     context: &'a mut Context<E>,
     handle: &'a Arc<H>,
@@ -336,8 +339,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                         tell();
                     }
                 };
+                let at_leisure = settled.all() < LEISURE_MAX;
                 line.add(Untold {
-                    ticket,
+                    ticket: Ticket { at_leisure, ..ticket },
                     outcomes: settled.all(),
                     publish: None,
                     tell: Box::new(tell),
@@ -355,7 +359,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     fn note_seen(&self, packs: &[Pack]) {
         for pack in packs.iter().filter(|_| guard("saw-take")) {
             let behind = pack.first() + pack.count() as u64;
-            self.context.requests.saw(&self.node, behind);
+            self.context.requests.took(&self.node, behind, pack.epoch());
         }
     }
 

@@ -7,6 +7,10 @@ use tokio::sync::Notify;
 
 use crate::engine::{NodeId, Seen};
 
+/// A message tells of an epoch that a beat has not told of yet. More reigns than this do not pass between two beats, and what tells of
+/// more was written by somebody else.
+const REIGNS_MAX: u64 = 64;
+
 /// Can be asked for from anywhere; the membership looks at it before each beat.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
@@ -68,6 +72,16 @@ impl Requests {
         self.saw_made(node, seq, 0);
     }
 
+    /// The same of messages that were taken, published in this epoch. A store that went back to an earlier reign must hear of it from the
+    /// next beat: that reign must not fill numbers with messages of its own under which this node has seen others.
+    pub(crate) fn took(&self, node: &str, seq: u64, epoch: u64) {
+        self.saw(node, seq);
+        let mut requested = self.lock();
+        if requested.past.as_deref() != Some(node) && epoch <= requested.seen.epoch.saturating_add(REIGNS_MAX) {
+            requested.seen.epoch = requested.seen.epoch.max(epoch);
+        }
+    }
+
     /// The same, and how many messages generators have made, which pushes do not move.
     pub(crate) fn saw_made(&self, node: &str, seq: u64, made: u64) {
         let mut requested = self.lock();
@@ -111,8 +125,10 @@ impl Requests {
         self.lock().clone()
     }
 
+    /// The highest epoch that the store, or a message, has told of.
     pub(super) fn saw_epoch(&self, epoch: u64) {
-        self.lock().seen.epoch = epoch;
+        let seen = &mut self.lock().seen;
+        seen.epoch = seen.epoch.max(epoch);
     }
 
     pub(super) fn reigned(&self, epoch: u64) {

@@ -120,12 +120,14 @@ impl Reign {
 }
 
 /// When to beat again: a generator four times within the crown's lease; an heir right after that lease ends, and often
-/// enough for the hive clock; everyone else four times within a node's lease.
-pub(super) fn next_beat(member: &Member, settings: &Settings) -> Duration {
+/// enough for the hive clock; everyone else four times within a node's lease, or three if others would see its death at once.
+pub(super) fn next_beat(member: &Member, settings: &Settings, watched: bool) -> Duration {
     let ms = if member.generator {
         settings.crown_ms() / 4
     } else if member.heir && guard("heir") {
         (member.crown_in_ms + 1).min(settings.step_ms())
+    } else if watched {
+        settings.watched_beat_ms()
     } else {
         settings.beat_ms()
     };
@@ -246,14 +248,17 @@ mod tests {
     #[test]
     fn generators_beat_most_often_and_heirs_when_the_crown_may_be_free() {
         let settings = Settings::default();
-        let next = |generator, heir, crown_in_ms| {
+        let next_of = |generator, heir, crown_in_ms, watched| {
             let mut said = member(generator, 1);
             (said.heir, said.crown_in_ms) = (heir, crown_in_ms);
-            next_beat(&said, &settings).as_millis()
+            next_beat(&said, &settings, watched).as_millis()
         };
+        let next = |generator, heir, crown_in_ms| next_of(generator, heir, crown_in_ms, false);
         assert_eq!(next(true, false, 0), 83);
         assert_eq!(next(false, true, 40), 41);
         assert_eq!(next(false, true, 10_000), 166, "often enough for the hive clock");
         assert_eq!(next(false, false, 40), 500);
+        assert_eq!(next_of(false, false, 40, true), 600);
+        assert_eq!(next_of(false, true, 40, true), 41);
     }
 }

@@ -210,7 +210,11 @@ impl<B: Bench> History<B> {
                 made: member.made,
             }),
             server,
-            reigned: 0,
+            reigned: node
+                .member
+                .as_ref()
+                .filter(|member| member.generator)
+                .map_or(0, |member| member.epoch),
             replays: false,
             gone: String::new(),
         };

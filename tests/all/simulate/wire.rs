@@ -430,6 +430,10 @@ impl Engine for Wire {
         self.call(Call::Leave(node.clone())).await.map(drop)
     }
 
+    fn is_watched(&self) -> bool {
+        self.world.lock().plan.settings.watch
+    }
+
     /// A look may be lost, wrong or late, and so may what it shows.
     async fn gone(&self, of: Option<&NodeId>) -> Result<Option<Gone>> {
         let (world, process) = (&self.world, self.process);

@@ -53,9 +53,36 @@ pub(super) struct Report {
     redeliveries: Times,
     /// Of each change of the primary: how long nothing was told to be published, when another primary was there, and when all
     /// followed it.
-    switches: [Times; 3],
+    switches: Switched,
     faults: BTreeMap<&'static str, u64>,
     pub(super) findings: Vec<String>,
+}
+
+/// What changes of the primary cost, in milliseconds.
+struct Switched {
+    /// The longest time around each in which nothing was told to be published.
+    silences: Times,
+    /// Until another primary was there, and then until the next message; the same for when all followed it.
+    ready: Times,
+    after_ready: Times,
+    together: Times,
+    after_together: Times,
+}
+
+impl Switched {
+    fn new(told_ms: &[u64], switches: &[Switch]) -> Self {
+        let windows: Vec<(u64, u64)> = switches.iter().map(|switch| (switch.struck, switch.together)).collect();
+        let own =
+            |at: fn(&Switch) -> u64| Times::new(switches.iter().map(|switch| at(switch) - switch.struck).collect());
+        let after = |at: fn(&Switch) -> u64| Times::new(times::waits_ms(told_ms.to_vec(), switches.iter().map(at)));
+        Self {
+            silences: Times::new(times::silences_ms(told_ms.to_vec(), &windows)),
+            ready: own(|switch| switch.ready),
+            after_ready: after(|switch| switch.ready),
+            together: own(|switch| switch.together),
+            after_together: after(|switch| switch.together),
+        }
+    }
 }
 
 impl Report {
@@ -74,7 +101,6 @@ impl Report {
         let settled = account.done + account.in_doubt + account.errors;
         #[allow(clippy::cast_precision_loss)]
         let rate = settled as f64 / seconds;
-        let windows: Vec<(u64, u64)> = switches.iter().map(|switch| (switch.struck, switch.together)).collect();
         Self {
             store: store.to_string(),
             seed,
@@ -92,12 +118,7 @@ impl Report {
             rate,
             failovers: Times::new(times::failover_gaps_ms(published)),
             redeliveries: Times::new(times::redelivery_delays_ms(history)),
-            switches: [
-                times::silences_ms(history.recorded.told_ms.clone(), &windows),
-                switches.iter().map(|switch| switch.ready - switch.struck).collect(),
-                windows.iter().map(|(from, to)| to - from).collect(),
-            ]
-            .map(Times::new),
+            switches: Switched::new(&history.recorded.told_ms, switches),
             faults,
             findings: verdict.findings,
         }
@@ -153,7 +174,13 @@ impl Report {
                 },
             );
         }
-        let [silences, ready, together] = &self.switches;
+        let Switched {
+            silences,
+            ready,
+            after_ready,
+            together,
+            after_together,
+        } = &self.switches;
         if !silences.0.is_empty() {
             let most = |times: &Times| {
                 format!(
@@ -167,11 +194,13 @@ impl Report {
                 "primaries changed",
                 format!("{}  (silence: {})", silences.0.len(), most(silences)),
             );
-            row(
-                "- Redis' own time",
-                format!("until another primary was there: {}", most(ready)),
-            );
-            row("", format!("until all followed it: {}", most(together)));
+            for (name, until, own, after) in [
+                ("- Redis' own time", "another primary was there", ready, after_ready),
+                ("", "all followed it", together, after_together),
+            ] {
+                row(name, format!("until {until}: {}", most(own)));
+                row("", format!("the next message after that: {}", most(after)));
+            }
         }
         if !self.faults.is_empty() {
             row("faults", self.faults.values().sum::<u64>().to_string());
@@ -209,13 +238,15 @@ impl Report {
             ",\"seconds\":{:.3},\"messages_per_second\":{:.0}",
             self.seconds, self.rate
         );
-        let [silences, ready, together] = &self.switches;
+        let switches = &self.switches;
         for (name, times) in [
             ("failovers", &self.failovers),
             ("redeliveries", &self.redeliveries),
-            ("primaries_changed", silences),
-            ("primaries_ready", ready),
-            ("primaries_followed", together),
+            ("primaries_changed", &switches.silences),
+            ("primaries_ready", &switches.ready),
+            ("went_on_after_ready", &switches.after_ready),
+            ("primaries_followed", &switches.together),
+            ("went_on_after_followed", &switches.after_together),
         ] {
             let _ = write!(
                 out,
@@ -263,7 +294,14 @@ mod tests {
             rate: 9.0,
             failovers: Times::new(Vec::new()),
             redeliveries: Times::new(Vec::new()),
-            switches: [&[4000][..], &[3000], &[3500]].map(|ms| Times::new(ms.to_vec())),
+            switches: Switched::new(
+                &[0, 1000, 5200],
+                &[Switch {
+                    struck: 1200,
+                    ready: 4200,
+                    together: 4700,
+                }],
+            ),
             faults: faults.iter().copied().collect(),
             findings: Vec::new(),
         }
@@ -280,6 +318,20 @@ mod tests {
         let row = row(&table, "handled more than once").expect("a row");
         for words in ["3 ", "allowed", "its node was lost", "one outcome"] {
             assert!(row.contains(words), "{words}: {table}");
+        }
+    }
+
+    #[test]
+    fn what_was_redis_own_time_is_told_apart() {
+        let table = report(0, &[]).table(None);
+        for words in [
+            "1  (silence: median 4200 ms",
+            "until another primary was there: median 3000 ms",
+            "after that: median 1000 ms",
+            "until all followed it: median 3500 ms",
+            "after that: median 500 ms",
+        ] {
+            assert!(table.contains(words), "{words}: {table}");
         }
     }
 

@@ -21,6 +21,18 @@ pub fn silences_ms(mut moments: Vec<u64>, windows: &[(u64, u64)]) -> Vec<u64> {
     windows.iter().map(longest).collect()
 }
 
+/// How long after each of these times the first of these moments came, in milliseconds; those that none came after are left out.
+#[must_use]
+pub fn waits_ms(mut moments: Vec<u64>, from: impl Iterator<Item = u64>) -> Vec<u64> {
+    moments.sort_unstable();
+    let next = |from: u64| {
+        moments
+            .get(moments.partition_point(|ms| *ms < from))
+            .map(|ms| ms - from)
+    };
+    from.filter_map(next).collect()
+}
+
 /// From the moment at which a holder was killed or stopped to the one at which another had its messages, in
 /// milliseconds, take by take.
 pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
@@ -51,5 +63,11 @@ mod tests {
             [480, 480, 10, 0]
         );
         assert_eq!(silences_ms(Vec::new(), &[(1, 2)]), [0]);
+    }
+
+    #[test]
+    fn what_goes_on_is_waited_for_until_the_next_message() {
+        let told = vec![510, 0, 20, 500];
+        assert_eq!(waits_ms(told, [20, 21, 505, 511].into_iter()), [0, 479, 5]);
     }
 }

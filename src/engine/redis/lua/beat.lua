@@ -174,8 +174,8 @@ if victim then tell('victim', victim) end
 if rewound then tell('rewound', math.max(ARGV[5] - m[8], 0)) end
 if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
 if wrong then tell('wrong', wrong) end
--- A generator is given the cursor until its beats show that it has seen this reign.
-if mine and tonumber(ARGV[6]) < epoch then
+-- A generator is given the cursor until its beats show that it knows of this reign.
+if mine and tonumber(ARGV[9]) ~= epoch then
   tell('cursor', redis.call('HGET', KEYS[1], 'cursor') or '')
   -- And how many messages had been made when another reign followed the last one of its process: so it knows what arrived. If
   -- that reign itself is forgotten, so may be the one that followed it.
