@@ -91,10 +91,15 @@ impl<E: Engine> Membership<E> {
     }
 
     pub(crate) async fn run(mut self) -> Result<()> {
+        let mut abandoned: Option<NodeId> = None;
         loop {
             let Some(node) = self.join().await? else {
                 return Ok(());
             };
+            // Only now: until it had joined, the store had to wait for what the member before has seen.
+            if let Some(before) = abandoned.take() {
+                let _ = tokio::time::timeout(LEAVE_TIME, self.context.engine.leave(&before)).await;
+            }
             self.serve(&node).await?;
             let requested = self.context.requests.requested();
             self.standing.send_modify(|standing| {
@@ -112,9 +117,7 @@ impl<E: Engine> Membership<E> {
                 return Ok(());
             }
             self.context.tell(&node, Event::Deposed { epoch: None });
-            if requested.abandon.as_ref() == Some(&node) {
-                let _ = tokio::time::timeout(LEAVE_TIME, self.context.engine.leave(&node)).await;
-            }
+            abandoned = requested.abandon.filter(|abandoned| *abandoned == node);
             // A store that does not know this node any more may have forgotten messages as well.
             self.returned = Some(Instant::now());
         }
@@ -238,7 +241,7 @@ impl<E: Engine> Membership<E> {
             },
             server: String::new(),
             reigned: requested.reigned,
-            replays: settings.replicas > 0,
+            replays: (settings.replicas > 0).then_some(requested.published),
             gone: std::mem::take(&mut self.watching.suspect),
         }
     }

@@ -72,6 +72,7 @@ const CATCHES: &[(&str, &str)] = &[
         "a_suspicion_against_a_member_that_is_connected_changes_nothing",
     ),
     ("gap", "a_publish_that_builds_on_lost_messages_is_refused"),
+    ("hole-front", "a_generator_keeps_the_numbers_of_what_it_publishes_again"),
     ("hold-member", "a_reader_that_was_given_up_cannot_hold_on"),
     ("join-dead", "a_late_join_does_not_bring_back_a_node_that_was_given_up"),
     ("join-token", "an_id_that_another_node_has_is_refused"),
@@ -162,7 +163,7 @@ const CATCHES: &[(&str, &str)] = &[
 ];
 
 /// What a file has no use for.
-const OF_REPLICAS: [&str; 4] = ["fills", "fills-again", "filled", "hole-reign"];
+const OF_REPLICAS: [&str; 5] = ["fills", "fills-again", "filled", "hole-front", "hole-reign"];
 
 /// Stores to try mutants on side by side.
 const STORES: usize = 2;

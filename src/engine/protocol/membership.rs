@@ -66,8 +66,9 @@ pub struct Beat {
     pub server: String,
     /// The last epoch in which this process was the generator; 0: none.
     pub reigned: u64,
-    /// As generator it keeps what replicas may lack, and publishes it again if a failover loses it.
-    pub replays: bool,
+    /// As generator it keeps what replicas may lack, below this number, and publishes it again if a failover loses it. None: it keeps
+    /// nothing.
+    pub replays: Option<u64>,
     /// A generator whose connection this node has seen, and sees no more: it may have died, and the store looks itself. Empty: none.
     pub gone: NodeId,
 }

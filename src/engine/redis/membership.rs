@@ -245,7 +245,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(beat.seen.made)
             .arg(engine.control.server_or(&beat.server))
             .arg(beat.reigned)
-            .arg(u8::from(beat.replays))
+            .arg(beat.replays.map_or(String::new(), |below| below.to_string()))
             .arg(watching::suspect(engine, &beat.gone))
             .arg(keys.alive())
             .arg(&kinds);

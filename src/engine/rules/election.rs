@@ -34,6 +34,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
     if let Some(at) = unheard.iter().position(|node| *node == beat.node) {
         unheard.remove(at);
         store.set_unheard(&unheard)?;
+        rewound = rewound.or(keeps_numbers(store, &mut meta, beat)?);
     }
     let generator = elect(store, &mut meta, wall_ms, beat)?;
     set_pace(store, &mut meta, beat, generator);
@@ -78,6 +79,20 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
     }))
 }
 
+/// The first word of a generator to a server that may lack its last messages: what it publishes again keeps its numbers, and whoever
+/// pushes, which waits for this word, gets those behind them. How many numbers they are, if any.
+fn keeps_numbers(store: &mut impl Store, meta: &mut Meta, beat: &Beat) -> Result<Option<u64>> {
+    let before = meta.seq;
+    let Some(below) = beat
+        .replays
+        .filter(|_| meta.generator == beat.node && store.guard("hole-front"))
+    else {
+        return Ok(None);
+    };
+    let passed = leaves_hole(store, meta, true, below)? == Some(true);
+    Ok(passed.then(|| meta.seq - before))
+}
+
 /// Whether this member is the generator: it was, and still wants to be, or it is crowned now.
 fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> Result<bool> {
     let time_ms = store.time_ms(wall_ms);
@@ -93,7 +108,7 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
         let before = store.replay()?;
         // What another reign has published, this one cannot publish again.
         let hole = before.hole.filter(|_| !store.guard("hole-reign"));
-        let epoch = if beat.replays { meta.epoch } else { 0 };
+        let epoch = if beat.replays.is_some() { meta.epoch } else { 0 };
         if before != (Replay { epoch, hole }) {
             store.set_replay(Replay { epoch, hole })?;
         }

@@ -134,6 +134,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     };
                     match (ticket, self.line) {
                         (Some(ticket), Some(line)) => {
+                            requests.published(publish.epoch, seq);
                             let told = confirmed.when_kept(self.context);
                             line.add(Untold {
                                 ticket,
@@ -234,7 +235,7 @@ struct Confirmed {
 
 impl Confirmed {
     /// Tells it if replicas have it.
-    fn when_kept<E: Engine>(self, context: &Context<E>) -> impl FnOnce(Fate, Option<Publish>) + Send + 'static {
+    fn when_kept<E>(self, context: &Context<E>) -> impl FnOnce(Fate, Option<Publish>) + Send + 'static {
         let Context {
             observer,
             requests,
@@ -297,5 +298,54 @@ fn entry(publish: &Publish) -> Entry {
         first: publish.first,
         count: publish.count(),
         what: What::Publish { epoch: publish.epoch },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::event::Silent;
+    use crate::node::watch;
+    use crate::settings::Settings;
+
+    /// What became of the membership of `n` when this became of a publish.
+    fn abandoned(fate: Fate) -> Option<String> {
+        let context = Context {
+            engine: Arc::new(()),
+            settings: Arc::new(Settings::default()),
+            observer: Arc::new(Silent),
+            requests: Arc::default(),
+            meter: Arc::default(),
+            standing: watch::Sender::new(crate::node::membership::Standing::default()).subscribe(),
+            shutdown: crate::node::shutdown::channel().1,
+        };
+        let publish = Publish {
+            node: "n".into(),
+            epoch: 1,
+            made: 0,
+            first: 0,
+            messages: None,
+            backlog_max: 1,
+            interval_ms: 0,
+            cursor: None,
+            server: String::new(),
+            again: false,
+            packs: Vec::new(),
+        };
+        let confirmed = Confirmed {
+            node: "n".into(),
+            entry: entry(&publish),
+            seq: 1,
+            made: 1,
+            all: Arc::default(),
+        };
+        confirmed.when_kept(&context)(fate, Some(publish));
+        context.requests.requested().abandon
+    }
+
+    #[test]
+    fn a_generator_whose_messages_nobody_can_publish_again_gives_way() {
+        assert_eq!(abandoned(Fate::TakenBack).as_deref(), Some("n"));
+        assert_eq!(abandoned(Fate::Kept), None);
     }
 }

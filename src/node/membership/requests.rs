@@ -24,7 +24,7 @@ pub(crate) struct Requests {
 
 /// Everything that was asked for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Requested {
+pub(crate) struct Requested {
     pub resign: bool,
     pub leave: bool,
     /// The membership that no longer works.
@@ -35,6 +35,8 @@ pub(super) struct Requested {
     pub past: Option<NodeId>,
     /// The last epoch in which this process was the generator; 0: none.
     pub reigned: u64,
+    /// The number behind the last message that it has published in this reign, whether it was told or not.
+    pub published: u64,
 }
 
 impl Requests {
@@ -96,7 +98,7 @@ impl Requests {
     pub(super) fn forget(&self, member: NodeId) {
         let mut requested = self.lock();
         requested.seen = Seen::default();
-        (requested.past, requested.reigned) = (Some(member), 0);
+        (requested.past, requested.reigned, requested.published) = (Some(member), 0, 0);
     }
 
     /// The runtime that generates and handles makes progress.
@@ -121,7 +123,7 @@ impl Requests {
         self.turns.load(Ordering::Relaxed)
     }
 
-    pub(super) fn requested(&self) -> Requested {
+    pub(crate) fn requested(&self) -> Requested {
         self.lock().clone()
     }
 
@@ -132,7 +134,17 @@ impl Requests {
     }
 
     pub(super) fn reigned(&self, epoch: u64) {
-        self.lock().reigned = epoch;
+        let mut requested = self.lock();
+        (requested.reigned, requested.published) = (epoch, 0);
+    }
+
+    /// The store has published messages of this epoch below this number. They are told when replicas have them; until then this node
+    /// can publish them again.
+    pub(crate) fn published(&self, epoch: u64, seq: u64) {
+        let mut requested = self.lock();
+        if requested.reigned == epoch {
+            requested.published = requested.published.max(seq);
+        }
     }
 
     /// The queue's birth, as the store told it at the join.

@@ -119,7 +119,7 @@ impl<B: Bench> Hive<B> {
             seen: Seen::default(),
             server: "s1".into(),
             reigned: 0,
-            replays: false,
+            replays: None,
             gone: String::new(),
         }
     }

@@ -11,13 +11,15 @@ checks![
     what_a_failover_lost_is_published_again_under_its_numbers,
     numbers_that_others_have_taken_are_not_filled,
     another_reign_does_not_fill_what_was_lost,
+    a_generator_keeps_the_numbers_of_what_it_publishes_again,
+    only_a_generator_that_reigns_keeps_numbers,
 ];
 
 /// A generator `a` that keeps what replicas may lack, and `b`.
 async fn found<B: Bench>(hive: &Hive<B>) {
     hive.join("a").await;
     let beat = Beat {
-        replays: true,
+        replays: Some(0),
         ..Hive::<B>::beat_call("a")
     };
     let Renewed::Alive(member) = hive.engine().beat(&beat).await.expect("beat") else {
@@ -143,6 +145,67 @@ async fn another_reign_does_not_fill_what_was_lost<B: Bench>(hive: &Hive<B>) {
     assert_eq!(publish(hive, "b", 2, 0, 5, 2).await, Published::Moved { seq: 10 });
     // Nor does one whose generator keeps nothing leave anything to fill.
     assert_eq!(told(publish(hive, "b", 2, 0, 10, 1).await), (11, 1));
+}
+
+/// A beat on another server, of a node that can publish again what it has published below this number.
+async fn comes_to<B: Bench>(hive: &Hive<B>, server: &str, node: &str, below: Option<u64>) -> (Option<u64>, u64) {
+    let beat = Beat {
+        server: server.into(),
+        replays: below,
+        ..Hive::<B>::beat_call(node)
+    };
+    match hive.engine().beat(&beat).await.expect("beat") {
+        Renewed::Alive(member) => (member.rewound, member.seq),
+        Renewed::Deposed => panic!("{node} was deposed"),
+    }
+}
+
+async fn a_generator_keeps_the_numbers_of_what_it_publishes_again<B: Bench>(hive: &Hive<B>) {
+    if !B::HAS_REPLICAS {
+        return;
+    }
+    found(hive).await;
+    for node in ["a", "b"] {
+        comes_to(hive, "s1", node, Some(0)).await;
+    }
+    assert_eq!(told(publish(hive, "a", 1, 0, 0, 3).await), (3, 3));
+    // On the server before, 3 to 5, then a push under 6, then 7 and 8 were published: this one lacks them.
+    assert_eq!(comes_to(hive, "s2", "a", Some(9)).await, (Some(6), 9));
+    assert_eq!(
+        comes_to(hive, "s2", "a", Some(12)).await,
+        (None, 9),
+        "only its first word counts"
+    );
+    comes_to(hive, "s2", "b", None).await;
+    let push = queenright::engine::Push {
+        server: "s2".into(),
+        ..push_call("p", vec![Item::new("by hand")])
+    };
+    let Pushed::Ok(receipts) = hive.engine().push(&push).await.expect("push") else {
+        panic!("not pushed")
+    };
+    assert_eq!(receipts[0].number, 9, "behind what comes again");
+    let again = |made, first, count| Publish {
+        server: "s2".into(),
+        again: true,
+        ..call("a", 1, made, first, count)
+    };
+    assert_eq!(told(hive.send(&again(3, 3, 3)).await), (10, 6));
+    assert_eq!(told(hive.send(&again(6, 7, 2)).await), (10, 8), "6 is nobody's");
+    let status = hive.status().await;
+    assert_eq!((status.epoch, status.queued, status.rewinds), (1, 9, 1));
+}
+
+async fn only_a_generator_that_reigns_keeps_numbers<B: Bench>(hive: &Hive<B>) {
+    if !B::HAS_REPLICAS {
+        return;
+    }
+    found(hive).await;
+    for node in ["a", "b"] {
+        comes_to(hive, "s1", node, Some(0)).await;
+    }
+    assert_eq!(comes_to(hive, "s2", "b", Some(9)).await, (None, 0), "it does not reign");
+    assert_eq!(comes_to(hive, "s2", "a", None).await, (None, 0), "it keeps nothing");
 }
 
 pub(super) async fn with_memory_full_what_is_settled_can_be_waited_for(hive: &Redis) {

@@ -281,7 +281,7 @@ fn beat(run: &History) -> Beat {
         seen: run.seen.clone(),
         server: "s1".into(),
         reigned: 0,
-        replays: false,
+        replays: None,
         gone: String::new(),
     }
 }

@@ -131,6 +131,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-unheard", PUSHING),
     ("publish-unheard", HEARING),
     ("heard-anew", HEARING),
+    ("hole-front", PUSHING),
     ("rewind-made", "nobody pushes here, so the next number tells as much"),
     ("push-layout", JOINING),
     ("push-names", JOINING),

@@ -215,7 +215,7 @@ impl<B: Bench> History<B> {
                 .as_ref()
                 .filter(|member| member.generator)
                 .map_or(0, |member| member.epoch),
-            replays: false,
+            replays: None,
             gone: String::new(),
         };
         beat.eligible = !self.chance(8);
@@ -230,6 +230,10 @@ impl<B: Bench> History<B> {
         }
         if self.chance(40) {
             beat.rank = self.rng.u8(1..4);
+        }
+        if B::HAS_REPLICAS && self.chance(3) {
+            // It waits for replicas, and may have published more on a server before this one.
+            beat.replays = Some(beat.seen.seq + self.rng.u64(..4));
         }
         if self.chance(150) {
             // As if the store had gone back.
@@ -294,6 +298,12 @@ impl<B: Bench> History<B> {
             1 => call.epoch += 1,
             2 => {
                 call.first += 1;
+                call.packs = packs(call.first, call.epoch, self.twin.wall_ms, &sizes);
+            }
+            // As what a failover took back.
+            3..8 => {
+                call.first = self.rng.u64(member.seq.saturating_sub(4)..=member.seq);
+                call.again = true;
                 call.packs = packs(call.first, call.epoch, self.twin.wall_ms, &sizes);
             }
             _ => {}
@@ -518,7 +528,7 @@ impl<B: Bench> History<B> {
             seen: Seen::default(),
             server: "s1".into(),
             reigned: 0,
-            replays: false,
+            replays: None,
             gone: String::new(),
         };
         let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {

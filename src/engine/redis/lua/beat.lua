@@ -1,7 +1,8 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
---       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack (1)
+--       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack, below this number
+--       (or nothing)
 --       11 a generator whose connection it has seen and sees no more (or nothing) 12 the channels of nodes without their ids
 --       13.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
@@ -71,7 +72,16 @@ end
 
 redis.call('ZADD', KEYS[2], num(clock + ARGV[2]), node)
 notice_server(KEYS[1], KEYS[2], KEYS[10], m[19] or '', ARGV[8], wall)
-redis.pcall('LREM', KEYS[10], 0, node)
+local spoke = redis.pcall('LREM', KEYS[10], 0, node)
+-- The first word of a generator to a server that may lack its last messages: what it publishes again keeps its numbers, and whoever
+-- pushes, which waits for this word, gets those behind them.
+if generator == node and ARGV[10] ~= '' and type(spoke) == 'number' and spoke > 0 then
+  left, passed = leaves_hole(KEYS[1], true, epoch, seq, tonumber(ARGV[10])) -- guard: hole-front
+  if left and passed then
+    redis.call('HSET', KEYS[1], 'skipped', num(m[13] + ARGV[10] - seq), 'rewinds', num(m[12] + 1))
+    seq, rewound = tonumber(ARGV[10]), true
+  end
+end
 local mine, chosen, reigning, rank = generator == node, m[15], tonumber(m[16]), tonumber(ARGV[4])
 local may = crown <= clock
 local called = false
@@ -91,7 +101,7 @@ if not mine and rank > 0 and may then
   redis.pcall('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
   -- What another reign has published, this one cannot publish again.
   redis.call('HDEL', KEYS[1], 'hole') -- guard: hole-reign
-  if ARGV[10] == '1' then redis.call('HSET', KEYS[1], 'replays', num(epoch)) else redis.call('HDEL', KEYS[1], 'replays') end
+  if ARGV[10] ~= '' then redis.call('HSET', KEYS[1], 'replays', num(epoch)) else redis.call('HDEL', KEYS[1], 'replays') end
 end
 if mine and rank == 0 then
   mine, generator, crown = false, '', 0
@@ -171,7 +181,7 @@ local function tell(name, value)
   answer[#answer + 1] = value
 end
 if victim then tell('victim', victim) end
-if rewound then tell('rewound', math.max(ARGV[5] - m[8], 0)) end
+if rewound then tell('rewound', seq - m[8]) end
 if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
 if wrong then tell('wrong', wrong) end
 -- A generator is given the cursor until its beats show that it knows of this reign.
