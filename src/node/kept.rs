@@ -201,6 +201,8 @@ impl<E: Keeps> Telling<E> {
     /// Publishes the same messages again. None: others reign, or have taken the numbers.
     async fn replay(&mut self, publish: &Publish) -> Option<Option<Ticket>> {
         let mut backoff = Backoff::new(&self.context.settings);
+        // Everything that the node publishes waits behind this.
+        let mut hearing = Backoff::up_to(Duration::from_millis(self.context.settings.crown_ms() / 8));
         loop {
             let reigns = {
                 let standing = self.context.standing.borrow();
@@ -217,8 +219,10 @@ impl<E: Keeps> Telling<E> {
                 }
                 // The beat finds out whether this node still reigns, and is heard by another server.
                 Ok((Published::Fenced | Published::Gap | Published::Unheard, _)) => {
-                    self.context.requests.beat_now();
-                    backoff.wait().await;
+                    if hearing.is_fresh() {
+                        self.context.requests.beat_now();
+                    }
+                    hearing.wait().await;
                 }
                 Ok((Published::Full | Published::Paused, _)) => backoff.wait().await,
                 Err(error) if error.may_be_mended() => backoff.wait().await,

@@ -1,5 +1,7 @@
 //! Who dies is seen by its connection, and who only loses that keeps its place.
 
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::Duration;
 
 use queenright::engine::redis::ACL_LINE;
@@ -115,6 +117,53 @@ fn who_may_not_subscribe_works_by_leases() {
     let url = format!("--url redis://bee:honey@127.0.0.1:{}", server.port());
     let mut fleet = Fleet::on(&server)
         .queue("deaf")
+        .copies(3)
+        .args("--interval 20ms --messages 100 --work 5ms --error-rate 0")
+        .args(&url)
+        .start_led();
+    fleet.wait_for_more("published", 20);
+    assert!(fleet.status().nodes.iter().all(|node| !node.watched));
+    let generator = fleet.generator();
+    fleet.kill9(generator);
+    fleet.wait_through(100);
+    fleet.nobody_exited_but(&[generator]);
+    checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
+/// Stands before a server, and closes each connection on which something subscribes: as proxies do that know only plain commands.
+fn deaf_proxy(port: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let ours = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else {
+                continue;
+            };
+            let both = [(&client, &server, true), (&server, &client, false)];
+            for (from, to, asks) in both {
+                let copies = from.try_clone().and_then(|from| Ok((from, to.try_clone()?)));
+                let (mut from, mut to) = copies.expect("another handle");
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 65536];
+                    while let Ok(count @ 1..) = from.read(&mut bytes) {
+                        let subscribes = bytes[..count].windows(11).any(|word| word == b"\r\nSUBSCRIBE");
+                        if (asks && subscribes) || to.write_all(&bytes[..count]).is_err() {
+                            break;
+                        }
+                    }
+                    let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+                });
+            }
+        }
+    });
+    ours
+}
+
+#[test]
+fn behind_a_proxy_that_closes_on_subscribe_leases_tell() {
+    let server = RedisServer::start();
+    let url = format!("--url redis://127.0.0.1:{}", deaf_proxy(server.port()));
+    let mut fleet = Fleet::on(&server)
         .copies(3)
         .args("--interval 20ms --messages 100 --work 5ms --error-rate 0")
         .args(&url)

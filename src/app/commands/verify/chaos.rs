@@ -38,6 +38,8 @@ pub(super) struct Chaos {
     pub(super) forgot: Forgot,
     pub(super) switches: Switches,
     several: Option<Several>,
+    /// Until then, copies may be missed that were killed or stopped.
+    missed_until: Duration,
     /// How often each kind came.
     pub(super) done: BTreeMap<&'static str, u64>,
     log: File,
@@ -54,6 +56,7 @@ impl Chaos {
             queue: load.queue.clone(),
             forgot: forgot.clone(),
             switches: switches.clone(),
+            needs_replicas: load.settings.replicas > 0,
             running: None,
         });
         let (seed, plan) = match &load.plan {
@@ -71,6 +74,7 @@ impl Chaos {
             forgot,
             switches,
             several,
+            missed_until: Duration::ZERO,
             done: load
                 .plan
                 .iter()
@@ -109,6 +113,10 @@ impl Chaos {
         }
         match self.strike(fault, now, fleet, bed, seen)? {
             Some(whom) => {
+                if fault.harms_copies() {
+                    let leases = fleet.seats.iter().map(|seat| seat.lease);
+                    self.missed_until = now + leases.max().unwrap_or(self.lease);
+                }
                 *self.done.entry(fault.name()).or_default() += 1;
                 self.note(fault, &whom)?;
                 self.next += 1;
@@ -152,6 +160,7 @@ impl Chaos {
         let anyone = self.random.choice(linked);
         // Someone must be left to take over.
         let spared = whole.len() > 1;
+        let all_well = whole.len() == fleet.seats.len() && now >= self.missed_until;
         let met = match fault {
             Fault::KillGenerator => generator.map(|seat| Self::kill(fleet, seat)).transpose()?,
             Fault::KillHandler => handler.map(|seat| Self::kill(fleet, seat)).transpose()?,
@@ -201,7 +210,7 @@ impl Chaos {
             | Fault::TwoPrimaries
             | Fault::MoveSlot
             | Fault::KillSentinel(_) => self.several.as_mut().map(|several| {
-                several.strike(fault);
+                several.strike(fault, all_well);
                 "the servers".into()
             }),
             Fault::KillRedis(_)

@@ -43,7 +43,7 @@ pub(super) struct Seat {
     book: usize,
     number: usize,
     /// Its copies have a lease of their own.
-    lease: Duration,
+    pub(super) lease: Duration,
     pub(super) is_frozen: bool,
 }
 

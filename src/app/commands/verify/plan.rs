@@ -88,6 +88,18 @@ impl Fault {
         self.card().1
     }
 
+    /// Whether copies are killed or stopped, and others wait for them until their lease is over.
+    pub(super) fn harms_copies(self) -> bool {
+        matches!(
+            self,
+            Self::KillGenerator
+                | Self::KillHandler
+                | Self::StopGenerator(_)
+                | Self::StopHandler(_)
+                | Self::NoCandidates(_)
+        )
+    }
+
     fn is_within(self, reach: Reach) -> bool {
         match self.card().3 {
             Needs::Copies => true,

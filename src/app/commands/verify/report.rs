@@ -67,6 +67,8 @@ struct Switched {
     after_ready: Times,
     together: Times,
     after_together: Times,
+    /// Until the next message once one could be told again, where all copies were well.
+    all_well: Times,
 }
 
 impl Switched {
@@ -81,6 +83,10 @@ impl Switched {
             after_ready: after(|switch| switch.ready),
             together: own(|switch| switch.together),
             after_together: after(|switch| switch.together),
+            all_well: Times::new(times::waits_ms(
+                told_ms.to_vec(),
+                switches.iter().filter(|switch| switch.all_well).map(Switch::usable),
+            )),
         }
     }
 }
@@ -180,6 +186,7 @@ impl Report {
             after_ready,
             together,
             after_together,
+            all_well,
         } = &self.switches;
         if !silences.0.is_empty() {
             let most = |times: &Times| {
@@ -201,6 +208,14 @@ impl Report {
                 row(name, format!("until {until}: {}", most(own)));
                 row("", format!("the next message after that: {}", most(after)));
             }
+            let count = all_well.0.len();
+            row(
+                "- all copies well",
+                format!(
+                    "{count}  (no copy had been killed or stopped for a lease; from the primary, with its replicas if they are waited for, to the next message: {})",
+                    most(all_well)
+                ),
+            );
         }
         if !self.faults.is_empty() {
             row("faults", self.faults.values().sum::<u64>().to_string());
@@ -247,6 +262,7 @@ impl Report {
             ("went_on_after_ready", &switches.after_ready),
             ("primaries_followed", &switches.together),
             ("went_on_after_followed", &switches.after_together),
+            ("went_on_with_all_copies_well", &switches.all_well),
         ] {
             let _ = write!(
                 out,
@@ -300,6 +316,8 @@ mod tests {
                     struck: 1200,
                     ready: 4200,
                     together: 4700,
+                    all_well: true,
+                    needs_replicas: false,
                 }],
             ),
             faults: faults.iter().copied().collect(),
@@ -330,6 +348,7 @@ mod tests {
             "after that: median 1000 ms",
             "until all followed it: median 3500 ms",
             "after that: median 500 ms",
+            "1  (no copy had been killed or stopped for a lease; from the primary, with its replicas if they are waited for, to the next message: median 1000 ms",
         ] {
             assert!(table.contains(words), "{words}: {table}");
         }

@@ -27,6 +27,17 @@ pub(super) struct Switch {
     pub(super) ready: u64,
     /// All followed it.
     pub(super) together: u64,
+    /// All copies were well: none had been killed or stopped for a lease.
+    pub(super) all_well: bool,
+    /// What is told must be on a replica first.
+    pub(super) needs_replicas: bool,
+}
+
+impl Switch {
+    /// When messages could be told again.
+    pub(super) fn usable(&self) -> u64 {
+        if self.needs_replicas { self.together } else { self.ready }
+    }
 }
 
 pub(super) struct Several {
@@ -34,6 +45,7 @@ pub(super) struct Several {
     pub(super) queue: String,
     pub(super) forgot: Forgot,
     pub(super) switches: Switches,
+    pub(super) needs_replicas: bool,
     pub(super) running: Option<JoinHandle<io::Result<()>>>,
 }
 
@@ -46,9 +58,9 @@ impl Several {
         self.end().map(|()| false)
     }
 
-    pub(super) fn strike(&mut self, fault: Fault) {
+    pub(super) fn strike(&mut self, fault: Fault, all_well: bool) {
         let (topology, queue, forgot) = (self.topology.clone(), self.queue.clone(), self.forgot.clone());
-        let switches = self.switches.clone();
+        let (switches, needs_replicas) = (self.switches.clone(), self.needs_replicas);
         self.running = Some(std::thread::spawn(move || {
             let struck_ms = now_ms();
             let mut topology = topology.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,6 +74,8 @@ impl Several {
                     struck: struck_ms,
                     ready: topology.ready_ms(),
                     together: now_ms(),
+                    all_well,
+                    needs_replicas,
                 });
             }
             struck

@@ -40,7 +40,7 @@ pub struct Recorded {
     /// By book and epoch: who was elected.
     elected: BTreeMap<(usize, u64), usize>,
     /// By book: what happened to its process, and who it is now.
-    fates: Vec<Fate>,
+    pub(super) fates: Vec<Fate>,
     now: Vec<Option<usize>>,
 }
 

@@ -43,8 +43,13 @@ pub fn redelivery_delays_ms(history: &History) -> Vec<u64> {
         let before = takes[&take.first]
             .iter()
             .filter(|earlier| earlier.deliveries == take.deliveries - 1);
+        // Who was stopped before it took the message lost it for another reason.
         let struck = before
-            .filter_map(|earlier| recorded.struck_ms(earlier.member, take.ms))
+            .filter_map(|earlier| {
+                recorded
+                    .struck_ms(earlier.member, take.ms)
+                    .filter(|ms| *ms >= earlier.ms)
+            })
             .max()?;
         Some(take.ms - struck)
     });

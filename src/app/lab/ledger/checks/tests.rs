@@ -143,6 +143,16 @@ fn add(sums: &mut BTreeMap<u64, i64>, number: u64) {
 }
 
 #[test]
+fn who_was_killed_before_it_took_a_message_explains_no_redelivery() {
+    let mut run = Run::new();
+    for fate in &mut run.history.recorded.fates {
+        fate.killed_ms = fate.killed_ms.map(|_| 0);
+        fate.stopped_ms.clear();
+    }
+    assert!(redelivery_delays_ms(&run.history).is_empty());
+}
+
+#[test]
 fn a_run_in_which_all_is_well_has_no_findings() {
     let run = Run::new();
     let reigns = run.history.recorded.reigns.values();
