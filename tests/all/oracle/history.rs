@@ -551,6 +551,11 @@ impl<B: Bench> History<B> {
                 woken: false,
                 ..Exchange::default()
             });
+            // Another server than that of the beats would be another one each time.
+            let call = Exchange {
+                server: "s1".into(),
+                ..call
+            };
             let answer = self.call(Call::Exchange(call.clone())).await;
             if self.nodes[index].unanswered[lane].take().is_none() {
                 self.let_go(index, &call);
