@@ -76,7 +76,7 @@ fn effect(change: Change) -> Result<Effect, String> {
     if change.publish.is_some() || change.publish_base64.is_some() {
         return published(change);
     }
-    let value = bytes(change.value, change.value_base64).ok_or_else(wrong)?;
+    let value = bytes(change.value, change.value_base64)?;
     let Change {
         add,
         set,
@@ -102,13 +102,13 @@ fn effect(change: Change) -> Result<Effect, String> {
     }
 }
 
-/// A text, or bytes in base64; not both, and perhaps neither. None: what is there is no base64, or both are.
-fn bytes(text: Option<String>, base64: Option<String>) -> Option<Option<Vec<u8>>> {
+/// A text, or bytes in base64, or neither.
+fn bytes(text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, String> {
     match (text, base64) {
-        (Some(text), None) => Some(Some(text.into_bytes())),
-        (None, Some(text)) => base64::decode(&text).map(Some),
-        (None, None) => Some(None),
-        (Some(_), Some(_)) => None,
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(text)) => base64::decode(&text).map(Some).ok_or_else(|| EFFECTS.into()),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(EFFECTS.into()),
     }
 }
 
@@ -129,8 +129,7 @@ fn published(change: Change) -> Result<Effect, String> {
     else {
         return Err(EFFECTS.into());
     };
-    let payload = bytes(publish, publish_base64).flatten();
-    let payload = payload.ok_or_else(|| EFFECTS.to_string())?;
+    let payload = bytes(publish, publish_base64)?.ok_or(EFFECTS)?;
     let delay = delay.map(|text| duration(&text)).transpose();
     let delay = delay.map_err(|reason| format!("delay: {reason}"))?;
     Ok(Effect::publish_after(payload, delay.unwrap_or_default()))

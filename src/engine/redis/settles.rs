@@ -42,18 +42,18 @@ fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
     match &run.outcome {
         Outcome::Done(effects) if effects.is_empty() => open(3, 0),
         Outcome::Done(effects) => {
-            let publishes = || effects.iter().filter(|effect| effect.key().is_none());
-            let published = publishes().count();
-            open(if published > 0 { 5 } else { 4 }, 0);
-            array(out, effects.len() - published);
+            let links = || effects.iter().filter(|effect| effect.key().is_none());
+            let count = links().count();
+            open(if count > 0 { 5 } else { 4 }, 0);
+            array(out, effects.len() - count);
             for effect in effects {
                 if let Some(key) = effect.key() {
                     encode_effect(out, effect, key, keys);
                 }
             }
-            if published > 0 {
-                array(out, published);
-                publishes().for_each(|effect| encode_publish(out, effect));
+            if count > 0 {
+                array(out, count);
+                links().for_each(|effect| encode_publish(out, effect));
             }
         }
         Outcome::Error(error) => {

@@ -112,10 +112,10 @@ impl Ledger {
                         Outcome::Done(effects) => {
                             assert!(self.done.insert(number), "{number} was done twice");
                             self.counted += i64::from(effects.iter().any(|effect| effect.key() == Some(COUNTER)));
-                            let publishes = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
+                            let wanted = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
                             let links = chained.links.iter().filter(|link| link.cause == number);
-                            let published = links.map(|link| link.count).sum::<u64>();
-                            assert_eq!(published, publishes, "{number} publishes what it is to");
+                            let found = links.map(|link| link.count).sum::<u64>();
+                            assert_eq!(found, wanted, "{number} publishes what it is to");
                         }
                         Outcome::Error(_) => unreachable!("failed"),
                     }
