@@ -7,6 +7,7 @@ use super::history::{Bucket, Crowned, Figures, Gauges, Live};
 use super::store::Lane;
 use super::{Chained, Failed, Join, Link, Receipt};
 use crate::error::{Error, Result};
+use crate::message::Envelope;
 
 /// A value as it is stored.
 pub(super) fn encode<T: Record>(record: &T) -> Vec<u8> {
@@ -53,7 +54,6 @@ macro_rules! records {
 
 records! {
     Process { host, pid, version, concurrency, deliveries_max }
-    Failed { number, deliveries, epoch, published_ms, time_ms, node, error, payload, failures }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
     Gauges { queued, in_hand, later, errors }
 }
@@ -154,6 +154,51 @@ impl Record for Bucket {
             gauges: match len.checked_sub(1 + Figures::LEN) {
                 Some(0) => None,
                 rest => Some(Record::read(rest.unwrap_or(0), fields)?),
+            },
+        })
+    }
+}
+
+/// The last field, the envelope, is there only where the message has one.
+impl Record for Failed {
+    fn len(&self) -> usize {
+        9 + usize::from(self.group.is_some())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        uint(out, self.number);
+        self.deliveries.write(out);
+        uint(out, self.epoch);
+        uint(out, self.published_ms);
+        uint(out, self.time_ms);
+        self.node.write(out);
+        self.error.write(out);
+        self.payload.write(out);
+        self.failures.write(out);
+        if self.group.is_some() {
+            text(out, &Envelope::of_group(self.group.as_deref()).encode());
+        }
+    }
+
+    fn read(len: usize, fields: &mut Fields<'_>) -> Result<Self> {
+        if len != 10 {
+            expect(len, 9)?;
+        }
+        Ok(Self {
+            number: fields.uint()?,
+            deliveries: Field::read(fields)?,
+            epoch: fields.uint()?,
+            published_ms: fields.uint()?,
+            time_ms: fields.uint()?,
+            node: Field::read(fields)?,
+            error: Field::read(fields)?,
+            payload: Field::read(fields)?,
+            failures: Field::read(fields)?,
+            group: if len == 10 {
+                let (envelope, _) = Envelope::decode(fields.bytes()?).ok_or_else(|| broken("no envelope"))?;
+                envelope.group
+            } else {
+                None
             },
         })
     }
@@ -411,6 +456,11 @@ mod tests {
 
     #[test]
     fn a_failed_message_survives_the_round_trip_and_cut_records_are_refused() {
+        check_round_trip(None);
+        check_round_trip(Some("tenant 7".into()));
+    }
+
+    fn check_round_trip(group: Option<String>) {
         let failed = Failed {
             number: 1 << 40,
             deliveries: 3,
@@ -420,6 +470,7 @@ mod tests {
             time_ms: 2,
             node: "n".into(),
             error: b"bad \xff".to_vec(),
+            group,
             payload: vec![0; 70_000],
         };
         let bytes = encode(&failed);
@@ -428,7 +479,7 @@ mod tests {
             assert!(decode::<Failed>(&bytes[..end]).is_err());
         }
         let mut fewer = bytes[..bytes.len() - 1].to_vec();
-        fewer[0] -= 1;
+        fewer[0] = 0x98;
         assert!(decode::<Failed>(&fewer).is_err());
     }
 
