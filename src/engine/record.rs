@@ -1,13 +1,14 @@
 //! What is stored as MessagePack, which Redis' Lua reads natively: a record is an array of its fields.
 
+mod failed;
+
 use rmp::decode::{self as read, Bytes as Reader};
 use rmp::encode as write;
 
 use super::history::{Bucket, Crowned, Figures, Gauges, Live};
 use super::store::Lane;
-use super::{Chained, Failed, Join, Link, Receipt};
+use super::{Chained, Join, Link, Receipt};
 use crate::error::{Error, Result};
-use crate::message::Envelope;
 
 /// A value as it is stored.
 pub(super) fn encode<T: Record>(record: &T) -> Vec<u8> {
@@ -154,51 +155,6 @@ impl Record for Bucket {
             gauges: match len.checked_sub(1 + Figures::LEN) {
                 Some(0) => None,
                 rest => Some(Record::read(rest.unwrap_or(0), fields)?),
-            },
-        })
-    }
-}
-
-/// The last field, the envelope, is there only where the message has one.
-impl Record for Failed {
-    fn len(&self) -> usize {
-        9 + usize::from(self.group.is_some())
-    }
-
-    fn write(&self, out: &mut Vec<u8>) {
-        uint(out, self.number);
-        self.deliveries.write(out);
-        uint(out, self.epoch);
-        uint(out, self.published_ms);
-        uint(out, self.time_ms);
-        self.node.write(out);
-        self.error.write(out);
-        self.payload.write(out);
-        self.failures.write(out);
-        if self.group.is_some() {
-            text(out, &Envelope::of_group(self.group.as_deref()).encode());
-        }
-    }
-
-    fn read(len: usize, fields: &mut Fields<'_>) -> Result<Self> {
-        if len != 10 {
-            expect(len, 9)?;
-        }
-        Ok(Self {
-            number: fields.uint()?,
-            deliveries: Field::read(fields)?,
-            epoch: fields.uint()?,
-            published_ms: fields.uint()?,
-            time_ms: fields.uint()?,
-            node: Field::read(fields)?,
-            error: Field::read(fields)?,
-            payload: Field::read(fields)?,
-            failures: Field::read(fields)?,
-            group: if len == 10 {
-                let (envelope, _) = Envelope::decode(fields.bytes()?).ok_or_else(|| broken("no envelope"))?;
-                envelope.group
-            } else {
-                None
             },
         })
     }
@@ -453,6 +409,7 @@ pub(super) fn int(out: &mut Vec<u8>, value: i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::Failed;
 
     #[test]
     fn a_failed_message_survives_the_round_trip_and_cut_records_are_refused() {
