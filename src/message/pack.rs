@@ -157,18 +157,25 @@ impl Pack {
     #[must_use]
     #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
-        let mut payload = self.payloads(index, 1);
+        let place = self.payloads(index, 1);
         if self.is_enveloped() {
-            payload.start += envelope::end(&self.bytes[payload.clone()]);
+            return self.behind_envelope(place);
         }
-        self.bytes.slice(payload)
+        self.bytes.slice(place)
+    }
+
+    /// Apart: most messages have no envelope, and pay for one look at the version.
+    #[cold]
+    fn behind_envelope(&self, mut place: Range<usize>) -> Bytes {
+        place.start += envelope::end(&self.bytes[place.clone()]);
+        self.bytes.slice(place)
     }
 
     /// Whether an envelope stands before its payload.
     #[must_use]
     #[inline]
     pub fn is_enveloped(&self) -> bool {
-        self.bytes[0] == ENVELOPED
+        self.head()[0] == ENVELOPED
     }
 
     /// The group of its message, if it belongs to one.

@@ -144,7 +144,7 @@ fn deaf_proxy(port: u16) -> u16 {
                 let copies = from.try_clone().and_then(|from| Ok((from, to.try_clone()?)));
                 let (mut from, mut to) = copies.expect("another handle");
                 std::thread::spawn(move || {
-                    let mut bytes = [0; 65536];
+                    let mut bytes = vec![0; 65536];
                     while let Ok(count @ 1..) = from.read(&mut bytes) {
                         let subscribes = bytes[..count].windows(11).any(|word| word == b"\r\nSUBSCRIBE");
                         if (asks && subscribes) || to.write_all(&bytes[..count]).is_err() {

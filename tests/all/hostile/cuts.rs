@@ -300,6 +300,10 @@ impl Cuts {
     }
 
     async fn prepare_without(guard: Option<&str>, scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
+        Box::pin(Self::prepare_here(guard, scenario)).await
+    }
+
+    async fn prepare_here(guard: Option<&str>, scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
         let hive = Redis::new(RedisBench::fresh(&RedisBench::store(), guard).await).await;
         let call = scenario(&hive).await;
         let server = &hive.bench.server;

@@ -21,8 +21,8 @@ use crate::error::Result;
 
 /// Redis 6.2 takes less than this for no limit at all.
 const BLOCK_MIN: Duration = Duration::from_millis(2);
-/// What ended no wait is gone after this time, whoever put it there.
-const LEFT_MS: u64 = 60_000;
+/// What ended no wait is gone after this time, whoever put it there: a call that is still not answered puts it there again.
+const LEFT_MS: u64 = 5_000;
 
 /// When a call that is not answered looks once more whether someone waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
