@@ -321,7 +321,6 @@ mod tests {
         let draft = || Draft {
             payload: Vec::new(),
             cursor: last.clone(),
-            group: None,
         };
         let mut beside = draft();
         assert_eq!(scheduled.generate(ask(true, now), &mut beside).await, Made::Nothing);
@@ -359,7 +358,6 @@ mod tests {
         let mut draft = Draft {
             payload: Vec::new(),
             cursor: join(ms("2026-03-29T11:00:00Z"), b"inner"),
-            group: None,
         };
         let before = draft.cursor.clone();
         // A tick that is far away is waited for a while at a time, with nothing changed.

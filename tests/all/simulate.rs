@@ -10,7 +10,6 @@ mod crown;
 mod errands;
 mod faults;
 #[cfg(feature = "mutants")]
-mod groups;
 mod guards;
 mod places;
 mod plan;

@@ -2,7 +2,6 @@
 
 mod effects;
 mod errors;
-mod groups;
 mod leases;
 mod lines;
 mod meta;

@@ -4,7 +4,6 @@ mod child;
 mod cron;
 mod each;
 mod generating;
-mod groups;
 mod http;
 mod orphans;
 mod printed;

@@ -282,11 +282,7 @@ impl Inner {
                 self.state.names = own;
                 Answer::Pushed(pushed?)
             }
-            Call::Pause(..) | Call::PauseGroup(..) | Call::Handover(_) | Call::Purge(_)
-                if self.state.meta.is_none() =>
-            {
-                return Err(no_queue());
-            }
+            Call::Pause(..) | Call::Handover(_) | Call::Purge(_) if self.state.meta.is_none() => return Err(no_queue()),
             call => local(&mut self.state, wall_ms, call),
         };
         self.note(|| format!("{process}: {}", brief(call, &answer)));
@@ -323,7 +319,6 @@ impl Inner {
             Call::Report(_) => 17,
             Call::History(_) => 18,
             Call::Purge(_) => 32,
-            Call::PauseGroup(..) => 33,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

@@ -20,7 +20,6 @@ pub(super) enum Target {
     RatioAtLeast(f64),
     RatioAtMost(f64),
     AtMost(f64),
-    AtLeast(f64),
 }
 
 impl Row {
@@ -97,7 +96,6 @@ impl Row {
             Target::RatioAtLeast(least) => ratio >= least,
             Target::RatioAtMost(most) => ratio <= most,
             Target::AtMost(most) => self.value() <= most,
-            Target::AtLeast(least) => self.value() >= least,
         }
     }
 
@@ -108,7 +106,6 @@ impl Row {
             Some(Target::RatioAtLeast(least)) => format!(">= {least} x"),
             Some(Target::RatioAtMost(most)) => format!("<= {most} x"),
             Some(Target::AtMost(most)) => format!("<= {} {}", figure(most), self.unit),
-            Some(Target::AtLeast(least)) => format!(">= {} {}", figure(least), self.unit),
         }
     }
 }

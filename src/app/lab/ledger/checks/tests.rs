@@ -1,7 +1,6 @@
 //! Fabricated histories with one violation each: every one must be caught, and named.
 
 mod chains;
-mod groups;
 
 use std::path::Path;
 
@@ -355,13 +354,7 @@ fn whatever_else_was_seen_to_go_wrong() {
 
 fn push(number: u64, payload: &[u8], ms: u64) -> Push {
     let payload = print_of(number, payload);
-    let group = None;
-    Push {
-        number,
-        payload,
-        ms,
-        group,
-    }
+    Push { number, payload, ms }
 }
 
 /// The same run, in which number 10 was pushed and handled.
