@@ -10,7 +10,6 @@ mod errors;
 mod exchange;
 mod manage;
 mod membership;
-mod numbering;
 mod publish;
 mod push;
 mod report;

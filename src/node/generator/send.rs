@@ -265,7 +265,6 @@ impl Confirmed {
                     epoch: message.epoch,
                     number: message.number,
                     payload: message.payload,
-                    cause: None,
                 })
                 .collect();
             observer.observe(&self.node, &events);
