@@ -69,6 +69,12 @@ impl Outcome {
         }
     }
 
+    /// Whether one of its effects publishes a message.
+    #[must_use]
+    pub fn publishes(&self) -> bool {
+        matches!(self, Self::Done(effects) if effects.iter().any(|effect| matches!(effect, Effect::Publish { .. })))
+    }
+
     /// Done, and nothing else to be done with it.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {

@@ -69,6 +69,9 @@ pub const DAMAGED_MAX: usize = 1000;
 /// No message is put off for longer than this: 366 days.
 pub const DELAY_MS_MAX: u64 = 366 * 24 * 3600 * 1000;
 
+/// A message whose effects publish more than the backlog has room for is put off for so long.
+pub const CROWDED_MS: u64 = 1000;
+
 /// How many messages a node holds at most that are on the delivery before their last one.
 pub const SUSPECTS_MAX: u64 = 8;
 

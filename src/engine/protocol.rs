@@ -11,7 +11,7 @@ mod status;
 use std::sync::Arc;
 
 pub use errors::{Collect, Collected, Failed, Requeued};
-pub use exchange::{Exchange, Exchanged, Run, Settle};
+pub use exchange::{Chained, Exchange, Exchanged, Link, Run, Settle};
 pub use manage::{Handover, Paused, Purged};
 pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
 pub use publish::{Publish, Published};

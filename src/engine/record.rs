@@ -5,7 +5,7 @@ use rmp::encode as write;
 
 use super::history::{Bucket, Crowned, Figures, Gauges, Live};
 use super::store::Lane;
-use super::{Failed, Join, Receipt};
+use super::{Chained, Failed, Join, Link, Receipt};
 use crate::error::{Error, Result};
 
 /// A value as it is stored.
@@ -53,10 +53,47 @@ macro_rules! records {
 
 records! {
     Process { host, pid, version, concurrency, deliveries_max }
-    Lane { call, done, failed, held, pieces, refused }
     Failed { number, deliveries, epoch, published_ms, time_ms, node, error, payload, failures }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
     Gauges { queued, in_hand, later, errors }
+}
+
+/// What effects published is there only where they did.
+impl Record for Lane {
+    fn len(&self) -> usize {
+        6 + usize::from(!self.chained.is_empty())
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        uint(out, self.call);
+        uint(out, self.done);
+        uint(out, self.failed);
+        int(out, self.held);
+        self.pieces.write(out);
+        self.refused.write(out);
+        if !self.chained.is_empty() {
+            self.chained.write(out);
+        }
+    }
+
+    fn read(len: usize, fields: &mut Fields<'_>) -> Result<Self> {
+        if len != 7 {
+            expect(len, 6)?;
+        }
+        Ok(Self {
+            call: fields.uint()?,
+            done: fields.uint()?,
+            failed: fields.uint()?,
+            held: Field::read(fields)?,
+            pieces: Field::read(fields)?,
+            refused: Field::read(fields)?,
+            chained: if len == 6 {
+                Chained::default()
+            } else {
+                Field::read(fields)?
+            },
+        })
+    }
 }
 
 /// The process that a node is.
@@ -266,6 +303,41 @@ impl Field for Vec<(u64, String)> {
         let len = fields.array()?;
         let pair = |_| Ok((fields.uint()?, String::read(fields)?));
         (0..len / 2).map(pair).collect()
+    }
+}
+
+/// The epoch, then cause, first and count of each link in one row, then what was crowded.
+impl Field for Chained {
+    fn write(&self, out: &mut Vec<u8>) {
+        array(out, 3);
+        uint(out, self.epoch);
+        array(out, 3 * self.links.len());
+        for link in &self.links {
+            for number in [link.cause, link.first, link.count] {
+                uint(out, number);
+            }
+        }
+        array(out, self.crowded.len());
+        for number in &self.crowded {
+            uint(out, *number);
+        }
+    }
+
+    fn read(fields: &mut Fields<'_>) -> Result<Self> {
+        expect(fields.array()?, 3)?;
+        let epoch = fields.uint()?;
+        let links = fields.array()? / 3;
+        let link = |_| {
+            Ok(Link {
+                cause: fields.uint()?,
+                first: fields.uint()?,
+                count: fields.uint()?,
+            })
+        };
+        let links = (0..links).map(link).collect::<Result<_>>()?;
+        let crowded = fields.array()?;
+        let crowded = (0..crowded).map(|_| fields.uint()).collect::<Result<_>>()?;
+        Ok(Self { epoch, links, crowded })
     }
 }
 

@@ -10,6 +10,7 @@ mod errors;
 mod exchange;
 mod manage;
 mod membership;
+mod numbering;
 mod publish;
 mod push;
 mod report;

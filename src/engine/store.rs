@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::history::{Bucket, Crowned, LastReport, Range};
 use super::limits::GRAIN_START;
-use super::{Failed, LAYOUT, NodeId, Paused, Receipt, Wake};
+use super::{Chained, Failed, LAYOUT, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
@@ -225,6 +225,7 @@ pub struct Lane {
     /// The first numbers of the packs in the answer.
     pub pieces: Vec<u64>,
     pub refused: Vec<(u64, String)>,
+    pub chained: Chained,
 }
 
 /// Who holds a lease. The numbers are stored.

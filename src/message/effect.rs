@@ -1,5 +1,9 @@
 //! Effects: writes that the store applies together with the outcome of a message.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+
 /// A change in the store that happens exactly once, together with the settle of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -11,6 +15,9 @@ pub enum Effect {
     SetField { key: String, field: String, value: Vec<u8> },
     /// Append to a list.
     Push { key: String, value: Vec<u8> },
+    /// Publish the next message, for now or for later. It gets its number in the settle of this one. Where the queue is full, this one
+    /// is tried again later: nothing of it has happened.
+    Publish { payload: Bytes, delay_ms: u64 },
 }
 
 impl Effect {
@@ -44,11 +51,27 @@ impl Effect {
         }
     }
 
-    /// The key that it writes to.
+    /// Publish the next message of a chain.
+    pub fn publish(payload: impl Into<Bytes>) -> Self {
+        Self::publish_after(payload, Duration::ZERO)
+    }
+
+    /// The same, to be handled only after this time.
+    pub fn publish_after(payload: impl Into<Bytes>, delay: Duration) -> Self {
+        Self::Publish {
+            payload: payload.into(),
+            delay_ms: crate::settings::ms(delay),
+        }
+    }
+
+    /// The key that it writes to; a message is published to the queue itself.
     #[must_use]
-    pub fn key(&self) -> &str {
+    pub fn key(&self) -> Option<&str> {
         match self {
-            Self::Add { key, .. } | Self::Set { key, .. } | Self::SetField { key, .. } | Self::Push { key, .. } => key,
+            Self::Add { key, .. } | Self::Set { key, .. } | Self::SetField { key, .. } | Self::Push { key, .. } => {
+                Some(key)
+            }
+            Self::Publish { .. } => None,
         }
     }
 
@@ -58,6 +81,7 @@ impl Effect {
             Self::Add { key, .. } => key.len(),
             Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
             Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
+            Self::Publish { payload, .. } => payload.len(),
         }
     }
 }

@@ -15,8 +15,13 @@ pub enum Event {
     Elected { epoch: u64, next_number: u64 },
     /// Lost the crown, or (without an epoch) its membership.
     Deposed { epoch: Option<u64> },
-    /// A message of this generator is in the queue.
-    Published { epoch: u64, number: u64, payload: Bytes },
+    /// A message of this generator is in the queue; or one that an effect of another message published, its cause.
+    Published {
+        epoch: u64,
+        number: u64,
+        payload: Bytes,
+        cause: Option<u64>,
+    },
     /// The handler is about to start on it. Told only if [`Observer::wants_starts`] says so.
     Started {
         epoch: u64,
@@ -194,6 +199,10 @@ pub enum What {
     /// Numbered and put into the queue.
     Publish {
         epoch: u64,
+    },
+    /// The same, by an effect of this message.
+    Chain {
+        cause: u64,
     },
     /// Taken to be handled.
     Take {

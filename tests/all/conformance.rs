@@ -5,6 +5,7 @@
 pub mod bench;
 mod bodies;
 mod calm;
+mod chains;
 mod cursor;
 mod effects;
 mod election;
@@ -71,6 +72,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(handing_on::checks());
     all.extend(retries::checks());
     all.extend(effects::checks());
+    all.extend(chains::checks());
     all.extend(errors::checks());
     all.extend(managing::checks());
     all.extend(reports::checks());

@@ -26,6 +26,16 @@ const CATCHES: &[(&str, &str)] = &[
     ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
     ("call-repeat", "a_repeated_exchange_is_applied_once"),
     ("call-stale", "an_old_copy_of_an_exchange_writes_nothing"),
+    (
+        "chain-full",
+        "where_the_queue_is_full_a_message_is_tried_again_and_nothing_has_failed",
+    ),
+    ("chain-never", "what_can_never_fit_is_an_error"),
+    ("chain-turn", "whoever_finds_the_queue_full_makes_room_in_it"),
+    (
+        "chain-unheard",
+        "a_settle_that_publishes_waits_until_all_members_have_spoken_to_another_server",
+    ),
     ("chosen", "the_crown_is_handed_to_whom_it_is_asked_for"),
     ("clock-back", "the_hive_clock_ignores_a_step_back"),
     ("clock-step", "a_pause_of_the_store_deposes_nobody"),

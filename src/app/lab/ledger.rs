@@ -9,6 +9,7 @@
 //! *in doubt*: it may be settled or not, both are fine, and if the store has it no more, it was settled by that intent.
 
 mod book;
+pub mod chains;
 pub mod checks;
 pub mod effects;
 pub mod history;
@@ -61,6 +62,8 @@ pub struct Ledger {
     pub(super) taken_then: Numbers,
     /// By someone outside.
     pushed: Numbers,
+    /// Links of chains that were found, whoever confirmed them: the node that published one may have been killed before it heard so.
+    pub(super) links: Numbers,
     /// Pushed under a number that was given to another message.
     pushed_over: Numbers,
 }
@@ -171,7 +174,7 @@ impl Ledger {
             Record::Refused => self.asked[book] = Numbers::default(),
             Record::Joined { .. } => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
             Record::Intends(Entry { first, count, what }) => match what {
-                What::Publish { .. } => self.publish_intents.insert(*first, *count),
+                What::Publish { .. } | What::Chain { .. } => self.publish_intents.insert(*first, *count),
                 What::Done | What::Error => self.asked[book].insert(*first, *count),
                 What::Take { .. } | What::Return => {}
             },
@@ -185,7 +188,7 @@ impl Ledger {
             Record::Confirmed(Entry { first, count, what }, ms) if self.forgets(*ms) => {
                 self.forgotten.insert(*first, *count);
                 match what {
-                    What::Publish { .. } => self.publish_intents.insert(*first, *count),
+                    What::Publish { .. } | What::Chain { .. } => self.publish_intents.insert(*first, *count),
                     What::Done | What::Error => {
                         self.settle_intents.add(&std::mem::take(&mut self.asked[book]));
                     }
@@ -193,7 +196,7 @@ impl Ledger {
                 }
             }
             Record::Confirmed(Entry { first, count, what }, _) => {
-                if let What::Publish { .. } = what {
+                if let What::Publish { .. } | What::Chain { .. } = what {
                     self.republished.add(&self.published.among(*first, *count));
                     self.published.insert(*first, *count);
                     return;
@@ -300,7 +303,7 @@ impl Ledger {
         errors.add(&remains.errors);
         let errors = errors.and(&given_out);
 
-        let mut unknown = given_out.minus(&[&self.published, &self.publish_intents, &self.pushed]);
+        let mut unknown = given_out.minus(&[&self.published, &self.publish_intents, &self.pushed, &self.links]);
         let mut vanished = self.published.minus(&[&given_out]);
         vanished.add(&self.pushed.minus(&[&given_out]));
         let no_outcome = given_out.minus(&[&self.done, &self.failed, &errors, &unsettled]);

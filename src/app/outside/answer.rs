@@ -23,7 +23,7 @@ struct Answer {
     effects: Vec<Change>,
 }
 
-/// An effect: exactly one of `add`, `set`, `set_field` and `push` names the key.
+/// An effect: exactly one of `add`, `set`, `set_field` and `push` names the key, or `publish` says what is published.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
@@ -31,14 +31,17 @@ struct Change {
     set: Option<String>,
     set_field: Option<String>,
     push: Option<String>,
+    publish: Option<String>,
+    publish_base64: Option<String>,
     by: Option<i64>,
     field: Option<String>,
     value: Option<String>,
     value_base64: Option<String>,
+    delay: Option<String>,
 }
 
 const FORMS: &str = r#"an answer is {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}"#;
-const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"} or {"push":"key","value":"v"}"#;
+const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s"}"#;
 
 /// The number of the message, if the answer says it, and its outcome. An error is no answer at all.
 pub(super) fn read(line: &[u8]) -> Result<(Option<u64>, Handled), String> {
@@ -55,8 +58,8 @@ fn outcome(answer: Answer) -> Result<Handled, String> {
     let is_plain = answer.after.is_none() && answer.effects.is_empty();
     match (answer.ok, answer.error, answer.retry) {
         (Some(true), None, None) if answer.after.is_none() => {
-            let effects: Option<Vec<Effect>> = answer.effects.into_iter().map(effect).collect();
-            effects.map(Ok).ok_or_else(|| EFFECTS.into())
+            let effects: Result<Vec<Effect>, String> = answer.effects.into_iter().map(effect).collect();
+            effects.map(Ok)
         }
         (None, Some(text), None) if is_plain => Ok(Err(Failure::Error(text))),
         (None, None, Some(error)) if answer.effects.is_empty() => {
@@ -68,13 +71,12 @@ fn outcome(answer: Answer) -> Result<Handled, String> {
     }
 }
 
-fn effect(change: Change) -> Option<Effect> {
-    let value = match (change.value, change.value_base64) {
-        (Some(text), None) => Some(text.into_bytes()),
-        (None, Some(text)) => Some(base64::decode(&text)?),
-        (None, None) => None,
-        (Some(_), Some(_)) => return None,
-    };
+fn effect(change: Change) -> Result<Effect, String> {
+    let wrong = || EFFECTS.to_string();
+    if change.publish.is_some() || change.publish_base64.is_some() {
+        return published(change);
+    }
+    let value = bytes(change.value, change.value_base64)?;
     let Change {
         add,
         set,
@@ -82,18 +84,55 @@ fn effect(change: Change) -> Option<Effect> {
         push,
         by,
         field,
+        delay: None,
         ..
-    } = change;
+    } = change
+    else {
+        return Err(wrong());
+    };
     match (add, set, set_field, push, by, field, value) {
-        (Some(key), None, None, None, by, None, None) => Some(Effect::Add {
+        (Some(key), None, None, None, by, None, None) => Ok(Effect::Add {
             key,
             by: by.unwrap_or(1),
         }),
-        (None, Some(key), None, None, None, None, Some(value)) => Some(Effect::Set { key, value }),
-        (None, None, Some(key), None, None, Some(field), Some(value)) => Some(Effect::SetField { key, field, value }),
-        (None, None, None, Some(key), None, None, Some(value)) => Some(Effect::Push { key, value }),
-        _ => None,
+        (None, Some(key), None, None, None, None, Some(value)) => Ok(Effect::Set { key, value }),
+        (None, None, Some(key), None, None, Some(field), Some(value)) => Ok(Effect::SetField { key, field, value }),
+        (None, None, None, Some(key), None, None, Some(value)) => Ok(Effect::Push { key, value }),
+        _ => Err(wrong()),
     }
+}
+
+/// A text, or bytes in base64, or neither.
+fn bytes(text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, String> {
+    match (text, base64) {
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(text)) => base64::decode(&text).map(Some).ok_or_else(|| EFFECTS.into()),
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(EFFECTS.into()),
+    }
+}
+
+fn published(change: Change) -> Result<Effect, String> {
+    let Change {
+        add: None,
+        set: None,
+        set_field: None,
+        push: None,
+        by: None,
+        field: None,
+        value: None,
+        value_base64: None,
+        publish,
+        publish_base64,
+        delay,
+    } = change
+    else {
+        return Err(EFFECTS.into());
+    };
+    let payload = bytes(publish, publish_base64)?.ok_or(EFFECTS)?;
+    let delay = delay.map(|text| duration(&text)).transpose();
+    let delay = delay.map_err(|reason| format!("delay: {reason}"))?;
+    Ok(Effect::publish_after(payload, delay.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -122,7 +161,8 @@ mod tests {
         let later = Failure::retry_after("busy", Duration::from_secs(5));
         assert_eq!(answer(r#"{"retry":"busy","after":"5s"}"#), Err(later));
         let effects = r#"{"ok":true,"effects":[{"add":"a"},{"add":"a","by":-3},{"set":"s","value":"é"},
-            {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"}]}"#;
+            {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"},
+            {"publish":"next"},{"publish":"","delay":"5s"},{"publish_base64":"//77","delay":"1ms"}]}"#;
         let key = |key: &str| key.to_string();
         let wanted = vec![
             Effect::Add { key: key("a"), by: 1 },
@@ -140,6 +180,9 @@ mod tests {
                 key: key("l"),
                 value: vec![0xff, 0xfe, 0xfb],
             },
+            Effect::publish("next"),
+            Effect::publish_after("", Duration::from_secs(5)),
+            Effect::publish_after(vec![0xff, 0xfe, 0xfb], Duration::from_millis(1)),
         ];
         assert_eq!(answer(effects), Ok(wanted));
     }
@@ -164,6 +207,12 @@ mod tests {
             r#"{"ok":true,"effects":[{"set":"k","value":"v","value_base64":"Zg=="}]}"#,
             r#"{"ok":true,"effects":[{"push":"k","value_base64":"Zg="}]}"#,
             r#"{"ok":true,"effects":[{"add":"k","set":"k","value":"v"}]}"#,
+            r#"{"ok":true,"effects":[{"add":"k","delay":"5s"}]}"#,
+            r#"{"ok":true,"effects":[{"publish":"p","delay":"5"}]}"#,
+            r#"{"ok":true,"effects":[{"publish":"p","value":"v"}]}"#,
+            r#"{"ok":true,"effects":[{"publish":"p","publish_base64":"Zg=="}]}"#,
+            r#"{"ok":true,"effects":[{"publish":"p","add":"k"}]}"#,
+            r#"{"error":"x","effects":[{"publish":"p"}]}"#,
             r#"{"ok":true,"efects":[]}"#,
             "{\"error\":\"\\ud800\"}",
             "\u{feff}{\"ok\":true}",

@@ -3,6 +3,9 @@
 //! 2xx is done. 429 and 503 ask for another try, after the time in `Retry-After` if there is one. A service that cannot be
 //! reached, or hangs up, is tried again as well: that is the service's trouble, not the message's. Everything else is a
 //! failure, redirects included.
+//!
+//! A service that has effects answers 2xx with the type [`ANSWER_TYPE`] and what a child would write as its line. Whatever else it
+//! says beside 2xx is its own affair.
 
 use std::time::Duration;
 
@@ -17,7 +20,7 @@ use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::TokioExecutor;
 use jiff::Timestamp;
 
-use super::Secrets;
+use super::{Secrets, answer};
 use crate::app::args::url::Url;
 use crate::message::Message;
 use crate::node::event::escape;
@@ -25,6 +28,10 @@ use crate::node::handle::{Failure, Handle, Handled};
 
 /// So much of an answer is read; who says more is hung up on.
 const BODY_BYTES_MAX: usize = 64 * 1024;
+/// So much of one that has effects: these are bounded apart, and may be longer in JSON.
+const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// The type of an answer that has effects.
+const ANSWER_TYPE: &str = "application/vnd.queenright+json";
 /// So much of it is kept in the text of an error.
 const BODY_SHOWN: usize = 500;
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -98,10 +105,35 @@ impl Http {
             let text = value.to_str().ok()?;
             retry_after(text, Timestamp::now())
         });
-        let body = whole(response).await;
+        let is_answer = status.is_success() && is_answer(&response);
+        let Some(body) = whole(response, if is_answer { ANSWER_BYTES_MAX } else { BODY_BYTES_MAX }).await else {
+            return if is_answer {
+                // It may have been cut off: whether it has effects is not known.
+                Err(Failure::retry(format!(
+                    "{:?} answered with more than {ANSWER_BYTES_MAX} bytes, or was cut off",
+                    self.url
+                )))
+            } else if status.is_success() {
+                Ok(Vec::new())
+            } else {
+                self.failure(status, b"", after)
+            };
+        };
+        if is_answer {
+            let (number, handled) =
+                answer::read(&body).map_err(|reason| format!("{:?} answered: {reason}", self.url))?;
+            if number.is_some_and(|number| number != message.number) {
+                return Err(format!("{:?} answered for another message", self.url).into());
+            }
+            return handled;
+        }
         if status.is_success() {
             return Ok(Vec::new());
         }
+        self.failure(status, &body, after)
+    }
+
+    fn failure(&self, status: StatusCode, body: &[u8], after: Option<Duration>) -> Handled {
         let mut error = format!("HTTP {status}");
         let body = self.secrets.hide(body.trim_ascii());
         let shown = escape(&body[..body.len().min(BODY_SHOWN)]);
@@ -124,10 +156,16 @@ impl Handle for Http {
     }
 }
 
-/// Reads the answer to its end, so that the connection can be used again. Of one that is too long nothing is kept.
-async fn whole(response: Response<Incoming>) -> Bytes {
-    let read = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await;
-    read.map_or_else(|_| Bytes::new(), http_body_util::Collected::to_bytes)
+fn is_answer(response: &Response<Incoming>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case(ANSWER_TYPE)
+}
+
+/// Reads the answer to its end, so that the connection can be used again. None: it is too long, or was cut off.
+async fn whole(response: Response<Incoming>, bytes_max: usize) -> Option<Bytes> {
+    let read = Limited::new(response.into_body(), bytes_max).collect().await;
+    read.ok().map(http_body_util::Collected::to_bytes)
 }
 
 /// A chain of causes as one line.

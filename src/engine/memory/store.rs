@@ -390,7 +390,9 @@ impl Effects for State {
     }
 
     fn apply(&mut self, effect: &Effect) -> Result<()> {
-        let key = effect.key().to_string();
+        let Some(key) = effect.key().map(str::to_string) else {
+            return Ok(());
+        };
         let held = self.stored.remove(&key);
         let new = match effect {
             Effect::Set { value, .. } => Stored::Value(value.clone()),
@@ -417,6 +419,8 @@ impl Effects for State {
                 list.push(value.clone());
                 Stored::List(list)
             }
+            // It goes into the queue, not under a key.
+            Effect::Publish { .. } => return Ok(()),
         };
         self.stored.insert(key, new);
         Ok(())

@@ -4,7 +4,7 @@ use super::NodeId;
 use crate::message::{Outcome, Pack};
 
 /// Settles what is finished, and takes what comes next.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exchange {
     pub node: NodeId,
     pub lane: u32,
@@ -18,6 +18,18 @@ pub struct Exchange {
     pub want_bytes: u32,
     /// The bell woke the caller: if work is left, the store rings again for the next handler.
     pub woken: bool,
+    /// For effects that publish: how many messages may wait then, and the server as in a beat.
+    pub backlog_max: u64,
+    pub server: String,
+}
+
+impl Exchange {
+    /// Whether one of its effects publishes.
+    #[must_use]
+    pub fn publishes(&self) -> bool {
+        let runs = self.settles.iter().flat_map(|settle| &settle.runs);
+        runs.into_iter().any(|run| run.outcome.publishes())
+    }
 }
 
 /// What became of a pack in hand: runs of its messages, ascending. Messages that no run names stay in hand.
@@ -45,6 +57,8 @@ pub enum Exchanged {
         packs: Vec<Pack>,
         /// Messages whose effects were refused, and why: they became errors.
         refused: Vec<(u64, String)>,
+        /// What its effects published.
+        chained: Chained,
     },
     /// The node was given up, or the store went back in time. Nothing was written.
     Deposed,
@@ -52,4 +66,43 @@ pub enum Exchanged {
     Stale,
     /// Names something that this node does not hold. Nothing was written.
     Unheld,
+    /// Its effects publish, and members may have seen more numbers than this server knows of: see [`Published::Unheard`]. Nothing was
+    /// settled or taken: make the same call again.
+    ///
+    /// [`Published::Unheard`]: super::Published::Unheard
+    Unheard,
+}
+
+/// What the effects of an exchange published.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Chained {
+    /// In which epoch, if anything was.
+    pub epoch: u64,
+    pub links: Vec<Link>,
+    /// Messages whose effects publish more than the backlog has room for: nothing of them was applied, and they are put off for
+    /// [`CROWDED_MS`](crate::engine::CROWDED_MS).
+    pub crowded: Vec<u64>,
+}
+
+impl Chained {
+    /// Whether there is nothing to tell.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.crowded.is_empty()
+    }
+
+    /// How many messages were published.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.links.iter().map(|link| link.count).sum()
+    }
+}
+
+/// What the effects of one message published: numbers in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// The message that is done.
+    pub cause: u64,
+    pub first: u64,
+    pub count: u64,
 }

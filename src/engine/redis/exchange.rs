@@ -13,7 +13,7 @@ use super::bodies::{Bodies, Joined};
 use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
-use crate::engine::{Exchange, Exchanged, NodeId, Settle, Ticket};
+use crate::engine::{Chained, Exchange, Exchanged, NodeId, Settle, Ticket};
 use crate::error::{Error, Refusal, Result};
 use crate::message::{Effect, Outcome};
 
@@ -65,7 +65,7 @@ async fn forbidden(engine: &RedisEngine, exchange: &Exchange) -> Result<BTreeSet
         Outcome::Done(effects) => Some(effects),
         _ => None,
     });
-    let keys: BTreeSet<&str> = effects.flatten().map(Effect::key).collect();
+    let keys: BTreeSet<&str> = effects.flatten().filter_map(Effect::key).collect();
     let mut forbidden = BTreeSet::new();
     for key in keys {
         let mut cmd = redis::cmd("EVAL");
@@ -90,9 +90,14 @@ async fn settle_without(
     let (without, refused_here) = without(exchange, why);
     let (answer, ticket) = try_exchange(engine, &without).await?;
     let answer = match answer {
-        Exchanged::Ok { packs, refused } => Exchanged::Ok {
+        Exchanged::Ok {
+            packs,
+            refused,
+            chained,
+        } => Exchanged::Ok {
             packs,
             refused: [refused, refused_here].concat(),
+            chained,
         },
         answer => answer,
     };
@@ -106,7 +111,7 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
     if !with.settles.is_empty() {
         return exchange(engine, call).await;
     }
-    let arguments = arguments(&engine.keys, &with, engine.brings_bodies());
+    let arguments = arguments(engine, &with);
     let waiting = engine
         .at_the_bell()
         .pop_then_run(&engine.keys.bell, at_most, &engine.scripts.exchange, arguments);
@@ -117,7 +122,7 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
 }
 
 async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
-    let arguments = arguments(&engine.keys, exchange, engine.brings_bodies());
+    let arguments = arguments(engine, exchange);
     let (link, script) = (&engine.exchange, &engine.scripts.exchange);
     let (answer, ticket) = if exchange.settles.is_empty() {
         // What is only taken may be lost with the server: then it is there still.
@@ -131,15 +136,22 @@ async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exch
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {
     // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
     if let redis::Value::BulkString(pack) = answer {
-        return taken(engine, exchange, (vec![pack], None), Vec::new()).await;
+        return taken(engine, exchange, (vec![pack], None), Vec::new(), Chained::default()).await;
     }
     let mut reply = Reply::decode(answer)?;
     let answer = match reply.next::<String>()?.as_str() {
-        "ok" => {
+        how @ ("ok" | "chained") => {
             let refused = reply.next::<Reply>()?.pairs()?;
-            let (packs, bodies) = (reply.next()?, reply.next_if_any()?);
-            return taken(engine, exchange, (packs, bodies), refused).await;
+            let packs = reply.next()?;
+            let chained = if how == "chained" {
+                reply.next()?
+            } else {
+                Chained::default()
+            };
+            let bodies = reply.next_if_any()?;
+            return taken(engine, exchange, (packs, bodies), refused, chained).await;
         }
+        "unheard" => return Ok(Exchanged::Unheard),
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
         "unheld" => Exchanged::Unheld,
@@ -155,11 +167,16 @@ async fn taken(
     exchange: &Exchange,
     (packs, bodies): (Vec<Vec<u8>>, Option<Bodies>),
     refused: Vec<(u64, String)>,
+    chained: Chained,
 ) -> Result<Exchanged> {
     engine.unreadable.settled(exchange);
     let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
     engine.unreadable.add(&exchange.node, unreadable);
-    Ok(Exchanged::Ok { packs, refused })
+    Ok(Exchanged::Ok {
+        packs,
+        refused,
+        chained,
+    })
 }
 
 /// What a node took and nobody can read, since someone has changed it in the store. The lane never hears of it: its next call
@@ -219,37 +236,72 @@ impl Unreadable {
 }
 
 /// What an exchange is called with.
-fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange, bodies: bool) -> impl Fn(&mut Cmd) + 'a {
-    let taken = keys.taken(&exchange.node);
+fn arguments<'a>(engine: &'a RedisEngine, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 'a {
     let (settles, effect_keys) = settles::encode(&exchange.settles);
+    // It may be another one each time that the call is sent.
+    let server =
+        (!settles.is_empty() && exchange.publishes()).then_some(|| engine.exchange.server_or(&exchange.server));
+    let bodies = engine.brings_bodies();
+    let taken = engine.keys.taken(&exchange.node);
     move |cmd| {
-        let keys = [
-            &keys.meta,
-            &keys.queue,
+        let server = server.map(|server| server());
+        put(
+            &engine.keys,
+            exchange,
             &taken,
-            &keys.bodies,
-            &keys.bell,
-            &keys.again,
-            &keys.damaged,
-            &keys.errors,
-            &keys.records,
-            &keys.later,
-        ];
-        // The last three are for what is settled otherwise than as done.
-        let keys = if settles.is_empty() { &keys[..7] } else { &keys[..] };
-        cmd.arg(keys.len() + effect_keys.len())
-            .arg(keys)
-            .arg(&effect_keys)
-            .arg(&exchange.node)
-            .arg(exchange.lane)
-            .arg(exchange.call)
-            .arg(&settles)
-            .arg(exchange.want)
-            .arg(u8::from(exchange.woken) + 2 * u8::from(bodies))
-            .arg(exchange.want_bytes);
-        for (piece, count) in exchange.settles.iter().filter_map(settles::plain) {
-            cmd.arg(piece).arg(count);
+            bodies,
+            (&settles, &effect_keys),
+            server,
+            cmd,
+        );
+    }
+}
+
+fn put(
+    keys: &Keys,
+    exchange: &Exchange,
+    taken: &str,
+    bodies: bool,
+    (settles, effect_keys): (&[u8], &[&str]),
+    server: Option<String>,
+    cmd: &mut Cmd,
+) {
+    let (nodes, unheard) = (&keys.nodes, &keys.unheard);
+    let keys = [
+        &keys.meta,
+        &keys.queue,
+        taken,
+        &keys.bodies,
+        &keys.bell,
+        &keys.again,
+        &keys.damaged,
+        &keys.errors,
+        &keys.records,
+        &keys.later,
+    ];
+    // The last three are for what is settled otherwise than as done.
+    let keys = if settles.is_empty() { &keys[..7] } else { &keys[..] };
+    let more = if server.is_some() { 2 } else { 0 };
+    cmd.arg(keys.len() + effect_keys.len() + more)
+        .arg(keys)
+        .arg(effect_keys);
+    if server.is_some() {
+        cmd.arg(nodes).arg(unheard);
+    }
+    cmd.arg(&exchange.node).arg(exchange.lane).arg(exchange.call);
+    match server {
+        Some(server) => {
+            let mut settles = settles.to_vec();
+            settles::publishing(&mut settles, exchange.backlog_max, &server);
+            cmd.arg(settles);
         }
+        None => _ = cmd.arg(settles),
+    }
+    cmd.arg(exchange.want)
+        .arg(u8::from(exchange.woken) + 2 * u8::from(bodies))
+        .arg(exchange.want_bytes);
+    for (piece, count) in exchange.settles.iter().filter_map(settles::plain) {
+        cmd.arg(piece).arg(count);
     }
 }
 
@@ -257,7 +309,9 @@ fn arguments<'a>(keys: &'a Keys, exchange: &'a Exchange, bodies: bool) -> impl F
 #[cfg(feature = "cli")]
 pub(crate) fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
     let mut cmd = redis::cmd("EVALSHA");
-    arguments(keys, exchange, false)(&mut cmd);
+    let (settles, effect_keys) = settles::encode(&exchange.settles);
+    let taken = keys.taken(&exchange.node);
+    put(keys, exchange, &taken, false, (&settles, &effect_keys), None, &mut cmd);
     cmd.get_packed_command()
 }
 
@@ -267,8 +321,10 @@ fn without(exchange: &Exchange, why: impl Fn(&str) -> Option<String>) -> (Exchan
     for settle in &mut within.settles {
         for run in &mut settle.runs {
             let Outcome::Done(effects) = &run.outcome else { continue };
-            let outside =
-                |effect: &Effect| why(effect.key()).map(|why| format!("effect refused: key {} {why}", effect.key()));
+            let outside = |effect: &Effect| {
+                let key = effect.key()?;
+                why(key).map(|why| format!("effect refused: key {key} {why}"))
+            };
             let Some(why) = effects.iter().find_map(outside) else {
                 continue;
             };

@@ -10,7 +10,7 @@ use redis::Value;
 
 use crate::engine::history::{Bucket, Crowned, LastReport, Live};
 use crate::engine::store::Lane;
-use crate::engine::{Failed, Paused, record};
+use crate::engine::{Chained, Failed, Link, Paused, record};
 use crate::error::{Error, Result};
 
 /// A Lua number counts exactly up to here; sums of what is larger could overflow.
@@ -181,6 +181,28 @@ impl Reply {
             pairs.push((self.next()?, self.next()?));
         }
         Ok(pairs)
+    }
+}
+
+/// The epoch, cause, first and count of each link in one row, and what was crowded.
+impl Decode for Chained {
+    fn decode(value: Value) -> Result<Self> {
+        let mut reply = Reply::decode(value)?;
+        let epoch = reply.next()?;
+        let mut row: Reply = reply.next()?;
+        let mut links = Vec::with_capacity(row.0.len() / 3);
+        while row.0.len() > 0 {
+            links.push(Link {
+                cause: row.next()?,
+                first: row.next()?,
+                count: row.next()?,
+            });
+        }
+        Ok(Self {
+            epoch,
+            links,
+            crowded: reply.next()?,
+        })
     }
 }
 

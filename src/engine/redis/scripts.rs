@@ -7,10 +7,10 @@ use std::borrow::Cow;
 
 use crate::engine::history::{LOOK_NODES_MAX, REIGNS_MAX};
 use crate::engine::{
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START,
-    HEIRS_MAX, HELD_START_BYTES, LAYOUT, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX,
-    SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX,
-    UNHEARD_STEP_MS,
+    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX,
+    GRAIN_START, HEIRS_MAX, HELD_START_BYTES, LAYOUT, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX,
+    REAP_PACKS_MAX, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START,
+    TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS,
 };
 use crate::message::{PACK_BYTES_MAX, PACK_MESSAGES_MAX};
 
@@ -30,6 +30,9 @@ const RECORDS: &str = include_str!("lua/records.lua");
 const RIGHTS: &str = include_str!("lua/rights.lua");
 const SHORTCUT: &str = include_str!("lua/shortcut.lua");
 const ALIVE: &str = include_str!("lua/alive.lua");
+const NUMBERING: &str = include_str!("lua/numbering.lua");
+const EFFECTS: &str = include_str!("lua/effects.lua");
+const CHAIN: &str = include_str!("lua/chain.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
 const UNPACK_MAX: usize = 2000;
@@ -43,7 +46,7 @@ macro_rules! limits {
 }
 
 limits! {
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
+    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
     LOOK_NODES_MAX, PACK_BYTES_MAX, PACK_MESSAGES_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, REIGNS_MAX, SUSPECTS_MAX,
     TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS, UNPACK_MAX,
 }
@@ -60,6 +63,9 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("rights") => RIGHTS.lines(),
         Some("shortcut") => SHORTCUT.lines(),
         Some("alive") => ALIVE.lines(),
+        Some("numbering") => NUMBERING.lines(),
+        Some("effects") => EFFECTS.lines(),
+        Some("chain") => CHAIN.lines(),
         _ => line.lines(),
     }
 }
@@ -108,7 +114,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }

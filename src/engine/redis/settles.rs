@@ -12,7 +12,7 @@ pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
     }
 }
 
-/// All other settles, and the keys that their effects touch.
+/// All other settles, and the keys that their effects touch. What effects publish comes behind them, and [`publishing`] behind all.
 pub(super) fn encode(settles: &[Settle]) -> (Vec<u8>, Vec<&str>) {
     let (mut out, mut keys) = (Vec::new(), Vec::new());
     let rest = || settles.iter().filter(|settle| plain(settle).is_none());
@@ -42,10 +42,18 @@ fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
     match &run.outcome {
         Outcome::Done(effects) if effects.is_empty() => open(3, 0),
         Outcome::Done(effects) => {
-            open(4, 0);
-            array(out, effects.len());
+            let links = || effects.iter().filter(|effect| effect.key().is_none());
+            let count = links().count();
+            open(if count > 0 { 5 } else { 4 }, 0);
+            array(out, effects.len() - count);
             for effect in effects {
-                encode_effect(out, effect, keys);
+                if let Some(key) = effect.key() {
+                    encode_effect(out, effect, key, keys);
+                }
+            }
+            if count > 0 {
+                array(out, count);
+                links().for_each(|effect| encode_publish(out, effect));
             }
         }
         Outcome::Error(error) => {
@@ -60,9 +68,24 @@ fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
     }
 }
 
-fn encode_effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, keys: &mut Vec<&'a str>) {
-    let index = keys.iter().position(|key| *key == effect.key()).unwrap_or_else(|| {
-        keys.push(effect.key());
+/// What effects that publish need to know: how many messages may wait, and which server this is.
+pub(super) fn publishing(out: &mut Vec<u8>, backlog_max: u64, server: &str) {
+    array(out, 2);
+    uint(out, backlog_max);
+    text(out, server.as_bytes());
+}
+
+fn encode_publish(out: &mut Vec<u8>, effect: &Effect) {
+    if let Effect::Publish { payload, delay_ms } = effect {
+        array(out, 2);
+        uint(out, (*delay_ms).min(DELAY_MS_MAX));
+        text(out, payload);
+    }
+}
+
+fn encode_effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, key: &'a str, keys: &mut Vec<&'a str>) {
+    let index = keys.iter().position(|other| *other == key).unwrap_or_else(|| {
+        keys.push(key);
         keys.len() - 1
     });
     let mut open = |kind: &str, len| {
@@ -88,5 +111,6 @@ fn encode_effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, keys: &mut Vec<&'a s
             open("push", 3);
             text(out, value);
         }
+        Effect::Publish { .. } => {}
     }
 }

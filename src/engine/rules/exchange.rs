@@ -1,10 +1,12 @@
 //! An exchange: settles what is finished, takes what comes next, and remembers its answer for a repeat of the call.
 
+mod chain;
 mod effects;
 mod settle;
 mod take;
 
 use super::clock::hive;
+use super::membership::awaits_members;
 use crate::engine::store::{Lane, Line, Store};
 use crate::engine::{Exchange, Exchanged, Run, Settle, Wake};
 use crate::error::Result;
@@ -39,6 +41,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
             return Ok(Exchanged::Ok {
                 packs,
                 refused: lane.refused,
+                chained: lane.chained,
             });
         }
         given_back = Some(giving_back(exchange, &packs));
@@ -54,24 +57,38 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     let mut about = store.about(node)?.unwrap_or_default();
     let before = (about.suspects, about.alone);
     let time_ms = store.time_ms(wall_ms);
-    let Some(plan) = Plan::of(store, time_ms, exchange, &mut about)? else {
+    let Some(plan) = Plan::of(store, &meta, time_ms, exchange, &mut about)? else {
         return Ok(Exchanged::Unheld);
     };
+    if !plan.chain.told.links.is_empty() {
+        let waits = awaits_members(store, &mut meta, wall_ms, &exchange.server)?;
+        store.set_meta(&meta)?;
+        if waits && store.guard("chain-unheard") {
+            return Ok(Exchanged::Unheard);
+        }
+    }
 
     plan.write(store, node)?;
+    let chains = plan.chain.write(store, &mut meta)?;
     let was = (meta.again, meta.grain, meta.clearing);
     meta.again |= !plan.back_again.is_empty();
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
     let want = if paused { 0 } else { exchange.want };
     let clock = hive(store, &meta, wall_ms);
     let wanted = (u64::from(want), exchange.want_bytes);
-    let packs = take(store, &mut meta, (node, &mut about), clock, wanted)?;
+    // Whoever finds the queue full makes room in it. What is tried again for lack of room comes first otherwise, each time in vain.
+    let makes_room = !plan.chain.told.crowded.is_empty() && store.guard("chain-turn");
+    let packs = take(store, &mut meta, (node, &mut about), clock, wanted, makes_room)?;
     let mut taken = 0;
     for pack in &packs {
         store.put_piece(node, pack)?;
         taken += pack.count() as u64;
     }
-    let refused = if is_new { plan.refused.clone() } else { lane.refused };
+    let (refused, chained) = if is_new {
+        (plan.refused.clone(), plan.chain.told.clone())
+    } else {
+        (lane.refused, lane.chained)
+    };
     let record = Lane {
         call: exchange.call,
         done: lane.done + plan.done,
@@ -79,6 +96,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
         held: lane.held + taken.cast_signed() - plan.released().cast_signed(),
         pieces: packs.iter().map(Pack::first).collect(),
         refused: refused.clone(),
+        chained: chained.clone(),
     };
     store.set_lane(node, exchange.lane, &record)?;
     if (about.suspects, about.alone) != before {
@@ -89,10 +107,15 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     }
     // A handler that the bell woke wakes the next one if work is left, also when it takes nothing itself.
     let passes_on = exchange.woken && !paused && (taken > 0 || want == 0);
-    if plan.returned > 0 || (passes_on && (meta.again || !store.is_empty(Line::Queue)?)) {
+    let waits = meta.again && passes_on || (passes_on || chains) && !store.is_empty(Line::Queue)?;
+    if plan.returned > 0 || waits {
         store.ring(Wake::Bell)?;
     }
-    Ok(Exchanged::Ok { packs, refused })
+    Ok(Exchanged::Ok {
+        packs,
+        refused,
+        chained,
+    })
 }
 
 /// What the call took and its node never got: an exchange that returns it, in the place of the call that was made.

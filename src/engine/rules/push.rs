@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::membership::awaits_members;
+use super::numbering::Numbering;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::CALL_MS;
 use crate::engine::store::{Line, Meta, Store};
 use crate::engine::{LAYOUT, Push, Pushed, Receipt, Wake};
 use crate::error::Result;
-use crate::message::{Pack, PackBuilder};
 
 /// Puts in messages from outside; creates the queue if there is none.
 pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed> {
@@ -36,14 +36,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     if unheard {
         return Ok(Pushed::Unheard);
     }
-    let mut plan = Plan {
-        first: meta.seq,
-        seq: meta.seq,
-        epoch: meta.epoch,
-        grain: meta.grain,
-        time_ms,
-        ..Plan::default()
-    };
+    let (mut plan, mut answers) = (Numbering::new(&meta, time_ms), Vec::new());
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
     let mut remembered = Vec::new();
     for item in &push.items {
@@ -67,7 +60,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         if !repeated {
             plan.add(&item.payload, item.delay_ms);
         }
-        plan.receipts.push(Receipt { number, repeated });
+        answers.push(Receipt { number, repeated });
     }
     plan.close();
     if !plan.packs.is_empty() && plan.seq - meta.head > push.backlog_max {
@@ -78,13 +71,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         meta.head = head;
     }
 
-    for pack in &plan.packs {
-        store.push_back(Line::Queue, pack)?;
-    }
-    for (due_ms, pack) in &plan.later {
-        store.put_off(*due_ms, pack)?;
-    }
-    meta.seq = plan.seq;
+    plan.write(store, &mut meta)?;
     store.set_meta(&meta)?;
     let count = remembered.len() + 1;
     for (key, number) in remembered {
@@ -94,53 +81,11 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         };
         store.set_once(&format!("k{key}"), time_ms + push.keep_ms, &[receipt])?;
     }
-    store.set_once(&call, time_ms + CALL_MS, &plan.receipts)?;
+    store.set_once(&call, time_ms + CALL_MS, &answers)?;
     // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
     store.forget_once(time_ms, 2 * count + 2)?;
     if !plan.packs.is_empty() {
         store.ring(Wake::Bell)?;
     }
-    Ok(Pushed::Ok(plan.receipts))
-}
-
-/// What a push is going to write, worked out before anything is written.
-#[derive(Default)]
-struct Plan {
-    /// Of the pack that is being filled.
-    first: u64,
-    seq: u64,
-    epoch: u64,
-    grain: u64,
-    time_ms: u64,
-    builder: PackBuilder,
-    packs: Vec<Pack>,
-    later: Vec<(u64, Pack)>,
-    receipts: Vec<Receipt>,
-}
-
-impl Plan {
-    fn add(&mut self, payload: &[u8], delay_ms: u64) {
-        if delay_ms > 0 {
-            self.close();
-            self.builder.push(payload);
-            let pack = self.builder.build(self.seq, self.epoch, self.time_ms);
-            self.later.push((self.time_ms + delay_ms, pack.marked_unordered()));
-            self.seq += 1;
-            self.first = self.seq;
-            return;
-        }
-        if !self.builder.has_room(payload.len()) || self.builder.count() as u64 >= self.grain {
-            self.close();
-        }
-        self.builder.push(payload);
-        self.seq += 1;
-    }
-
-    fn close(&mut self) {
-        if !self.builder.is_empty() {
-            self.packs
-                .push(self.builder.build(self.first, self.epoch, self.time_ms));
-        }
-        self.first = self.seq;
-    }
+    Ok(Pushed::Ok(answers))
 }

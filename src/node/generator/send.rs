@@ -265,6 +265,7 @@ impl Confirmed {
                     epoch: message.epoch,
                     number: message.number,
                     payload: message.payload,
+                    cause: None,
                 })
                 .collect();
             observer.observe(&self.node, &events);

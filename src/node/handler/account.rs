@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 use super::held::Held;
 use super::pool::Pool;
 use super::stretch::Finished;
-use crate::message::{Outcome, Pack};
+use crate::engine::{CROWDED_MS, Chained, Link};
+use crate::message::{Effect, Outcome, Pack};
 use crate::node::event::{Entry, Event, What};
 use crate::node::meter::Meter;
 
 /// The ledger's entries for what a call is about to settle.
 pub(super) fn intents(finished: &[Finished]) -> Vec<Entry> {
-    let mut entries = outcomes(finished, &[]);
+    let mut entries = outcomes(finished, &Answered::default());
     entries.retain(|entry| entry.what != What::Return);
     entries
 }
@@ -29,8 +30,43 @@ pub(super) fn takes(packs: &[Pack]) -> Vec<Entry> {
     packs.iter().map(take).collect()
 }
 
-/// Finished runs as entries. A message whose effects were refused is an error, whatever its handler said.
-pub(super) fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<Entry> {
+/// What a call says of the effects of messages.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    /// These were refused, and why.
+    pub refused: Vec<(u64, String)>,
+    /// What others published, and which found no room for that.
+    pub chained: Chained,
+}
+
+impl Answered {
+    fn refused(&self) -> u64 {
+        self.refused.len() as u64
+    }
+
+    fn crowded(&self) -> u64 {
+        self.chained.crowded.len() as u64
+    }
+
+    /// Numbers that did not end as their handlers said, and how they did.
+    fn others(&self) -> impl Iterator<Item = (u64, What)> {
+        let refused = self.refused.iter().map(|(number, _)| (*number, What::Error));
+        refused.chain(self.chained.crowded.iter().map(|number| (*number, What::Return)))
+    }
+
+    /// What was published, for the ledger.
+    fn links(&self) -> impl Iterator<Item = Entry> {
+        self.chained.links.iter().map(|link| Entry {
+            first: link.first,
+            count: link.count,
+            what: What::Chain { cause: link.cause },
+        })
+    }
+}
+
+/// Finished runs as entries, and what they published. A message whose effects were refused is an error, whatever its handler said; one
+/// whose effects found no room is put off.
+pub(super) fn outcomes(finished: &[Finished], answered: &Answered) -> Vec<Entry> {
     let mut entries = Vec::with_capacity(finished.len());
     for run in finished {
         let what = match run.outcome {
@@ -39,12 +75,12 @@ pub(super) fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<
             Outcome::Return | Outcome::Retry { .. } => What::Return,
         };
         let (mut first, end) = (run.first, run.first + u64::from(run.count));
-        let mut cuts: Vec<u64> = refused.iter().map(|(number, _)| *number).collect();
-        cuts.retain(|number| (first..end).contains(number));
-        cuts.sort_unstable();
-        for cut in cuts {
+        let mut cuts: Vec<(u64, What)> = answered.others().collect();
+        cuts.retain(|(number, _)| (first..end).contains(number));
+        cuts.sort_unstable_by_key(|(number, _)| *number);
+        for (cut, instead) in cuts {
             let before = (first, cut - first, what);
-            for (first, count, what) in [before, (cut, 1, What::Error)] {
+            for (first, count, what) in [before, (cut, 1, instead)] {
                 entries.push(Entry { first, count, what });
             }
             first = cut + 1;
@@ -53,6 +89,7 @@ pub(super) fn outcomes(finished: &[Finished], refused: &[(u64, String)]) -> Vec<
         entries.push(Entry { first, count, what });
     }
     entries.retain(|entry| entry.count > 0);
+    entries.extend(answered.links());
     entries
 }
 
@@ -63,13 +100,16 @@ pub(super) struct Settled {
     done: u64,
     failed: u64,
     retried: u64,
+    /// By effects.
+    published: u64,
 }
 
 impl Settled {
-    /// The effects of `refused` messages were refused.
-    pub(super) fn of(finished: &[Finished], refused: u64) -> Self {
+    pub(super) fn of(finished: &[Finished], answered: &Answered) -> Self {
         let mut settled = Self {
-            failed: refused,
+            failed: answered.refused(),
+            retried: answered.crowded(),
+            published: answered.chained.count(),
             ..Self::default()
         };
         for run in finished {
@@ -82,7 +122,7 @@ impl Settled {
                 Outcome::Return => {}
             }
         }
-        settled.done = settled.done.saturating_sub(refused);
+        settled.done = settled.done.saturating_sub(answered.refused() + answered.crowded());
         settled
     }
 
@@ -96,6 +136,7 @@ impl Settled {
             figures.done += self.done;
             figures.failed += self.failed;
             figures.retried += self.retried;
+            figures.published += self.published;
         });
     }
 }
@@ -111,16 +152,31 @@ pub(super) fn count(meter: &Meter, pool: &Pool, settled: Settled, packs: &[Pack]
     meter.add(|figures| pool.measured(figures));
 }
 
-/// An event for each message that a call has settled; those given back have none.
-pub(super) fn settled(held: &Held, finished: Vec<Finished>, refused: &[(u64, String)]) -> Vec<Event> {
+/// An event for each message that a call has settled, and for those that they published; those given back have none.
+pub(super) fn settled(held: &Held, finished: Vec<Finished>, answered: &Answered) -> Vec<Event> {
     let mut events = Vec::new();
     for run in finished {
+        for link in answered.chained.links.iter().filter(|link| link.cause == run.first) {
+            events.extend(published(link, answered.chained.epoch, &run.outcome));
+        }
         for number in run.first..run.first + u64::from(run.count) {
             let Some(message) = held.message(number) else {
                 continue;
             };
-            let refusal = refused.iter().find(|(refused, _)| *refused == number);
+            let refusal = answered.refused.iter().find(|(refused, _)| *refused == number);
             let (epoch, deliveries, payload) = (message.epoch, message.deliveries, message.payload);
+            if answered.chained.crowded.contains(&number) {
+                events.push(Event::Retried {
+                    epoch,
+                    number,
+                    deliveries,
+                    failures: message.failures,
+                    payload,
+                    error: "the queue is full: no room for what it publishes".into(),
+                    after_ms: CROWDED_MS,
+                });
+                continue;
+            }
             if let Outcome::Retry { error, after_ms } = &run.outcome {
                 events.push(Event::Retried {
                     epoch,
@@ -157,6 +213,27 @@ pub(super) fn settled(held: &Held, finished: Vec<Finished>, refused: &[(u64, Str
         }
     }
     events
+}
+
+/// An event for each message that the effects of another published.
+fn published(link: &Link, epoch: u64, outcome: &Outcome) -> impl Iterator<Item = Event> {
+    let effects = match outcome {
+        Outcome::Done(effects) => &effects[..],
+        _ => &[],
+    };
+    let payloads = effects.iter().filter_map(|effect| match effect {
+        Effect::Publish { payload, .. } => Some(payload.clone()),
+        _ => None,
+    });
+    let cause = Some(link.cause);
+    (link.first..)
+        .zip(payloads)
+        .map(move |(number, payload)| Event::Published {
+            epoch,
+            number,
+            payload,
+            cause,
+        })
 }
 
 /// An event for each message that was taken and had been delivered before.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::account::{self, Settled};
+use super::account::{self, Answered, Settled};
 use super::bell::Bell;
 use super::budget::Budget;
 use super::held::Held;
@@ -14,7 +14,7 @@ use super::next::{Next, Seen, next};
 use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
-use crate::engine::{Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Ticket, take_cut};
+use crate::engine::{Chained, Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Ticket, take_cut};
 use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::mutants::guard;
@@ -122,6 +122,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 want: seen.pool.want,
                 want_bytes: self.budget.bytes(),
                 woken: seen.rung || awaits_bell,
+                // A generator that keeps the queue full must not hold up what follows from its messages.
+                backlog_max: self.context.settings.backlog_max.saturating_mul(2),
+                server: String::new(),
             };
             self.note_intents(&finished);
             let (exchanged, ticket, tries) = match self.ask(&mut exchange, awaits_bell).await? {
@@ -131,7 +134,12 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             self.call = exchange.call;
             self.called = Instant::now();
             self.pool.reaches(self.context.engine.trip());
-            let Exchanged::Ok { packs, refused } = exchanged else {
+            let Exchanged::Ok {
+                packs,
+                refused,
+                chained,
+            } = exchanged
+            else {
                 // After a lost reply this says nothing: the call may have been applied before the membership ended.
                 if tries == 1 || !guard("refused-for-sure") {
                     self.context.observer.refuses(&self.node);
@@ -140,7 +148,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             };
             // Before anything is waited for: what is seen is told by the next beat, whichever server that reaches.
             self.note_seen(&packs);
-            self.account(finished, &refused, &packs, ticket).await;
+            self.note_published(&chained);
+            self.account(finished, &Answered { refused, chained }, &packs, ticket)
+                .await;
             self.held.release(&exchange.settles);
             self.take_in(&exchange, packs);
         }
@@ -243,6 +253,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         for tries in 1.. {
             let sent = Instant::now();
             match self.context.engine.exchange_ahead(exchange).await {
+                // Nothing was written. Another server waits for what members have seen.
+                Ok((Exchanged::Unheard, _)) => {
+                    self.context.requests.beat_now();
+                    self.backoff.wait().await;
+                }
                 Ok(exchanged) => {
                     self.backoff.reset();
                     if let Exchanged::Ok { packs, .. } = &exchanged.0 {
@@ -295,20 +310,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 
     /// Writes down, counts and tells what the store has confirmed; outcomes when replicas have them, if they are to.
-    async fn account(
-        &self,
-        finished: Vec<Finished>,
-        refused: &[(u64, String)],
-        packs: &[Pack],
-        ticket: Option<Ticket>,
-    ) {
+    async fn account(&self, finished: Vec<Finished>, answered: &Answered, packs: &[Pack], ticket: Option<Ticket>) {
         let Context { observer, meter, .. } = &*self.context;
         let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
-        let settled = Settled::of(&finished, refused.len() as u64);
+        let settled = Settled::of(&finished, answered);
         account::count(&meter, self.pool, settled, packs);
         let keeps_ledger = observer.keeps_ledger();
         let entries = if keeps_ledger {
-            account::outcomes(&finished, refused)
+            account::outcomes(&finished, answered)
         } else {
             Vec::new()
         };
@@ -318,7 +327,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             Vec::new()
         };
         let events = if observer.wants_messages() {
-            account::settled(&self.held, finished, refused)
+            account::settled(&self.held, finished, answered)
         } else {
             Vec::new()
         };
@@ -360,6 +369,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         for pack in packs.iter().filter(|_| guard("saw-take")) {
             let behind = pack.first() + pack.count() as u64;
             self.context.requests.took(&self.node, behind, pack.epoch());
+        }
+    }
+
+    /// The highest number that the effects of a call were given.
+    fn note_published(&self, chained: &Chained) {
+        for link in chained.links.iter().filter(|_| guard("saw-chain")) {
+            let behind = link.first.saturating_add(link.count);
+            self.context.requests.took(&self.node, behind, chained.epoch);
         }
     }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::pool::Pool;
 use super::stretch::Stretch;
-use crate::engine::NodeId;
+use crate::engine::{DELAY_MS_MAX, NodeId};
 use crate::message::{Effect, Message, Outcome};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
@@ -101,6 +101,10 @@ fn bounded(effects: Vec<Effect>) -> Handled {
             "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
         );
         return Err(text.into());
+    }
+    let late = |effect: &&Effect| matches!(effect, Effect::Publish { delay_ms, .. } if *delay_ms > DELAY_MS_MAX);
+    if effects.iter().any(|effect| late(&effect)) {
+        return Err("it publishes a message for more than 366 days ahead".into());
     }
     Ok(effects)
 }

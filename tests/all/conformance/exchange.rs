@@ -47,7 +47,7 @@ async fn one_by_one_every_call_is_counted_as_ever<B: Bench>(hive: &Hive<B>) {
         let before = hive.state().await;
         assert_eq!(hive.call(&ahead).await, Exchanged::Deposed, "a call was forgotten");
         assert_eq!(hive.state().await, before);
-        let Exchanged::Ok { packs, refused } = hive.call(&call).await else {
+        let Exchanged::Ok { packs, refused, .. } = hive.call(&call).await else {
             panic!("not refused");
         };
         assert_eq!((numbers(&packs), refused.len()), (vec![number], 0));

@@ -204,6 +204,8 @@ impl<B: Bench> Hive<B> {
             want,
             want_bytes: u32::MAX,
             woken: false,
+            backlog_max: 1_000_000,
+            server: "s1".into(),
         }
     }
 
@@ -223,7 +225,7 @@ impl<B: Bench> Hive<B> {
     pub async fn exchange_fully(&self, node: &str, settles: Vec<Settle>, want: u32) -> (Vec<Pack>, Vec<(u64, String)>) {
         let exchange = self.next_call(node, 0, settles, want);
         match self.call(&exchange).await {
-            Exchanged::Ok { packs, refused } => (packs, refused),
+            Exchanged::Ok { packs, refused, .. } => (packs, refused),
             other => panic!("{exchange:?}: {other:?}"),
         }
     }

@@ -3,8 +3,8 @@
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
 use queenright::engine::{
-    Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Join, Live, Publish, Published, Purged, Range,
-    Reap, Renewed, Report, Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Figures, Item, Join, Live, Publish, Published, Purged,
+    Range, Reap, Renewed, Report, Wake,
 };
 use queenright::error::Error;
 use queenright::message::{Effect, Outcome};
@@ -31,6 +31,7 @@ pub(super) use redis_checks;
 redis_checks![
     with_memory_full_nodes_join_beat_and_leave,
     with_memory_full_work_in_hand_is_settled,
+    with_memory_full_what_a_settle_publishes_is_numbered,
     with_memory_full_the_dead_are_handed_on,
     with_memory_full_errors_are_collected,
     with_memory_full_errors_are_requeued,
@@ -105,6 +106,25 @@ async fn with_memory_full_work_in_hand_is_settled(hive: &Redis) {
     assert_eq!(hive.take("b", 9).await, [], "an empty take");
     let status = hive.status().await;
     assert_eq!((status.done, status.failed, status.in_hand), (1, 2, 2));
+}
+
+/// As all effects. The server is another one, so that members are waited for first.
+async fn with_memory_full_what_a_settle_publishes_is_numbered(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let packs = hive.take("b", 1).await;
+    fill_memory(hive).await;
+    let mut call = hive.next_call("b", 0, vec![whole(&packs[0], &with(&[Effect::publish("next")]))], 1);
+    call.server = "s2".into();
+    assert_eq!(hive.call(&call).await, Exchanged::Unheard);
+    for node in ["a", "b"] {
+        let beat = Beat {
+            server: "s2".into(),
+            ..Redis::beat_call(node)
+        };
+        hive.engine().beat(&beat).await.expect("a beat");
+    }
+    assert!(matches!(hive.call(&call).await, Exchanged::Ok { packs, .. } if numbers(&packs) == [1]));
 }
 
 async fn with_memory_full_the_dead_are_handed_on(hive: &Redis) {
@@ -359,6 +379,7 @@ async fn verbs_of_a_node(engine: &RedisEngine) -> Result<(), Error> {
         want: 60,
         want_bytes: u32::MAX,
         woken: false,
+        ..Exchange::default()
     };
     let at_most = std::time::Duration::from_millis(1);
     let Exchanged::Ok { packs, .. } = engine.await_work(&call, at_most).await? else {

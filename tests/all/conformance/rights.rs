@@ -173,6 +173,12 @@ async fn scene(hive: &Redis) -> Vec<(&'static str, Verb)> {
             ),
         ],
     )];
+    let chain = hive.next_call("c", 1, Vec::new(), 1);
+    let Exchanged::Ok { packs: linked, .. } = hive.call(&chain).await else {
+        panic!("refused");
+    };
+    let later = Effect::publish_after("later", std::time::Duration::from_secs(5));
+    let chain = vec![whole(&linked[0], &with(&[Effect::publish("next"), later]))];
     // One by one, on the shortest way.
     hive.take("b", 10).await;
     let held = hive.take("c", 1).await;
@@ -203,6 +209,7 @@ async fn scene(hive: &Redis) -> Vec<(&'static str, Verb)> {
             )),
         ),
         ("settle", Verb::Exchange(hive.next_call("b", 0, settles, 7))),
+        ("chain", Verb::Exchange(hive.next_call("c", 1, chain, 0))),
         ("take", Verb::Exchange(hive.next_call("b", 1, Vec::new(), 90))),
         (
             "shortest",

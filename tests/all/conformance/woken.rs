@@ -17,7 +17,7 @@ async fn woken<B: Bench>(hive: &Hive<B>, lane: u32) -> Vec<Pack> {
     let mut call = hive.next_call("b", lane, Vec::new(), 3);
     call.woken = true;
     match hive.call(&call).await {
-        Exchanged::Ok { packs, refused } => {
+        Exchanged::Ok { packs, refused, .. } => {
             assert_eq!(refused, []);
             packs
         }

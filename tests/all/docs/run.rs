@@ -34,6 +34,7 @@ pages! {
     the_commands_of_operations_work: "docs/operations.md",
     the_commands_of_programs_work: "docs/programs.md",
     the_commands_of_start_work: "docs/start.md",
+    the_commands_of_chains_work: "docs/recipes/chains.md",
     the_commands_of_cron_work: "docs/recipes/cron.md",
     the_commands_of_effects_work: "docs/recipes/effects.md",
     the_commands_of_http_work: "docs/recipes/http.md",

@@ -44,6 +44,7 @@ fn every_example_does_what_it_says() {
     let (reports, poller, invoices) = (handled("reports"), handled("poller"), handled("invoices"));
     runs("feeds", 2, &["GET", "feeds:read"], 2);
     runs("effects", 2, &["GET", "effects:handled"], 2);
+    runs("chain", 2, &["LLEN", "chain:stored"], 2);
     runs("two_queues", 1, &["GET", "invoices:sent"], 2);
     runs("poller", 2, &["HGET", &poller, "seq"], 2);
     runs("typed", 2, &["HGET", &invoices, "seq"], 2);

@@ -3,6 +3,8 @@
 //!
 //! The gate takes every few bytes, and the first and last ones; `QUEENRIGHT_CUTS=all` takes every byte.
 
+use std::time::Duration;
+
 use queenright::app::lab::proxy::{Direction, Proxy};
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
@@ -80,6 +82,22 @@ async fn exchange() {
                 ],
             ),
             whole(&packs[1], &failure()),
+        ];
+        Call::Exchange(hive.next_call("b", 0, settles, 2))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_exchange_that_publishes() {
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.publish("a", &[3, 1, 1]).await;
+        let packs = hive.take("b", 4).await;
+        let later = Effect::publish_after("later", Duration::from_secs(5));
+        let settles = vec![
+            part(&packs[0], &[run(0, 1, &with(&[Effect::publish("next"), later]))]),
+            whole(&packs[1], &with(&[Effect::publish("another")])),
         ];
         Call::Exchange(hive.next_call("b", 0, settles, 2))
     })
@@ -368,6 +386,7 @@ impl Cuts {
             want: 0,
             want_bytes: u32::MAX,
             woken: false,
+            ..Exchange::default()
         };
         for _ in 0..TRIES {
             let beat = self.engine.beat(&beat).await.is_ok();

@@ -217,6 +217,7 @@ impl Prefix {
             want,
             want_bytes: u32::MAX,
             woken: false,
+            ..Exchange::default()
         };
         match self.engine.exchange(&exchange).await.expect("exchange") {
             Exchanged::Ok { packs, .. } => packs,

@@ -86,6 +86,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("effect-own", EFFECTS),
     ("effect-rights", EFFECTS),
     ("effect-type", EFFECTS),
+    ("chain-full", EFFECTS),
+    ("chain-never", EFFECTS),
+    ("chain-turn", EFFECTS),
+    ("chain-unheard", HEARING),
     ("failures", LATER),
     (
         "full",

@@ -549,10 +549,20 @@ impl<B: Bench> History<B> {
                 want: 10,
                 want_bytes: u32::MAX,
                 woken: false,
+                ..Exchange::default()
             });
+            // Another server than that of the beats would be another one each time.
+            let call = Exchange {
+                server: "s1".into(),
+                ..call
+            };
             let answer = self.call(Call::Exchange(call.clone())).await;
             if self.nodes[index].unanswered[lane].take().is_none() {
                 self.let_go(index, &call);
+            }
+            if answer == Answer::Exchanged(Exchanged::Unheard) {
+                self.nodes[index].unanswered[lane] = Some(call);
+                continue;
             }
             let Answer::Exchanged(Exchanged::Ok { packs, .. }) = answer else {
                 self.nodes.swap_remove(index);

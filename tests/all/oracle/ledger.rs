@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use queenright::engine::{
-    Collect, Collected, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt, Renewed,
+    Chained, Collect, Collected, Exchange, Exchanged, Publish, Published, Pushed, Reaped, Receipt, Renewed,
 };
 use queenright::message::Outcome;
 
@@ -24,7 +24,7 @@ pub struct Ledger {
     pub counted: i64,
     /// Errors that readers have confirmed.
     pub confirmed: BTreeSet<u64>,
-    applied: BTreeSet<(String, u32, u64)>,
+    applied: BTreeMap<(String, u32, u64), Chained>,
     reading: BTreeMap<String, (u64, Vec<u64>)>,
 }
 
@@ -38,8 +38,8 @@ impl Ledger {
             // Raised to what was seen.
             (Call::Beat(_), Answer::Renewed(Renewed::Alive(member))) => self.made = self.made.max(member.made),
             (Call::Push(_), Answer::Pushed(Pushed::Ok(receipts))) => self.note_push(receipts),
-            (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, .. })) => {
-                self.note_exchange(exchange, refused);
+            (Call::Exchange(exchange), Answer::Exchanged(Exchanged::Ok { refused, chained, .. })) => {
+                self.note_exchange(exchange, refused, chained);
             }
             (Call::Requeue(_), Answer::Requeued(requeued)) => {
                 for number in &requeued.numbers {
@@ -84,26 +84,40 @@ impl Ledger {
         self.published.extend(fresh);
     }
 
-    fn note_exchange(&mut self, exchange: &Exchange, refused: &[(u64, String)]) {
+    fn note_exchange(&mut self, exchange: &Exchange, refused: &[(u64, String)], chained: &Chained) {
         // A repeat is answered, not applied.
-        if !self
-            .applied
-            .insert((exchange.node.clone(), exchange.lane, exchange.call))
-        {
+        let call = (exchange.node.clone(), exchange.lane, exchange.call);
+        if let Some(told) = self.applied.get(&call) {
+            assert_eq!(told, chained, "a repeated call tells the same numbers");
             return;
+        }
+        self.applied.insert(call, chained.clone());
+        for link in &chained.links {
+            for number in link.first..link.first + link.count {
+                assert!(self.published.insert(number), "{number} was published twice");
+            }
         }
         let refused: BTreeSet<u64> = refused.iter().map(|(number, _)| *number).collect();
         for settle in &exchange.settles {
             for run in &settle.runs {
                 let first = settle.piece + u64::from(run.from);
                 for number in first..first + u64::from(run.count) {
+                    if chained.crowded.contains(&number) {
+                        continue;
+                    }
                     let failed = refused.contains(&number) || matches!(run.outcome, Outcome::Error(_));
                     match &run.outcome {
                         Outcome::Return | Outcome::Retry { .. } => continue,
                         _ if failed => assert!(self.errors.insert(number), "{number} failed twice"),
                         Outcome::Done(effects) => {
                             assert!(self.done.insert(number), "{number} was done twice");
-                            self.counted += i64::from(effects.iter().any(|effect| effect.key() == COUNTER));
+                            // The effects of a run are applied once, with its first message.
+                            let effects = if number == first { &effects[..] } else { &[] };
+                            self.counted += i64::from(effects.iter().any(|effect| effect.key() == Some(COUNTER)));
+                            let wanted = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
+                            let links = chained.links.iter().filter(|link| link.cause == number);
+                            let found = links.map(|link| link.count).sum::<u64>();
+                            assert_eq!(found, wanted, "{number} publishes what it is to");
                         }
                         Outcome::Error(_) => unreachable!("failed"),
                     }

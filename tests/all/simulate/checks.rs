@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use queenright::engine::memory::State;
-use queenright::engine::{Exchange, Exchanged, Paused, Purged, Reap, Renewed, SUSPECTS_MAX};
+use queenright::engine::{Exchange, Exchanged, Link, Paused, Purged, Reap, Renewed, SUSPECTS_MAX};
 use queenright::message::Pack;
 
 use super::process::Kind;
@@ -80,6 +80,8 @@ pub struct Book {
     pub item: u64,
     /// Who settled what.
     pub settlers: BTreeMap<u64, u32>,
+    /// What effects published, by the message that had them.
+    pub links: BTreeMap<u64, Link>,
 }
 
 /// What processes were told, and did.
@@ -199,6 +201,7 @@ impl Inner {
             (Call::Exchange(exchange), Answer::Exchanged(exchanged)) => {
                 self.a_member_is_not_refused(process, exchange, exchanged);
                 self.worn_messages_come_alone(&exchange.node, exchanged);
+                self.a_chain_goes_on_once(exchange, exchanged, before);
             }
             (Call::Reap(reap), Answer::Reaped(reaped)) if reaped.deposed => {
                 self.nobody_calm_is_given_up(reap, before);
@@ -302,7 +305,7 @@ impl Inner {
         let sender = &self.processes[process];
         let current = sender.node == exchange.node && sender.last_call == exchange.call;
         let member = self.state.nodes.contains_key(&exchange.node);
-        let refused = !matches!(exchanged, Exchanged::Ok { .. });
+        let refused = !matches!(exchanged, Exchanged::Ok { .. } | Exchanged::Unheard);
         // A late copy of a join may have brought it back, with an empty lane.
         let lane = self
             .state

@@ -1,7 +1,7 @@
 //! Where the messages are.
 
 use queenright::Outcome;
-use queenright::engine::{Exchange, Item, rules};
+use queenright::engine::{CROWDED_MS, Exchange, Item, rules};
 use queenright::message::Pack;
 
 use super::checks::{Place, Shelf, Spot, count_of};
@@ -97,12 +97,18 @@ impl Inner {
     fn moves(&mut self, number: u64, was: Spot, is: Spot, way: &Way) -> Option<Spot> {
         let same = (was.deliveries, was.failures) == (is.deliveries, is.failures);
         let new = (is.deliveries, is.failures) == (1, 0);
-        let births = matches!(way.call, Call::Publish(_) | Call::Push(_));
+        let chains = matches!(way.call, Call::Exchange(exchange) if exchange.publishes());
+        let births = chains || matches!(way.call, Call::Publish(_) | Call::Push(_));
         let beat = matches!(way.call, Call::Beat(_));
         let right = match (was.place, is.place) {
             (Place::Done | Place::Failed | Place::Skipped, Place::Unborn) => return Some(was),
             (Place::Unborn, Place::Waiting) => births && new,
             (Place::Skipped, Place::Waiting) => new && matches!(way.call, Call::Publish(publish) if publish.again),
+            // The call that publishes a message may also take it.
+            (Place::Unborn, Place::Held(holder)) => {
+                chains && new && Some(holder) == way.settler && !self.book.paused.handlers
+            }
+            (Place::Unborn, Place::Later(due_ms)) if chains => new && due_ms == way.wall_ms + self.plan.lease_ms() / 4,
             (Place::Unborn, Place::Later(due_ms)) => {
                 let Call::Push(push) = way.call else { return None };
                 let meant = |item: &Item| item.delay_ms > 0 && due_ms == way.wall_ms + item.delay_ms;
@@ -123,9 +129,12 @@ impl Inner {
                 let Call::Exchange(exchange) = way.call else {
                     return None;
                 };
-                Some(holder) == way.settler
-                    && (is.deliveries, is.failures) == (was.deliveries, was.failures + 1)
-                    && put_off(exchange, number).is_some_and(|after_ms| due_ms == way.wall_ms + after_ms)
+                // There was no room for what it publishes.
+                let crowded = same && self.plan.links(number) > 0 && due_ms == way.wall_ms + CROWDED_MS;
+                let failed = (is.deliveries, is.failures) == (was.deliveries, was.failures + 1);
+                let failed =
+                    failed && put_off(exchange, number).is_some_and(|after_ms| due_ms == way.wall_ms + after_ms);
+                Some(holder) == way.settler && (failed || crowded)
             }
             (Place::Later(due_ms), Place::Waiting) => {
                 self.what_is_due_comes_soon(way.wall_ms.saturating_sub(due_ms));

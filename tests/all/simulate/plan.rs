@@ -127,6 +127,8 @@ pub struct Plan {
     pub purge: bool,
     /// The generator reads from a source, and leaves a cursor.
     pub cursor: bool,
+    /// Some messages publish others.
+    pub chains: bool,
     /// At the end, a newer program takes the queue over.
     pub newer: bool,
     /// How far a replica is behind, in milliseconds, where nodes wait for one.
@@ -177,6 +179,7 @@ impl Plan {
             rewinds: rng.u8(..8) == 0,
             newer: rng.u8(..32) == 0,
             cursor: false,
+            chains: false,
             leases: Vec::new(),
             twins: false,
             prefers: Vec::new(),
@@ -191,6 +194,8 @@ impl Plan {
         plan.draw_nodes(&mut Rng::with_seed(seed ^ 0x6e6f_6465_7300), lease);
         plan.draw_replica(&mut Rng::with_seed(seed ^ 0x7265_706c_6963));
         plan.draw_watching(&mut Rng::with_seed(seed ^ 0x7761_7463_6800));
+        // Drawn apart, too.
+        plan.chains = Rng::with_seed(seed ^ 0x6368_6169_6e73).u8(..5) == 0;
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }
@@ -409,6 +414,19 @@ impl Plan {
     pub fn another_time(&self, number: u64) -> Option<Duration> {
         let ms = self.dice(number ^ 0xb5, 1024) * self.lease_ms() / 2048;
         (self.dice(number ^ 0xb6, 4) > 0).then(|| Duration::from_millis(ms))
+    }
+
+    /// How many others a message publishes: so few that chains come to an end.
+    pub fn links(&self, number: u64) -> u64 {
+        let some = self.chains && self.deed(number).succeeds() && self.dice(number ^ 0xc4a, 4) == 0;
+        u64::from(some) * (1 + self.dice(number ^ 0xc4b, 2)).min(self.settings.backlog_max)
+    }
+
+    /// The same as effects; some are for later.
+    pub fn published(&self, number: u64) -> impl Iterator<Item = Effect> {
+        let late = self.dice(number ^ 0xc4c, 4) == 0;
+        let delay = Duration::from_millis(if late { self.lease_ms() / 4 } else { 0 });
+        (0..self.links(number)).map(move |index| Effect::publish_after(format!("{index} of {number}"), delay))
     }
 
     pub fn work_ms(&self, number: u64) -> u64 {

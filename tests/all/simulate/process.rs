@@ -340,7 +340,7 @@ impl Handle for Worker {
                 kill(&self.world, self.process);
                 std::future::pending().await
             }
-            deed => Ok(deed.effects(number)),
+            deed => Ok(deed.effects(number).into_iter().chain(plan.published(number)).collect()),
         }
     }
 }
@@ -472,6 +472,7 @@ pub fn start_rogue(world: &Arc<World>) {
             want: 3,
             want_bytes: u32::MAX,
             woken: true,
+            ..Exchange::default()
         };
         let Ok(Exchanged::Ok { packs, .. }) = wire.exchange(&exchange).await else {
             return;

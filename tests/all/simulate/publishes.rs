@@ -81,11 +81,15 @@ impl Inner {
     }
 
     pub fn the_backlog_keeps_its_limit(&mut self, before: &Glance) {
+        self.the_backlog_keeps(self.plan.settings.backlog_max, before);
+    }
+
+    pub fn the_backlog_keeps(&mut self, most: u64, before: &Glance) {
         let Some(meta) = &self.state.meta else { return };
         let seq = meta.seq;
         // What was given back to the head since the last look does not count.
         let head = self.state.queue.front().map_or(seq, Pack::first).max(meta.head);
-        if seq != before.seq && seq - head > self.plan.settings.backlog_max {
+        if seq != before.seq && seq - head > most {
             self.fail("more is queued than the limit");
         }
     }

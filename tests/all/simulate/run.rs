@@ -112,6 +112,7 @@ async fn story(world: &Arc<World>) {
         an_older_program_is_refused(world).await;
     }
     world.with(Inner::effects_are_exactly_once);
+    world.with(Inner::chains_are_complete);
     if world.plan.purge {
         the_queue_is_removed(world).await;
     }
@@ -122,7 +123,9 @@ async fn everything_comes_right(world: &Arc<World>) {
     let plan = &world.plan;
     let (lease, messages) = (plan.lease_ms(), plan.settings.messages.expect("bounded"));
     let work = |number| plan.work_ms(number) * (3 + u64::from(plan.failures(number)));
-    let work: u64 = (0..messages).map(work).sum();
+    // What they publish comes behind them.
+    let all = if plan.chains { 3 * messages } else { messages };
+    let work: u64 = (0..all).map(work).sum();
     let deadline = world.lock().now() + 60 * lease + messages * plan.settings.interval_ms() + work;
     let peace = world.lock().now();
     loop {

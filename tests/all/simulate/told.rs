@@ -78,7 +78,12 @@ impl Inner {
     }
 
     pub fn got(&mut self, process: usize, exchanged: &Exchanged) {
-        let Exchanged::Ok { packs, .. } = exchanged else { return };
+        let Exchanged::Ok { packs, chained, .. } = exchanged else {
+            return;
+        };
+        for link in &chained.links {
+            self.saw(process, link.first + link.count);
+        }
         let now = self.now();
         let taker = &mut self.processes[process];
         taker.last_was_empty = packs.is_empty() && taker.last_want > 0;
@@ -159,6 +164,11 @@ impl Inner {
                         self.saw(process, number + 1);
                         let before = self.told.published.insert(number, epoch).is_some();
                         (before, place.is_some_and(|place| place != Place::Unborn))
+                    }
+                    What::Chain { cause } => {
+                        let given = self.book.links.get(&cause);
+                        let right = given.is_some_and(|link| (link.first..link.first + link.count).contains(&number));
+                        (self.told.published.insert(number, 0).is_some(), right)
                     }
                     What::Done => (self.has_outcome(number), place == Some(Place::Done)),
                     What::Error => {

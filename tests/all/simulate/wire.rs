@@ -415,7 +415,12 @@ impl Engine for Wire {
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
         self.world.with(|inner| inner.sends(self.process, exchange));
-        let exchanged = answer!(self, Call::Exchange(exchange.clone()), Exchanged);
+        let server = self.server();
+        let call = Exchange {
+            server,
+            ..exchange.clone()
+        };
+        let exchanged = answer!(self, Call::Exchange(call), Exchanged);
         if let Ok(exchanged) = &exchanged {
             self.world.with(|inner| inner.got(self.process, exchanged));
         }

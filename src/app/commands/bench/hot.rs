@@ -81,6 +81,7 @@ pub fn assemble(keys: &Keys) -> usize {
         want: 1000,
         want_bytes: 1 << 20,
         woken: false,
+        ..Exchange::default()
     };
     exchange_bytes(keys, black_box(&exchange)).len()
 }

@@ -148,7 +148,7 @@ impl Summary {
                 let text = |number| format!("message {number}, deliveries {deliveries}");
                 self.redelivered.add(entry, text);
             }
-            What::Take { .. } | What::Done | What::Return => {}
+            What::Chain { .. } | What::Take { .. } | What::Done | What::Return => {}
         }
     }
 

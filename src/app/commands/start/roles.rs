@@ -6,7 +6,7 @@ use crate::api::cron::Scheduled;
 use crate::app::args::program::{Program, Source};
 use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
 use crate::app::exit::Failure;
-use crate::app::lab::ledger::effects;
+use crate::app::lab::ledger::{chains, effects};
 use crate::app::output::log::Log;
 use crate::app::output::time::utc_short;
 use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Secrets, Tell, Work};
@@ -232,7 +232,11 @@ impl Handle for Handler {
         }
         Ok(match &self.effects {
             None => Vec::new(),
-            Some(prefix) => vec![effects::effect(prefix, message.number)],
+            Some(prefix) => {
+                let next = chains::next(message.number, &message.payload);
+                let effect = effects::effect(prefix, message.number);
+                [effect].into_iter().chain(next).collect()
+            }
         })
     }
 }

@@ -118,6 +118,7 @@ impl Report {
                 ("settled_twice", account.twice),
                 ("handled_more_than_once", verdict.handled_more_than_once),
                 ("effects_twice", verdict.effects_twice),
+                ("chains_complete", verdict.chains),
                 ("generators", reigns.len() as u64),
             ],
             seconds,

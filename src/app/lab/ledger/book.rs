@@ -70,6 +70,7 @@ impl Book {
     fn enter(&mut self, record: &Record) {
         match record {
             Record::Confirmed(Entry { first, count, what }, _) => match what {
+                What::Chain { .. } => {}
                 What::Publish { .. } => self.last_published = Some(first + count - 1),
                 What::Take { .. } => self.hand.insert(*first, *count),
                 What::Done | What::Error | What::Return => {

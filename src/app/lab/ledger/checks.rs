@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::chains::{self, Chains};
 use super::history::{History, Take};
 use super::{Account, Numbers, Remains, effects, found};
 
@@ -72,6 +73,7 @@ pub struct Verdict {
     pub account: Account,
     pub handled_more_than_once: u64,
     pub effects_twice: u64,
+    pub chains: u64,
     /// Each says which promise was broken, and by what.
     pub findings: Vec<String>,
 }
@@ -85,6 +87,8 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
             history.recorded.saw_payload(*number, *payload);
         }
     }
+    let chains = complete_chains(history, observed);
+    history.ledger.links.clone_from(&chains.links);
     let account = history.ledger.account(&observed.remains);
     let (handled_more_than_once, unexplained_starts) = starts(history);
     let (effects_twice, wrong_effects) = one_effect(history, observed);
@@ -98,12 +102,14 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     findings.extend(unexplained_starts);
     findings.extend(errors_printed(history, observed));
     findings.extend(wrong_effects);
+    findings.extend(chains.findings);
     findings.extend(no_rewind(history));
     findings.extend(observed.incidents.iter().cloned());
     Verdict {
         account,
         handled_more_than_once,
         effects_twice,
+        chains: chains.complete,
         findings,
     }
 }
@@ -293,13 +299,27 @@ fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
     found(&[(&swallowed, "an error that was never printed"), (&twice, reprinted)])
 }
 
+/// Numbers that were given out and have no other outcome.
+fn done(history: &History, observed: &Observed) -> Numbers {
+    let (ledger, remains) = (&history.ledger, &observed.remains);
+    let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
+    given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled])
+}
+
+/// A message that is done has published what follows it, once; any other has not.
+fn complete_chains(history: &History, observed: &Observed) -> Chains {
+    if observed.effects.is_none() {
+        return Chains::default();
+    }
+    let (recorded, unsure) = (&history.recorded, history.ledger.unsure());
+    chains::follow(&recorded.plain, &recorded.payloads, &done(history, observed), &unsure)
+}
+
 fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {
     let Some(sums) = &observed.effects else {
         return (0, Vec::new());
     };
-    let (ledger, remains) = (&history.ledger, &observed.remains);
-    let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
-    let done = given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled]);
+    let (ledger, done) = (&history.ledger, done(history, observed));
     // What a store forgot it forgot with its effect, but who is to say of which message: its blocks are not looked at.
     let blocks: BTreeSet<u64> = ledger.unsure().iter().map(|number| number / effects::BLOCK).collect();
     let excused = Numbers::of(blocks.iter().map(|block| (block * effects::BLOCK, effects::BLOCK)));

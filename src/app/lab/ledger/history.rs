@@ -32,9 +32,9 @@ pub struct Recorded {
     /// Starts in a later delivery: number and deliveries.
     pub started_again: Vec<(u64, u16)>,
     /// Prints of payloads that are not just the number.
-    payloads: BTreeMap<u64, u64>,
+    pub(super) payloads: BTreeMap<u64, u64>,
     /// Numbers that were seen as payloads.
-    plain: Numbers,
+    pub(super) plain: Numbers,
     /// Numbers that were seen with two payloads.
     pub ambiguous: Numbers,
     /// By book and epoch: who was elected.

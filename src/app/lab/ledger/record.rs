@@ -181,6 +181,7 @@ fn line(entry: &Entry) -> String {
     let Entry { first, count, what } = entry;
     match what {
         What::Publish { epoch } => format!("p {first} {count} {epoch}"),
+        What::Chain { cause } => format!("c {first} {count} {cause}"),
         What::Take { deliveries, epoch } => format!("t {first} {count} {deliveries} {epoch}"),
         What::Done => format!("d {first} {count} 0"),
         What::Error => format!("e {first} {count} 0"),
@@ -196,6 +197,7 @@ fn entry(text: &str) -> Option<(Entry, Option<u64>)> {
     let (first, count, detail) = (next()?, next()?, next()?);
     let what = match word {
         "p" => What::Publish { epoch: detail },
+        "c" => What::Chain { cause: detail },
         "t" => What::Take {
             deliveries: detail.try_into().ok()?,
             epoch: next()?,
@@ -228,6 +230,7 @@ mod tests {
                 }),
                 9,
             ),
+            Record::Confirmed(entry(What::Chain { cause: 5 }), 9),
             Record::Confirmed(entry(What::Done), 9),
             Record::Intends(entry(What::Error)),
             Record::Confirmed(entry(What::Return), 9),

@@ -117,7 +117,16 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
         Event::Relocated { server } => add!(to: server Text),
         Event::Elected { epoch, next_number } => add!(to: epoch count, next_number count),
         Event::Deposed { epoch } => to.extend(epoch.map(|epoch| ("epoch", Field::Number(epoch)))),
-        Event::Published { epoch, number, payload } => add!(to: epoch count, number count, payload Bytes),
+        Event::Published {
+            epoch,
+            number,
+            payload,
+            cause,
+        } => {
+            add!(to: epoch count, number count);
+            to.extend(cause.map(|cause| ("cause", Field::Number(cause))));
+            add!(to: payload Bytes);
+        }
         Event::Started {
             epoch,
             number,

@@ -95,6 +95,7 @@ fn every_event() -> Vec<Event> {
             epoch: 4,
             number: 17,
             payload: Bytes::from_static(b"17"),
+            cause: None,
         },
         done(17),
         error(b"17", "no luck"),
@@ -366,6 +367,7 @@ fn payloads_are_cut_to_what_was_asked_for_and_never_within_a_character() {
         epoch: 1,
         number: 2,
         payload,
+        cause: None,
     };
     let line = |bytes, payload: &Bytes| {
         let mut desk = desk(PLAIN, false, false);

@@ -1,12 +1,14 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later, then
---       the keys of effects
+--       the keys of effects; if some of these publish, nodes and unheard are the last two
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), or both (3) 7 bytes
 --       wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
---       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}
+--       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}. What effects publish comes behind them:
+--       {{delay, payload}, ...}; and then behind all settles {most waiting, server}
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
---          one came and nothing was refused
+--          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
+--          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more)
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
@@ -15,7 +17,9 @@
 --+ common
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local none = {}
-settles = ARGV[4] == '' and none or cmsgpack.unpack(ARGV[4])
+local chain, chained = nil, nil
+settles = none
+if ARGV[4] ~= '' then settles, chain = cmsgpack.unpack(ARGV[4]) end
 local place = 'pack:' .. ARGV[2]
 local fields = {lane, 'suspects', place}
 for i = 8, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
@@ -63,7 +67,12 @@ if repeated then
     if pack then packs[#packs + 1] = pack end
   end
   unarrived = want == 0 and #packs > 0 and record[6] -- guard: unarrived
-  if not unarrived then return {'ok', record[6], packs, bodies_of and bodies_of(packs) or nil} end
+  chain, chained = nil, record[7]
+  if not unarrived then
+    local bodies = bodies_of and bodies_of(packs) or nil
+    if chained then return {'chained', record[6], packs, chained, bodies} end
+    return {'ok', record[6], packs, bodies}
+  end
   -- The node never got them, and asks for nothing any more: they go back as if the call had returned them.
   settles, fields = {}, {lane, 'suspects', place}
   for i, pack in ipairs(packs) do
@@ -129,63 +138,7 @@ if rest ~= none then
   --+ deliveries
   errors, records, back, back_again, later, effects, refused = {}, {}, {}, {}, {}, {}, {}
   if ended == none then ended = {} end
-  -- Effects are checked against what the keys hold, and against those already admitted in this call.
-  local known = {}
-  local function lookup(trial, key)
-    local entry = trial[key] or known[key]
-    if not entry then
-      entry = {kind = redis.call('TYPE', key).ok}
-      known[key] = entry
-    end
-    return entry
-  end
-  -- A right that is missing costs the messages that need it, and must show before anything is written.
-  -- HSET and RPUSH are rights that every node needs.
-  local COMMANDS = {add = {'GET', 'INCRBY'}, set = {'SET'}}
-  -- With Redis 6.2, which cannot be asked, what scripts do not need themselves is tried where it changes nothing. A server whose
-  -- memory is full refuses that too, until the script has written something: that is no missing right.
-  local TRIALS = {add = {'INCRBY', KEYS[1], 0}, set = {'SET', KEYS[1], '', 'NX'}}
-  local function lacking(kind, key)
-    local may = redis.acl_check_cmd
-    for _, command in ipairs(may and COMMANDS[kind] or none) do
-      if not may(command, key) then return command end
-    end
-    if may or not TRIALS[kind] then return end
-    local tried = redis.pcall(unpack(TRIALS[kind]))
-    if type(tried) == 'table' and tried.err and string.find(tried.err, 'user executing the script') then return TRIALS[kind][1] end
-  end
-  -- Above 2^53 - 1 a sum may be rounded down to what is allowed.
-  local LIMIT = $COUNTER_MAX
-  local KINDS = {add = 'string', set = 'string', field = 'hash', push = 'list'}
-  local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
-  local function refusal(effects)
-    local trial = {}
-    for _, effect in ipairs(effects) do
-      local key = KEYS[10 + effect[2]]
-      if string.find(key, '^{qr:[^}]*}:') then return 'key ' .. key .. ' belongs to a queue' end -- guard: effect-own
-      local missing = nil
-      missing = lacking(effect[1], key) -- guard: effect-rights
-      if missing then return 'this user has no right to run ' .. missing .. ' on the key ' .. key end
-      local entry, kind = lookup(trial, key), KINDS[effect[1]]
-      if entry.kind ~= 'none' and entry.kind ~= kind then -- guard: effect-type
-        return 'key ' .. key .. ' holds a ' .. (SHOWN[entry.kind] or entry.kind) .. ', not a ' .. SHOWN[kind] -- guard: effect-type
-      end -- guard: effect-type
-      local value = nil
-      if effect[1] == 'add' then
-        local text = entry.value or (entry.kind == 'string' and redis.call('GET', key)) or '0'
-        local old = string.match(text, '^%-?%d+$') and tonumber(text)
-        if not old or math.abs(old) > LIMIT or num(old) ~= text then return 'key ' .. key .. ' holds no whole number' end -- guard: effect-number
-        local new = (old or 0) + effect[3]
-        if math.abs(effect[3]) > LIMIT or math.abs(new) > LIMIT then return 'key ' .. key .. ' would leave 2^53' end
-        value = num(new)
-      elseif effect[1] == 'set' then
-        value = effect[3]
-      end
-      trial[key] = {kind = kind, value = value}
-    end
-    for key, entry in pairs(trial) do known[key] = entry end
-  end
-
+  --+ effects
   local time = nil
   local function now()
     if not time then local _, wall = hive(0, 0, 0); time = wall end
@@ -198,15 +151,20 @@ if rest ~= none then
     failed = failed + 1
     return number
   end
-  -- Tried again under the same number: failures + 1, and out of the order of numbers.
-  local function put_off(pack, index, after)
+  -- Tried again under the same number: mostly failures + 1, and out of the order of numbers.
+  local function put_off(pack, index, after, failed)
     local one = piece(pack, index, 1)
     local _, _, _, failures, _, number = head(one)
     local counted = failures
-    counted = math.min(failures + 1, 65535) -- guard: failures
+    counted = math.min(failures + failed, 65535) -- guard: failures
     one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
     later[#later + 1] = num(now() + after)
     later[#later + 1] = later_entry(number, one)
+  end
+  if chain then
+    --+ numbering
+    --+ chain
+    chain = chains(chain, KEYS[1], KEYS[2], now)
   end
   for _, settle in ipairs(rest) do
     local field, pack, runs = unpack(settle)
@@ -232,8 +190,21 @@ if rest ~= none then
       local from, n, outcome = run[1], run[2], run[3]
       if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
       if from > at then keep(at, from - at) end
-      if outcome == 0 and run[4] then
-        local why = refusal(run[4])
+      local why, crowded = nil, false
+      if run[5] then why, crowded = chain.room(run[5]) end
+      if crowded then
+        -- Nobody has failed: it is tried again as it is.
+        for index = from, from + n - 1 do
+          if lost then
+            refused[#refused + 1] = fail(pack, index, 'to be tried again')
+            refused[#refused + 1] = 'to be tried again'
+          else
+            put_off(full, index, $CROWDED_MS, 0)
+            chain.crowded[#chain.crowded + 1] = first + index
+          end
+        end
+      elseif outcome == 0 and run[4] then
+        why = why or refusal(run[4])
         if why then
           for index = from, from + n - 1 do
             refused[#refused + 1] = fail(full or pack, index, 'effect refused: ' .. why)
@@ -242,6 +213,7 @@ if rest ~= none then
         else
           done = done + n
           for _, effect in ipairs(run[4]) do effects[#effects + 1] = effect end
+          if run[5] then chain.follow(first + from, run[5]) end
         end
       elseif outcome == 0 then
         done = done + n
@@ -250,7 +222,7 @@ if rest ~= none then
       elseif outcome == 3 and lost then
         for index = from, from + n - 1 do fail(pack, index, 'to be tried again') end
       elseif outcome == 3 then
-        for index = from, from + n - 1 do put_off(full, index, run[4]) end
+        for index = from, from + n - 1 do put_off(full, index, run[4], 1) end
       else
         local to = (attempt > 1 or unordered ~= 0) and back_again or back
         to[#to + 1] = piece(full or pack, from, n)
@@ -272,6 +244,7 @@ if rest ~= none then
 end
 
 if unarrived then refused = unarrived end
+if chain then chained = chain.told() end
 
 -- A right that someone has taken away must show before the first write; see rights.lua.
 local lack, may = nil, redis.acl_check_cmd
@@ -283,17 +256,26 @@ if may then
   end
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
   if #effects > 0 and not may('RPUSH') then lack = 'RPUSH' end -- guard: rights
+  if chain and not (may('RPUSH') and may('ZADD') and may('DEL')) then lack = 'RPUSH, ZADD or DEL' end -- guard: rights
 end
 if lack then return redis.error_reply('NOPERM queenright: this user has no permissions to run ' .. lack) end
 
 -- Types are checked when a node joins. If someone has put something else there since, nothing is written.
-if #errors + #later + #back + #back_again > 0 then
+if chained or #errors + #later + #back + #back_again > 0 then
   for i, kind in pairs({[2] = 'list', [4] = 'hash', [6] = 'list', [8] = 'zset', [9] = 'hash', [10] = 'zset'}) do
     local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
     if found ~= 'none' and found ~= kind then
       return redis.error_reply('WRONGTYPE queenright: key ' .. KEYS[i] .. ' holds a ' .. found .. ', not a ' .. kind)
     end
   end
+end
+
+if chain and #chain.links > 0 and not chain.heard then
+  --+ members
+  redis.call('HDEL', KEYS[3], '')
+  local _, wall = hive(0, 0, 0)
+  local waits = awaits_members(KEYS[1], KEYS[#KEYS - 1], KEYS[#KEYS], chain.server, wall)
+  if waits then return {'unheard'} end -- guard: chain-unheard
 end
 
 -- Now the writes. The first is one that full memory does not refuse.
@@ -318,6 +300,7 @@ for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[10], unpack(later, i, 
 -- Returned packs go back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
+local follows = chain and chain.write(KEYS[10])
 local again = m[2] == '1' or #back_again > 0
 
 -- Then the take: `again` before the queue.
@@ -328,7 +311,10 @@ if not grain or not (grain >= 1 and grain <= $GRAIN_START) then grain = $GRAIN_S
 -- handlers itself. On the one before, a node holds a few of its kind at most, so that few come to their last one for a neighbour.
 local goal = want
 if alone == 2 then goal = 0 end -- guard: alone
-while again and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
+-- Whoever finds the queue full makes room in it. What is tried again for lack of room comes first otherwise, each time in vain.
+local makes_room = false
+if chain then makes_room = #chain.crowded > 0 end -- guard: chain-turn
+while again and not makes_room and total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   --+ packs
   --+ deliveries
   -- Looked at first, and taken out when nothing more can go wrong.
@@ -471,11 +457,13 @@ if suspects ~= suspects_before or alone ~= alone_before then
 end
 set[#set + 1] = lane
 set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
-  was_held - done - failed - returned - #later / 2 + total, ids, refused})
+  was_held - done - failed - returned - #later / 2 + total, ids, refused, chained})
 for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
 local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or want == 0)
-if returned > 0 or (woken and not trouble and (again or redis.call('LLEN', KEYS[2]) > 0)) then ring(KEYS[5]) end
+if returned > 0 or (woken or follows) and not trouble and (woken and again or redis.call('LLEN', KEYS[2]) > 0) then ring(KEYS[5]) end
 -- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
 if trouble then return trouble end
-return {'ok', refused, packs, bodies_of and bodies_of(packs) or nil}
+local bodies = bodies_of and bodies_of(packs) or nil
+if chained then return {'chained', refused, packs, chained, bodies} end
+return {'ok', refused, packs, bodies}

@@ -7,6 +7,7 @@
 -- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
 --+ packs
+--+ numbering
 --+ members
 --+ rights
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
@@ -37,24 +38,11 @@ end
 
 -- First everything is worked out.
 local seq, epoch, grain = (m[3] or 0) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
-local from, answer, remembered, values, seen = seq, {}, {}, {}, {}
-local packs, later, batch, batch_bytes = {}, {}, {}, 0
-local function pack(first, payloads, unordered)
-  local parts, at = {struct.pack(HEADER, 1, 0, 1, 0, unordered, first, epoch, wall, #payloads)}, 0
-  for _, payload in ipairs(payloads) do
-    parts[#parts + 1] = struct.pack('<I4', at)
-    at = at + #payload
-  end
-  parts[#parts + 1] = struct.pack('<I4', at)
-  return table.concat(parts) .. table.concat(payloads)
-end
-local function close()
-  if #batch > 0 then packs[#packs + 1] = pack(seq - #batch, batch, 0) end
-  batch, batch_bytes = {}, 0
-end
+local answer, remembered, values, seen = {}, {}, {}, {}
+local new = numbering(seq, epoch, grain, wall)
 for i = 8, #ARGV, 3 do
   local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
-  local number, repeated = seq, 0
+  local number, repeated = new.seq, 0
   if key ~= '' then
     local was, until_ms = string.match(known[(i - 8) / 3 + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
@@ -68,25 +56,15 @@ for i = 8, #ARGV, 3 do
       values[#values + 1] = 'k' .. key; values[#values + 1] = num(number) .. ' ' .. ends
     end
   end
-  if repeated == 0 and delay > 0 then
-    close()
-    later[#later + 1] = num(wall + delay)
-    later[#later + 1] = later_entry(number, pack(number, {payload}, 1))
-    seq = seq + 1
-  elseif repeated == 0 then
-    if #batch > 0 and (#batch >= math.min(grain, $PACK_MESSAGES_MAX) or batch_bytes + #payload > $PACK_BYTES_MAX) then close() end
-    batch[#batch + 1] = payload
-    batch_bytes = batch_bytes + #payload
-    seq = seq + 1
-  end
+  if repeated == 0 then new.add(payload, delay) end
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
-close()
+new.close()
 local waiting_from, limit = tonumber(m[6] or 0) or 0, tonumber(ARGV[3])
-if #packs > 0 and seq - waiting_from > limit then
+if #new.packs > 0 and new.seq - waiting_from > limit then
   local first = redis.call('LINDEX', KEYS[2], 0)
-  if first then waiting_from = select(2, sound(first)) or waiting_from else waiting_from = from end
-  if seq - waiting_from > limit then return {'full'} end -- guard: push-full
+  if first then waiting_from = select(2, sound(first)) or waiting_from else waiting_from = seq end
+  if new.seq - waiting_from > limit then return {'full'} end -- guard: push-full
 end
 
 -- Now the writes.
@@ -94,16 +72,15 @@ if not m[1] then
   found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall)
   redis.call('HSET', KEYS[1], 'server', ARGV[7])
 end
-for i = 1, #packs, $UNPACK_MAX do redis.call('RPUSH', KEYS[2], unpack(packs, i, math.min(i + ($UNPACK_MAX - 1), #packs))) end
-for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[4], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
-if seq > from then redis.call('HSET', KEYS[1], 'seq', num(seq), 'head', num(waiting_from)) end
+new.write(KEYS[2], KEYS[4])
+if new.seq > seq then redis.call('HSET', KEYS[1], 'seq', num(new.seq), 'head', num(waiting_from)) end
 remembered[#remembered + 1] = num(wall + $CALL_MS); remembered[#remembered + 1] = asked[1]
 values[#values + 1] = asked[1]; values[#values + 1] = cmsgpack.pack(answer)
 for i = 1, #values, $UNPACK_MAX do
   redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
   redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
-if #packs > 0 then ring(KEYS[3]) end
+if #new.packs > 0 then ring(KEYS[3]) end
 -- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then

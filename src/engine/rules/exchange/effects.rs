@@ -14,7 +14,10 @@ pub(super) type Known = BTreeMap<String, (Kind, Option<Vec<u8>>)>;
 pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect]) -> Result<Option<String>> {
     let mut trial = Known::new();
     for effect in effects {
-        let key = effect.key();
+        // What it publishes is seen to elsewhere.
+        let (Some(key), Some(kind)) = (effect.key(), effect.kind()) else {
+            continue;
+        };
         if store.guard("effect-own") && is_of_a_queue(key) {
             return Ok(Some(format!("key {key} belongs to a queue")));
         }
@@ -22,7 +25,6 @@ pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect
             Some(held) => Some(held.clone()),
             None => store.stored(key)?,
         };
-        let kind = effect.kind();
         if let Some((found, _)) = &held
             && *found != kind
             && store.guard("effect-type")
@@ -46,7 +48,7 @@ pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect
                 Some(new.to_string().into_bytes())
             }
             Effect::Set { value, .. } => Some(value.clone()),
-            Effect::SetField { .. } | Effect::Push { .. } => None,
+            Effect::SetField { .. } | Effect::Push { .. } | Effect::Publish { .. } => None,
         };
         trial.insert(key.to_string(), (kind, value));
     }
@@ -62,11 +64,12 @@ fn is_of_a_queue(key: &str) -> bool {
 
 impl Effect {
     /// What its key must hold.
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> Option<Kind> {
         match self {
-            Self::Add { .. } | Self::Set { .. } => Kind::Value,
-            Self::SetField { .. } => Kind::Hash,
-            Self::Push { .. } => Kind::List,
+            Self::Add { .. } | Self::Set { .. } => Some(Kind::Value),
+            Self::SetField { .. } => Some(Kind::Hash),
+            Self::Push { .. } => Some(Kind::List),
+            Self::Publish { .. } => None,
         }
     }
 }

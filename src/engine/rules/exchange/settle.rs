@@ -1,14 +1,14 @@
 //! What an exchange settles.
 
+use super::chain::{Chain, Room};
 use super::effects::{Known, admit};
-use crate::engine::limits::DELAY_MS_MAX;
-use crate::engine::store::{About, Line, Store};
+use crate::engine::limits::{CROWDED_MS, DELAY_MS_MAX};
+use crate::engine::store::{About, Line, Meta, Store};
 use crate::engine::{Exchange, Failed, Run};
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
 
 /// What the settles of an exchange are going to change, worked out before anything is written.
-#[derive(Default)]
 pub(super) struct Plan<'a> {
     /// Pieces that are settled, whole or in part, and what is left of them.
     gone: Vec<u64>,
@@ -16,6 +16,7 @@ pub(super) struct Plan<'a> {
     /// Messages that are put off, and until when.
     later: Vec<(u64, Pack)>,
     effects: Vec<&'a Effect>,
+    pub(super) chain: Chain,
     /// What goes back to the head of the queue, or to the head of what is taken again.
     back: Vec<Pack>,
     pub(super) back_again: Vec<Pack>,
@@ -30,11 +31,25 @@ impl<'a> Plan<'a> {
     /// None: the exchange names something that the node does not hold. `about` is told what leaves the node's hand.
     pub(super) fn of(
         store: &mut impl Store,
+        meta: &Meta,
         time_ms: u64,
         exchange: &'a Exchange,
         about: &mut About,
     ) -> Result<Option<Self>> {
-        let (mut plan, mut known) = (Self::default(), Known::new());
+        let mut known = Known::new();
+        let mut plan = Self {
+            gone: Vec::new(),
+            kept: Vec::new(),
+            later: Vec::new(),
+            effects: Vec::new(),
+            chain: Chain::new(meta, time_ms, exchange.backlog_max),
+            back: Vec::new(),
+            back_again: Vec::new(),
+            errors: Vec::new(),
+            refused: Vec::new(),
+            done: 0,
+            returned: 0,
+        };
         let node = &exchange.node;
         for settle in &exchange.settles {
             if store.guard("named-once") && plan.gone.contains(&settle.piece) {
@@ -63,6 +78,7 @@ impl<'a> Plan<'a> {
             plan.gone.push(settle.piece);
             about.gave(&pack, released);
         }
+        plan.chain.close(meta.epoch);
         Ok(Some(plan))
     }
 
@@ -80,18 +96,31 @@ impl<'a> Plan<'a> {
         let indices = from..from + count;
         let failed = |index, text: &str| Failed::of(pack, index, time_ms, node, text);
         match &run.outcome {
-            Outcome::Done(effects) => match admit(store, known, effects)? {
-                None => {
-                    self.done += count as u64;
-                    self.effects.extend(effects);
-                }
-                Some(why) => {
+            Outcome::Done(effects) => {
+                let mut numbers = indices.clone().map(|index| pack.first() + index as u64);
+                let why = match self.chain.room(store, effects)? {
+                    Room::Fits => admit(store, known, effects)?,
+                    Room::Never(why) => Some(why),
+                    // Nobody has failed: it is tried again as it is.
+                    Room::Crowded => {
+                        self.chain.told.crowded.extend(numbers);
+                        let due_ms = time_ms + CROWDED_MS;
+                        let again = indices.map(|index| (due_ms, pack.piece(index, 1).marked_unordered()));
+                        self.later.extend(again);
+                        return Ok(());
+                    }
+                };
+                if let Some(why) = why {
                     let text = format!("effect refused: {why}");
-                    self.errors.extend(indices.clone().map(|index| failed(index, &text)));
-                    let numbers = indices.map(|index| pack.first() + index as u64);
+                    self.errors.extend(indices.map(|index| failed(index, &text)));
                     self.refused.extend(numbers.map(|number| (number, text.clone())));
+                } else {
+                    self.done += count as u64;
+                    self.effects
+                        .extend(effects.iter().filter(|effect| effect.key().is_some()));
+                    self.chain.follow(numbers.next().unwrap_or_default(), effects);
                 }
-            },
+            }
             Outcome::Error(text) => self.errors.extend(indices.map(|index| failed(index, text))),
             Outcome::Retry { after_ms, .. } => {
                 let due_ms = time_ms + after_ms.min(&DELAY_MS_MAX);

@@ -8,13 +8,15 @@ use crate::engine::store::{About, Delivery, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
 
-/// Takes up to `want` messages of up to `want_bytes` bytes: first what waits to be taken again, then the queue.
+/// Takes up to `want` messages of up to `want_bytes` bytes: first what waits to be taken again, then the queue; to make room,
+/// only the queue.
 pub(super) fn take(
     store: &mut impl Store,
     meta: &mut Meta,
     (node, about): (&str, &mut About),
     clock: u64,
     (want, want_bytes): (u64, u32),
+    makes_room: bool,
 ) -> Result<Vec<Pack>> {
     let mut take = Take {
         goal: want,
@@ -27,7 +29,7 @@ pub(super) fn take(
     if about.alone == About::ALONE && store.guard("alone") {
         take.goal = 0;
     }
-    if take.goal > 0 && meta.again {
+    if take.goal > 0 && meta.again && !makes_room {
         take_again(store, meta, (node, &mut *about), clock, &mut take)?;
     }
     let mut pop = TAKE_POP_START;

@@ -42,6 +42,8 @@ impl Effects for Tables<'_> {
                 "INSERT INTO effect_items (key, value) VALUES (?, ?)",
                 params![key, value],
             ),
+            // It goes into the queue, not under a key.
+            Effect::Publish { .. } => Ok(()),
         }
     }
 }

@@ -70,6 +70,46 @@ fn reply(status: &str, body: &str) -> String {
 }
 
 #[test]
+fn a_service_publishes_the_next_message_and_what_it_says_otherwise_is_its_own_affair() {
+    let (place, _) = serve(|seen| {
+        let kind = "200 OK\r\nContent-Type: application/vnd.queenright+json; charset=utf-8";
+        let number = seen.header("queenright-number").to_string();
+        Some(match seen.body.as_str() {
+            "0" => reply(kind, r#"{"ok":true,"effects":[{"publish":"next"},{"add":"seen"}]}"#),
+            "1" => reply(
+                "200 OK\r\nContent-Type: application/json",
+                r#"{"ok":false,"effects":7}"#,
+            ),
+            "2" => reply(kind, r#"{"ok":true,"efects":[]}"#),
+            "3" => reply(kind, r#"{"ok":true,"number":99}"#),
+            "4" => reply(kind, r#"{"error":"no such page"}"#),
+            "next" => reply(kind, &format!(r#"{{"number":{number},"ok":true}}"#)),
+            _ => reply("200 OK", ""),
+        })
+    });
+    let workshop = Workshop::new();
+    let fleet = workshop
+        .fleet()
+        .args("--also-handle --interval 0 --messages 6 --handle")
+        .arg(&format!("http://{place}/"))
+        .start_joined();
+    let status = fleet.wait_status("all are settled", |status| status.settled() == 7);
+    assert_eq!((status.published, status.done, status.failed), (7, 4, 3), "{status:?}");
+    let errors = fleet.errors();
+    for (error, wanted) in errors
+        .iter()
+        .zip(["efects", "answered for another message", "no such page"])
+    {
+        let text = error["error"].as_str().expect("a text");
+        assert!(text.contains(wanted), "{text} does not say {wanted}");
+    }
+    fleet.wait_for("what follows is told with its cause", |lines| {
+        let caused = |line: &&crate::fleet::Line| line.is("published") && line.fields["cause"] == 0;
+        lines.iter().filter(caused).count() == 1
+    });
+}
+
+#[test]
 fn statuses_are_outcomes_and_headers_tell_the_message() {
     let (place, seen) = serve(|seen| {
         let first = seen.header("queenright-failures") == "0";

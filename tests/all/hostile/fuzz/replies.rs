@@ -146,6 +146,7 @@ async fn call(engine: &RedisEngine, verb: u8) -> Result<String> {
                 want: 1,
                 want_bytes: u32::MAX,
                 woken: false,
+                ..Exchange::default()
             };
             let answer = engine.exchange(&exchange).await?;
             let kind = format!("{:?}", std::mem::discriminant(&answer));

@@ -1,6 +1,7 @@
 //! What a handler does: settle some of what it holds, in some way, and take more.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use queenright::engine::{Exchange, Exchanged, Run, Settle};
 use queenright::message::{Effect, Outcome, Pack};
@@ -38,6 +39,8 @@ impl<B: Bench> History<B> {
                 node.calls[lane] = call.call;
                 node.held.extend(packs.into_iter().map(|pack| (pack.first(), pack)));
             }
+            // Nothing was written: the same call is made again.
+            Answer::Exchanged(Exchanged::Unheard) => self.nodes[index].unanswered[lane] = Some(call),
             // It cannot go on under this id.
             _ => drop(self.nodes.swap_remove(index)),
         }
@@ -69,15 +72,18 @@ impl<B: Bench> History<B> {
             2 => settles.extend(settles.first().cloned()),
             _ => {}
         }
-        let node = &self.nodes[index];
+        let server = self.server();
+        let (node, call) = (self.nodes[index].id.clone(), self.nodes[index].calls[lane] + 1);
         Exchange {
-            node: node.id.clone(),
+            node,
             lane: u32::try_from(lane).expect("few"),
-            call: node.calls[lane] + 1,
+            call,
             settles,
             want: self.rng.choice([0, 1, 2, 5, 30]).expect("some"),
             want_bytes: self.rng.choice([1, 100, 300, u32::MAX]).expect("some"),
             woken: self.rng.bool(),
+            backlog_max: if self.chance(3) { self.rng.u64(1..30) } else { 1_000_000 },
+            server,
         }
     }
 
@@ -155,6 +161,13 @@ impl<B: Bench> History<B> {
                 value,
             }),
             _ => {}
+        }
+        // The next one of a chain, or a few; few enough for chains to come to an end.
+        if self.chance(3) {
+            for next in 0..self.rng.u32(1..3) {
+                let delay = Duration::from_millis(if self.chance(3) { self.rng.u64(..300) } else { 0 });
+                effects.push(Effect::publish_after(format!("{number} publishes {next}"), delay));
+            }
         }
         effects
     }

@@ -1,5 +1,7 @@
 //! Fabricated histories with one violation each: every one must be caught, and named.
 
+mod chains;
+
 use std::path::Path;
 
 use super::*;

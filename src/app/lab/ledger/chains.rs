@@ -1,0 +1,128 @@
+//! Chains in the load of `verify`: some messages that are done publish the next one, which publishes one more, and so on. What each
+//! must be follows from the first, so that who looks at the payloads alone can say whether a chain is complete.
+
+use std::collections::BTreeMap;
+
+use super::Numbers;
+use super::record::print_of;
+use crate::message::Effect;
+
+/// One generated message in so many begins a chain.
+const EACH: u64 = 16;
+/// So many follow it.
+const LENGTH: u64 = 3;
+/// The last one of a chain is put off for so long.
+const DELAY: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// What follows a message: the generated ones say their number.
+pub fn next(number: u64, payload: &[u8]) -> Option<Effect> {
+    let text = std::str::from_utf8(payload).ok()?;
+    let (root, step) = match text.strip_prefix("chain ") {
+        Some(rest) => rest.split_once(' ')?,
+        None if begins(number) && text == number.to_string() => (text, "0"),
+        None => return None,
+    };
+    let step: u64 = step.parse().ok()?;
+    let next = link(root.parse().ok()?, step + 1);
+    match LENGTH.saturating_sub(step) {
+        0 => None,
+        1 => Some(Effect::publish_after(next, DELAY)),
+        _ => Some(Effect::publish(next)),
+    }
+}
+
+fn begins(number: u64) -> bool {
+    number % EACH == EACH - 1
+}
+
+fn link(root: u64, step: u64) -> String {
+    format!("chain {root} {step}")
+}
+
+/// What came of the chains.
+#[derive(Debug, Default)]
+pub struct Chains {
+    pub complete: u64,
+    /// Links that were found, whoever confirmed them.
+    pub links: Numbers,
+    /// Each says which chain broke, and how.
+    pub findings: Vec<String>,
+}
+
+/// Follows each chain from its first message. `roots` were generated; `payloads` are the prints of all that are no plain numbers; of
+/// `unsure` numbers nothing can be said.
+pub fn follow(roots: &Numbers, payloads: &BTreeMap<u64, u64>, done: &Numbers, unsure: &Numbers) -> Chains {
+    let mut by_print: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (number, print) in payloads {
+        by_print.entry(*print).or_default().push(*number);
+    }
+    let mut chains = Chains::default();
+    for root in roots.iter().filter(|root| begins(*root)) {
+        let mut at = root;
+        let mut is_sure = !unsure.contains(root);
+        for step in 1..=LENGTH {
+            // A print is never that of a plain number here.
+            let print = print_of(u64::MAX, link(root, step).as_bytes());
+            let found = by_print.get(&print).map_or(&[][..], |numbers| &numbers[..]);
+            for number in found {
+                chains.links.insert(*number, 1);
+                is_sure &= !unsure.contains(*number);
+            }
+            match (done.contains(at), found) {
+                _ if !is_sure => break,
+                (true, [next]) => at = *next,
+                (true, []) => {
+                    let line = format!("a chain broke: message {at} is done, and nothing follows it");
+                    chains.findings.push(line);
+                    break;
+                }
+                (false, []) => break,
+                (false, _) => {
+                    let line = format!("a chain goes on behind message {at}, which is not done");
+                    chains.findings.push(line);
+                    break;
+                }
+                (true, [..]) => {
+                    let line = format!("a chain forked: message {at} was followed by {found:?}");
+                    chains.findings.push(line);
+                    break;
+                }
+            }
+            chains.complete += u64::from(step == LENGTH && done.contains(at));
+        }
+    }
+    chains
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(effect: Option<Effect>) -> Option<String> {
+        match effect? {
+            Effect::Publish { payload, .. } => Some(String::from_utf8_lossy(&payload).into_owned()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_chain_has_as_many_links_as_it_should() {
+        let mut text = "31".to_string();
+        let mut links = Vec::new();
+        while let Some(next) = payload(next(31, text.as_bytes())) {
+            links.push(next.clone());
+            text = next;
+        }
+        assert_eq!(links, ["chain 31 1", "chain 31 2", "chain 31 3"]);
+        for (number, text) in [
+            (30, "30"),
+            (31, "pushed 31"),
+            (31, "32"),
+            (1, "chain"),
+            (1, "chain x 1"),
+            (1, "\u{1}"),
+        ] {
+            assert_eq!(next(number, text.as_bytes()), None, "{text}");
+        }
+    }
+}

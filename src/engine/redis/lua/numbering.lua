@@ -1,0 +1,36 @@
+-- Gives numbers to messages that no generator made, from `seq` on, and packs them: as many in one as the grain says, and each that is for later
+-- alone. Needs `packs`.
+local function numbering(seq, epoch, grain, wall)
+  local self, batch, batch_bytes = {seq = seq, packs = {}, later = {}}, {}, 0
+  local function pack(first, payloads, unordered)
+    local parts, at = {struct.pack(HEADER, 1, 0, 1, 0, unordered, first, epoch, wall, #payloads)}, 0
+    for _, payload in ipairs(payloads) do
+      parts[#parts + 1] = struct.pack('<I4', at)
+      at = at + #payload
+    end
+    parts[#parts + 1] = struct.pack('<I4', at)
+    return table.concat(parts) .. table.concat(payloads)
+  end
+  function self.close()
+    if #batch > 0 then self.packs[#self.packs + 1] = pack(self.seq - #batch, batch, 0) end
+    batch, batch_bytes = {}, 0
+  end
+  function self.add(payload, delay)
+    if delay > 0 then
+      self.close()
+      self.later[#self.later + 1] = num(wall + delay)
+      self.later[#self.later + 1] = later_entry(self.seq, pack(self.seq, {payload}, 1))
+    else
+      if #batch > 0 and (#batch >= math.min(grain, $PACK_MESSAGES_MAX) or batch_bytes + #payload > $PACK_BYTES_MAX) then self.close() end
+      batch[#batch + 1] = payload
+      batch_bytes = batch_bytes + #payload
+    end
+    self.seq = self.seq + 1
+  end
+  function self.write(queue, later)
+    local packs, entries = self.packs, self.later
+    for i = 1, #packs, $UNPACK_MAX do redis.call('RPUSH', queue, unpack(packs, i, math.min(i + ($UNPACK_MAX - 1), #packs))) end
+    for i = 1, #entries, $UNPACK_MAX do redis.call('ZADD', later, unpack(entries, i, math.min(i + ($UNPACK_MAX - 1), #entries))) end
+  end
+  return self
+end
