@@ -17,6 +17,7 @@ mod numbers;
 mod record;
 mod recorder;
 pub mod times;
+mod trace;
 
 use std::path::Path;
 
@@ -33,6 +34,8 @@ pub use recorder::Recorder;
 const PAGE: u32 = 1000;
 /// How many numbers of each kind a finding names.
 const NAMED_MAX: usize = 5;
+/// Of so many that are lost it says what was written of them.
+const TRACED_MAX: usize = 3;
 
 #[derive(Default)]
 pub struct Ledger {
@@ -331,7 +334,7 @@ impl Ledger {
         twice.add(&settled_open);
         twice.add(&done_failed);
 
-        let findings = found(&[
+        let mut findings = found(&[
             (&lost.minus(&[&vanished]), "lost, published and without an outcome"),
             (&vanished, "lost, confirmed as published and unknown to the store"),
             (&unknown, "in the queue, and published by nobody"),
@@ -341,6 +344,7 @@ impl Ledger {
             (&settled_open, "settled, and still in the queue"),
             (&done_failed, "settled as done, and among the errors"),
         ]);
+        findings.extend(lost.iter().take(TRACED_MAX).filter_map(|number| self.trace(number)));
         Account {
             generated: given_out.len(),
             done: self.done.len(),

@@ -93,6 +93,11 @@ pub(super) fn outcomes(finished: &[Finished], answered: &Answered) -> Vec<Entry>
     entries
 }
 
+/// Takes out the entries of what was given back or put off.
+pub(super) fn take_returns(entries: &mut Vec<Entry>) -> Vec<Entry> {
+    entries.extract_if(.., |entry| entry.what == What::Return).collect()
+}
+
 /// What a call has settled, by outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Settled {

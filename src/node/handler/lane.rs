@@ -316,11 +316,19 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let settled = Settled::of(&finished, answered);
         account::count(&meter, self.pool, settled, packs);
         let keeps_ledger = observer.keeps_ledger();
-        let entries = if keeps_ledger {
+        let mut entries = if keeps_ledger {
             account::outcomes(&finished, answered)
         } else {
             Vec::new()
         };
+        if ticket.is_some() && guard("returns-at-once") {
+            // They are no outcomes that must not be taken back. Told with the outcomes, they could come behind the next intents for the same
+            // messages, and seem to answer these.
+            let returned = account::take_returns(&mut entries);
+            if !returned.is_empty() {
+                observer.confirms(&node, &returned);
+            }
+        }
         let takes = if keeps_ledger {
             account::takes(packs)
         } else {

@@ -87,6 +87,7 @@ const CATCHES: &[(&str, u64)] = &[
     ("resign", 1319),
     ("rests", 1),
     ("resume-bell", 21),
+    ("returns-at-once", 732),
     ("backoff-soon", 676),
     ("rewind-beat", 92),
     ("rewind-join", 226),
@@ -205,7 +206,7 @@ fn suits(guard: &str, plan: &Plan) -> bool {
     let has = |fault| plan.faults.iter().any(|(_, planned)| *planned == fault);
     match guard {
         "push-unheard" | "publish-unheard" | "rewind-made" => plan.rewinds && has(Fault::Push),
-        "fills-again" | "kept-first" | "replays" => plan.settings.replicas > 0,
+        "fills-again" | "kept-first" | "replays" | "returns-at-once" => plan.settings.replicas > 0,
         "silent-lane" | "call-ahead" | "gap" | "rewind-beat" | "rewind-join" => plan.rewinds,
         "collect-call" | "hold" | "hold-member" | "reader-lease" | "victim" => has(Fault::Read),
         "join-dead" => plan.accidents > 0,

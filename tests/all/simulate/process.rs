@@ -1,6 +1,6 @@
 //! The processes of a fleet: nodes, readers of errors, and some that do not belong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use queenright::engine::{Engine, Exchange, Exchanged, Failed, Join, Run, Seen, Settle, Sights};
@@ -85,6 +85,8 @@ pub struct Process {
     pub got: BTreeMap<u64, u64>,
     /// What its last call was to settle.
     pub intents: Vec<u64>,
+    /// What its calls gave back, and it has not written down yet.
+    pub given_back: BTreeSet<u64>,
 }
 
 impl Process {
@@ -126,6 +128,7 @@ impl Process {
             last_start: 0,
             got: BTreeMap::new(),
             intents: Vec::new(),
+            given_back: BTreeSet::new(),
         }
     }
 
@@ -363,8 +366,17 @@ impl Observer for Watch {
     fn intends(&self, _node: &str, entries: &[Entry]) {
         if !publishes(entries) {
             let numbers = entries.iter().flat_map(|entry| entry.first..entry.first + entry.count);
-            let numbers = numbers.collect();
-            self.world.with(|inner| inner.processes[self.process].intents = numbers);
+            let numbers: Vec<u64> = numbers.collect();
+            self.world.with(|inner| {
+                let process = &mut inner.processes[self.process];
+                let early = numbers.iter().find(|number| process.given_back.contains(number)).copied();
+                process.intents = numbers;
+                if let Some(number) = early {
+                    inner.fail(&format!(
+                        "the book does not say that message {number} was given back, and already that it is to be settled"
+                    ));
+                }
+            });
         }
     }
 
@@ -375,7 +387,14 @@ impl Observer for Watch {
     fn confirms(&self, _node: &str, entries: &[Entry]) {
         self.world.with(|inner| {
             if !publishes(entries) {
-                inner.processes[self.process].intents.clear();
+                let process = &mut inner.processes[self.process];
+                process.intents.clear();
+                for entry in entries.iter().filter(|entry| entry.what == What::Return) {
+                    let behind = entry.first + entry.count;
+                    process
+                        .given_back
+                        .retain(|number| !(entry.first..behind).contains(number));
+                }
             }
             inner.confirmed(self.process, entries);
         });

@@ -1,9 +1,9 @@
 //! What processes are told and do.
 
-use queenright::Message;
-use queenright::engine::{Exchange, Exchanged, Publish};
+use queenright::engine::{Exchange, Exchanged, Publish, Run};
 use queenright::error::Error;
 use queenright::event::{Entry, Event, What};
+use queenright::{Message, Outcome};
 
 use super::checks::Place;
 use super::process::is_right_end;
@@ -63,6 +63,9 @@ impl Inner {
         let silent = u128::from(now - std::mem::replace(&mut sender.last_sent, now)) >= 4 * lease;
         let in_vain = sender.last_was_empty && exchange.settles.is_empty() && !exchange.woken && !silent;
         sender.last_call = exchange.call;
+        if sender.node == *exchange.node {
+            sender.given_back.extend(given_back(exchange));
+        }
         sender.last_want = exchange.want;
         sender.last_was_empty = false;
         if exchange.want == 0 {
@@ -139,6 +142,7 @@ impl Inner {
                     seen.last_call = 0;
                     seen.last_was_empty = false;
                     seen.got.clear();
+                    seen.given_back.clear();
                 }
                 Event::Elected { epoch, .. } => seen.reigns = Some(*epoch),
                 Event::Deposed { .. } | Event::Left => seen.reigns = None,
@@ -248,4 +252,17 @@ impl Inner {
             }
         }
     }
+}
+
+/// The messages that a call gives back unstarted.
+fn given_back(exchange: &Exchange) -> impl Iterator<Item = u64> {
+    let runs = exchange.settles.iter().flat_map(|settle| {
+        let of = |run: &Run| {
+            let first = settle.piece + u64::from(run.from);
+            first..first + u64::from(run.count)
+        };
+        let returned = settle.runs.iter().filter(|run| run.outcome == Outcome::Return);
+        returned.map(of).collect::<Vec<_>>()
+    });
+    runs.flatten()
 }

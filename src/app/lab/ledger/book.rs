@@ -36,6 +36,10 @@ impl Book {
         }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The next records, and whether there may be more of them.
     pub(super) fn read(&mut self) -> io::Result<(Vec<Record>, bool)> {
         if self.file.is_none() {

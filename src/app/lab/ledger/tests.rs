@@ -97,6 +97,27 @@ fn a_settle_whose_node_lost_its_membership_stays_in_doubt() {
 }
 
 #[test]
+fn with_replicas_a_message_that_was_given_back_and_taken_again_is_in_doubt_when_its_node_dies() {
+    let mut ledger = ledger(&[(0, 10, PUBLISH), (0, 8, DONE)]);
+    ledger.keeps_told = true;
+    let take = What::Take {
+        deliveries: 1,
+        epoch: 1,
+    };
+    // A node writes at once what it gave back: an outcome that it intends later is another call's.
+    for what in [take, What::Return, take] {
+        ledger.enter(0, &Record::Confirmed(entry(8, 2, what), 0));
+    }
+    ledger.enter(0, &Record::Intends(entry(8, 2, DONE)));
+    let account = ledger.account(&remains(10, &[]));
+    assert_eq!((account.in_doubt, account.lost, account.findings.len()), (2, 0, 0));
+    // What was to be settled, found no room and was put off has no outcome.
+    ledger.enter(0, &Record::Confirmed(entry(8, 1, What::Return), 0));
+    let account = ledger.account(&remains(10, &[]));
+    assert_eq!((account.in_doubt, account.lost), (1, 1));
+}
+
+#[test]
 fn a_publish_in_doubt_is_fine_applied_or_not() {
     let mut ledger = ledger(&[(0, 10, PUBLISH), (0, 10, DONE)]);
     ledger.enter(0, &Record::Intends(entry(10, 1, PUBLISH)));
