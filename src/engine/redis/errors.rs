@@ -72,7 +72,7 @@ pub(super) async fn latest(engine: &RedisEngine, below: u64, limit: u32) -> Resu
 async fn list(engine: &RedisEngine, mut from: u64, order: &str, limit: u32) -> Result<Vec<Failed>> {
     let keys = &engine.keys;
     for _ in 0..LOOKS_MAX {
-        let run = engine.aside.run(&engine.scripts.failed, |cmd| {
+        let run = engine.aside.look(&engine.scripts.failed, |cmd| {
             cmd.keys([&keys.errors, &keys.records]).arg(from).arg(order).arg(limit);
         });
         let numbers: Vec<u64> = Vec::decode(run.await?)?;

@@ -97,8 +97,8 @@ pub(super) struct Link {
     slot: Mutex<Option<Open>>,
     /// Which run of which server the connection leads to, where that is asked for.
     run: Option<std::sync::Mutex<String>>,
-    /// Only looks go over it, which a replica can answer, too.
-    only_looks: bool,
+    /// It may lead to a replica, which answers looks, and is asked for nothing else.
+    may_look_at_a_replica: bool,
     /// The server takes scripts only whole.
     sends_whole: AtomicBool,
     /// How many replicas must have what counts.
@@ -125,6 +125,8 @@ struct Open {
     mark: Option<Arc<Mark>>,
     /// Its number among those of the link.
     serial: u64,
+    /// The server calls itself a replica, and would not lead elsewhere.
+    is_replica: bool,
 }
 
 /// How often a call is made again.
@@ -157,7 +159,7 @@ impl Link {
             trips: Trips::default(),
             slot: Mutex::new(None),
             run: None,
-            only_looks: false,
+            may_look_at_a_replica: false,
             sends_whole: AtomicBool::new(false),
             replicas: server.replicas,
             marks: None,
@@ -185,7 +187,7 @@ impl Link {
     /// The same for looks.
     pub(super) fn that_may_look_at_a_replica(self) -> Self {
         Self {
-            only_looks: true,
+            may_look_at_a_replica: true,
             ..self
         }
     }
@@ -270,6 +272,12 @@ impl Link {
         Ok(sent.answer)
     }
 
+    /// The same for one that writes nothing.
+    pub(super) async fn look(&self, script: &Script, arguments: impl Fn(&mut Cmd)) -> Result<Value> {
+        let sent = self.run_all(None, script, Behind::Look, arguments).await?;
+        Ok(sent.answer)
+    }
+
     /// Commands before it are sent in one go with it. That is no transaction: some managed services refuse those around scripts.
     async fn run_all(
         &self,
@@ -287,6 +295,11 @@ impl Link {
         let mut tries = self.tries();
         loop {
             let mut open = self.connection().await?;
+            if open.is_replica && !matches!(behind, Behind::Look) {
+                // Some replicas would take it, and lose it.
+                self.drop(&open).await;
+                return Err(self.at_a_replica(&self.address_of(&open.to)));
+            }
             let whole = self.sends_whole.load(Ordering::Relaxed);
             let first = if whole {
                 build("EVAL", &script.text)
@@ -340,7 +353,7 @@ impl Link {
         behind: Behind<'_>,
     ) -> RedisResult<Sent> {
         let Connection { redis, flow, .. } = &mut open.connection;
-        if before.is_none() && matches!(behind, Behind::Nothing) {
+        if before.is_none() && matches!(behind, Behind::Nothing | Behind::Look) {
             let sent = Instant::now();
             let answer = redis.send_packed_command(cmd);
             let answer = self.wait_for((open.changes, flow), self.answer_timeout, answer);

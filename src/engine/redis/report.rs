@@ -55,7 +55,7 @@ struct Past {
 
 pub(super) async fn history(engine: &RedisEngine, range: Range) -> Result<History> {
     let keys = &engine.keys;
-    let run = engine.aside.run(&engine.scripts.history, |cmd| {
+    let run = engine.aside.look(&engine.scripts.history, |cmd| {
         cmd.keys([&keys.meta, &keys.history, &keys.reigns])
             .arg(range.ring())
             .arg(range.steps());

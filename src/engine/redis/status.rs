@@ -89,7 +89,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let keys = &engine.keys;
     let there = engine.there().await?;
     let of_each = there.keys(keys);
-    let run = engine.aside.run(&engine.scripts.status, |cmd| {
+    let run = engine.aside.look(&engine.scripts.status, |cmd| {
         let fixed = [
             &keys.meta,
             &keys.nodes,
@@ -163,7 +163,7 @@ pub(super) async fn held(engine: &RedisEngine, node: &str, limit: u32) -> Result
     fields.sort_by_cached_key(|field| (!named(field), field.len(), field.clone()));
     let lanes = fields.iter().filter(|field| named(field)).count();
     fields.truncate(lanes + limit as usize);
-    let run = engine.aside.run(&engine.scripts.held, |cmd| {
+    let run = engine.aside.look(&engine.scripts.held, |cmd| {
         cmd.keys([&taken, &engine.keys.bodies]).arg(limit).arg(&fields);
     });
     Vec::decode(run.await?)

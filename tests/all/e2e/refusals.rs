@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 
-use crate::fleet::{PATIENCE, program, within};
+use crate::fleet::{PATIENCE, program, said, within};
 use crate::server::RedisServer;
 
 const META: &str = "{qr:queenright}:meta";
@@ -132,6 +132,30 @@ fn a_server_that_has_the_queue_no_more_is_told_of() {
     })
     .expect("it follows");
     ends("a replica", &url, 69, "primary");
+    // Whatever it would allow.
+    replica
+        .command(&["CONFIG", "SET", "replica-read-only", "no"])
+        .expect("set");
+    ends("a replica that takes writes", &url, 69, "it is a replica");
+    let pushed = program().args(["push", "hello", "--url", &primary.url()]).output();
+    assert!(pushed.expect("it runs").status.success());
+    let keys = |server: &RedisServer| server.command(&["DBSIZE"]).expect("counted");
+    within(PATIENCE, || (keys(&replica) == keys(&primary)).then_some(())).expect("it has the queue");
+    for command in ["push hello", "pause", "get-errors"] {
+        let ended = program()
+            .args(command.split(' '))
+            .args(["--url", &replica.url()])
+            .output()
+            .expect("it runs");
+        let said = said(&ended);
+        assert_eq!(ended.status.code(), Some(69), "{command}: {said}");
+        assert!(said.contains("it is a replica"), "{command}: {said}");
+    }
+    assert_eq!(keys(&replica), keys(&primary));
+    assert_eq!(
+        replica.command(&["HGET", META, "seq"]),
+        primary.command(&["HGET", META, "seq"])
+    );
     let here = cluster();
     ends(
         "a cluster without slots",

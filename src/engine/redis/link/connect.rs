@@ -91,12 +91,14 @@ impl Link {
         let greeted = self.greet(&info, serial).await;
         let (connection, greeting) = greeted.map_err(|error| classify(&address, &error))?;
         self.heed(&greeting, &address)?;
+        let is_replica = greeting.is_replica && !self.locator.replicas_redirect();
         Ok(Open {
             connection,
             to: Arc::new(info),
             changes,
             mark: self.marks.as_deref().map(Mark::under),
             serial,
+            is_replica,
         })
     }
 
@@ -125,33 +127,41 @@ impl Link {
     }
 
     fn heed(&self, greeting: &Greeting, address: &str) -> Result<()> {
-        let elsewhere = |absence, reason: &str| Error::Away {
-            store: format!("Redis at {address}"),
-            absence,
-            reason: reason.into(),
-        };
         match greeting.mode {
             Mode::Sentinel => {
-                let write = "it is a sentinel, which keeps no queue: write redis+sentinel://HOST:PORT/NAME, with the name of the \
-                             primary that it watches";
-                return Err(elsewhere(Absence::Elsewhere, write));
+                return Err(Error::Away {
+                    store: format!("Redis at {address}"),
+                    absence: Absence::Elsewhere,
+                    reason: "it is a sentinel, which keeps no queue: write redis+sentinel://HOST:PORT/NAME, with the name of \
+                             the primary that it watches"
+                        .into(),
+                });
             }
             Mode::Cluster => self.locator.remember(&greeting.members),
             Mode::Plain => {}
         }
-        let may_look = self.only_looks && !self.locator.has_sentinels();
+        let may_look = self.may_look_at_a_replica && !self.locator.has_sentinels();
         if greeting.is_replica && !may_look && !self.locator.replicas_redirect() {
-            let reason = if self.locator.has_sentinels() {
-                "it is a replica: the sentinels have not agreed on a new primary yet"
-            } else {
-                refusal::REPLICA
-            };
-            return Err(elsewhere(Absence::Unable, reason));
+            return Err(self.at_a_replica(address));
         }
         if let Some(run) = &self.run {
             (*run.lock().unwrap_or_else(PoisonError::into_inner)).clone_from(&greeting.run);
         }
         Ok(())
+    }
+
+    /// What calls itself a replica is not written to, whatever it would allow.
+    pub(super) fn at_a_replica(&self, address: &str) -> Error {
+        let reason = if self.locator.has_sentinels() {
+            "it is a replica: the sentinels have not agreed on a new primary yet"
+        } else {
+            refusal::REPLICA
+        };
+        Error::Away {
+            store: format!("Redis at {address}"),
+            absence: Absence::Unable,
+            reason: reason.into(),
+        }
     }
 
     /// For people: where a server is, if it is not where the URL says.

@@ -32,6 +32,8 @@ const MARK_THOUGH_FULL: &str = "redis.call('HDEL', KEYS[1], '') return redis.cal
 #[derive(Clone, Copy)]
 pub(super) enum Behind<'a> {
     Nothing,
+    /// Nothing either: the call only looks, so that a replica may answer it.
+    Look,
     /// A write to this key, and a wait for the replicas. A call that is repeated may write nothing, and then servers would tell of
     /// something else.
     Wait(&'a str),
