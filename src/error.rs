@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub enum Error {
     /// The store cannot be reached or cannot answer yet. The same call may be repeated.
-    #[error("{store} is away: {reason}")]
+    #[error("{store} {}: {reason}", absence.verdict())]
     Away {
         store: String,
         absence: Absence,
@@ -101,6 +101,15 @@ pub enum Refusal {
     Slot,
     /// Anything else, such as a file that is no database.
     Other,
+}
+
+impl Absence {
+    fn verdict(self) -> &'static str {
+        match self {
+            Self::Silent | Self::Unable => "is away",
+            Self::Elsewhere => "is the wrong address",
+        }
+    }
 }
 
 impl Error {

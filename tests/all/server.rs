@@ -199,28 +199,29 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
+/// The program that is started.
+pub fn redis_server() -> String {
+    std::env::var("QUEENRIGHT_REDIS_SERVER").unwrap_or("redis-server".into())
+}
+
 fn spawn(port: u16, directory: &PathBuf, args: &[String]) -> Child {
-    Command::new(
-        std::env::var("QUEENRIGHT_REDIS_SERVER")
-            .as_deref()
-            .unwrap_or("redis-server"),
-    )
-    .args([
-        "--port",
-        &port.to_string(),
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--daemonize",
-        "no",
-        "--dir",
-    ])
-    .arg(directory)
-    .args(args)
-    .stdin(Stdio::null())
-    .stdout(Stdio::null())
-    .stderr(Stdio::null())
-    .spawn()
-    .expect("redis-server is installed")
+    Command::new(redis_server())
+        .args([
+            "--port",
+            &port.to_string(),
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--daemonize",
+            "no",
+            "--dir",
+        ])
+        .arg(directory)
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("redis-server is installed")
 }

@@ -20,7 +20,7 @@ use crate::app::run::{print, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{RedisEngine, Server};
 use crate::engine::{LAYOUT, NodeStatus, Status};
-use crate::error::Error;
+use crate::error::{Absence, Error};
 use crate::node::event::escape;
 
 /// How often the round trip is measured.
@@ -86,13 +86,14 @@ impl Findings {
     /// An error of the store, with its own fix.
     fn error(&mut self, check: &'static str, error: &Error) {
         match error {
-            Error::Away { store, reason, .. } => {
-                self.away = true;
-                self.wrong(
-                    check,
-                    format!("{store}: {reason}"),
-                    "start it there, or give another address with --url or --host",
-                );
+            Error::Away { store, absence, reason } => {
+                self.away |= *absence != Absence::Elsewhere;
+                // A server that answers has said what to do.
+                let fix = match absence {
+                    Absence::Silent => "start it there, or give another address with --url or --host",
+                    _ => "",
+                };
+                self.wrong(check, format!("{store}: {reason}"), fix);
             }
             Error::Refused { reason, fix, .. } => self.wrong(check, reason, *fix),
             other => self.wrong(check, other.to_string(), ""),

@@ -60,6 +60,8 @@ const IN_SCRIPT: [&str; 2] = ["user executing the script", "ACL failure in scrip
 const LACKS: &str = "this server does not have that command: docs/operations.md says on which servers queenright runs";
 /// How an error about a file of TLS begins.
 pub(super) const UNUSABLE: &str = "cannot use ";
+/// What is said of a certificate of the first version of X.509.
+pub(super) const FIRST_VERSION: &str = "UnsupportedCertVersion";
 const PASSWORD: &str = "give a password in REDIS_PASS or REDIS_URL";
 const CREDENTIALS: &str = "check the user and password (REDIS_USER, REDIS_PASS or REDIS_URL)";
 
@@ -131,6 +133,11 @@ fn refusal(error: &RedisError, reason: &str) -> Option<(Refusal, &'static str)> 
         ),
         _ if is_missing(error) => (Refusal::Command, LACKS),
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => (Refusal::Credentials, CREDENTIALS),
+        _ if reason.contains(UNUSABLE) => (Refusal::Other, "check --ca, --cert and --cert-key"),
+        _ if reason.contains(FIRST_VERSION) => (
+            Refusal::Other,
+            "its certificate is of the first version: make one that names the host (subjectAltName)",
+        ),
         _ if reason.contains("invalid peer certificate") => (
             Refusal::Other,
             "check the host name (or --sni), and trust the authority that signed its certificate with --ca FILE",
@@ -151,7 +158,6 @@ fn refusal(error: &RedisError, reason: &str) -> Option<(Refusal, &'static str)> 
                 "it asks for a certificate that it trusts: give one with --cert and --cert-key",
             )
         }
-        _ if reason.contains(UNUSABLE) => (Refusal::Other, "check --ca, --cert and --cert-key"),
         _ if error.kind() == redis::ErrorKind::InvalidClientConfig => (Refusal::Other, "check the address"),
         _ => return None,
     })
@@ -164,7 +170,7 @@ fn absence(address: &str, error: &RedisError, reason: String) -> (Absence, Strin
             Absence::Unable,
             format!("it has as many connections as it takes ({reason}): raise its maxclients, or run fewer copies"),
         ),
-        Some("READONLY") => (Absence::Unable, format!("{REPLICA} ({reason})")),
+        Some("READONLY") => (Absence::Unable, REPLICA.into()),
         None if is_no_redis(error, &reason) => (
             Absence::Elsewhere,
             format!(

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use redis::RedisResult;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use tokio_rustls::TlsConnector;
 
 use super::place::Tls;
-use super::refusal::UNUSABLE;
+use super::refusal::{FIRST_VERSION, UNUSABLE};
 use crate::engine::private::open_secret;
 
 /// For a connection to this host.
@@ -32,8 +33,15 @@ fn config(tls: &Tls) -> io::Result<ClientConfig> {
     let key = tls.key.as_ref().unwrap_or(cert);
     let private = PrivateKeyDer::from_pem_reader(open_secret(key).map_err(|error| unreadable(key, &error))?);
     let private = private.map_err(|error| unreadable(key, &error))?;
-    let fits = builder.with_client_auth_cert(certs, private);
-    fits.map_err(|error| unreadable(cert, &format!("its key does not fit: {error}")))
+    let private = builder.crypto_provider().key_provider.load_private_key(private);
+    let own = CertifiedKey::new(certs, private.map_err(|error| unreadable(key, &error))?);
+    match own.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        // One of the first version, as openssl makes them unless it is told otherwise, cannot be read here. Only the server must.
+        Err(error) if error.to_string().contains(FIRST_VERSION) => {}
+        Err(error) => return Err(unreadable(cert, &format!("its key does not fit: {error}"))),
+    }
+    Ok(builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))))
 }
 
 /// The authorities of a file, or those that this system trusts.

@@ -114,3 +114,12 @@ pub fn nobody_given_up(log: &[Line]) {
     let given_up = log.iter().find(|line| line.is("deposed") && line.epoch.is_none());
     assert!(given_up.is_none(), "{given_up:?}");
 }
+
+/// What the program says of a wrong server stands in the transcript of the docs, but for the address.
+pub fn is_in_the_docs(line: &str) {
+    let docs = include_str!("../../../docs/operations.md");
+    let verdicts = [" is away: ", " is the wrong address: ", " refuses: "];
+    let told = verdicts.iter().find_map(|verdict| line.split_once(verdict));
+    let (_, told) = told.unwrap_or_else(|| panic!("no verdict: {line}"));
+    assert!(docs.contains(told), "docs/operations.md does not have: {told}");
+}

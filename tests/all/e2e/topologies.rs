@@ -7,6 +7,7 @@ use std::time::Duration;
 use queenright::app::lab::proxy::Proxy;
 use queenright::app::lab::topology::{Failover, Fsync, Kind, Topology};
 
+use super::checks::is_in_the_docs;
 use super::push::feed;
 use crate::fleet::{Fleet, said};
 
@@ -248,6 +249,40 @@ fn a_plain_url_of_any_server_of_a_cluster_leads_to_the_queue() {
     goes_on(&mut fleet);
 }
 
+/// A URL names several servers so that any one of them is enough.
+#[test]
+fn of_all_servers_that_a_url_names_one_is_enough() {
+    let mut cluster = bed(Kind::Cluster, 1);
+    let url = cluster.servers.url_of(5);
+    let (scheme, last) = url.split_once('@').expect("a password");
+    let gone = format!(
+        "{}@127.0.0.1:1,127.0.0.1:2,{last}",
+        scheme.replace("redis:", "redis+cluster:")
+    );
+    let mut fleet = Fleet::at(gone).copies(3).args(ARGS).start_led();
+    goes_on(&mut fleet);
+    // Those that were heard of count as if they had been named.
+    for how in [Failover::Killed, Failover::Forced] {
+        cluster.servers.fail_over(fleet.queue(), how).expect("a failover");
+        goes_on(&mut fleet);
+    }
+
+    let mut behind = bed(Kind::Sentinel, 1);
+    let mut fleet = Fleet::at(behind.servers.url()).copies(3).args(ARGS).start_led();
+    behind.servers.kill_sentinel(0);
+    behind
+        .servers
+        .fail_over(fleet.queue(), Failover::Asked)
+        .expect("a failover");
+    goes_on(&mut fleet);
+    behind.servers.kill_sentinel(1);
+    fleet.add(ARGS);
+    fleet.wait_for("it has joined", |lines| {
+        lines.iter().any(|line| line.copy == 3 && line.is("joined"))
+    });
+    goes_on(&mut fleet);
+}
+
 #[test]
 fn the_queues_of_all_servers_of_a_cluster_are_listed() {
     let mut bed = bed(Kind::Cluster, 1);
@@ -314,5 +349,8 @@ fn what_is_no_primary_is_called_what_it_is() {
         assert_eq!(output.status.code(), Some(code), "{url}: {said}");
         let lines: Vec<&str> = said.lines().filter(|line| line.contains("queenright: ")).collect();
         assert!(lines.len() == 1 && lines[0].contains(words), "{url}: {said}");
+        if ["it is a", "database 0"].iter().any(|shown| words.starts_with(shown)) {
+            is_in_the_docs(lines[0]);
+        }
     }
 }

@@ -173,9 +173,7 @@ fn every_command_ends_with_one_line_and_has_not_taken_the_lie_in() {
                         "{what}: {} KB: {said}",
                         ended.peak_kb
                     );
-                    // To the doctor a server that is none is one that is away.
-                    let code = if command == "doctor" { 69 } else { 1 };
-                    assert_eq!(ended.code, Some(code), "{what}: {said}");
+                    assert_eq!(ended.code, Some(1), "{what}: {said}");
                     let last = said.lines().last().unwrap_or_default();
                     assert!(said.contains(lie.told) && !last.is_empty(), "{what}: {said}");
                     assert!(command == "doctor" || said.lines().count() == 1, "{what}: {said}");
