@@ -203,6 +203,12 @@ impl RedisEngine {
         Ok(self.locator.primary())
     }
 
+    /// Whether that is one of a cluster.
+    #[cfg(feature = "cli")]
+    pub(crate) fn primary_is_of_a_cluster(&self) -> bool {
+        self.locator.replicas_redirect()
+    }
+
     /// Until replicas have what was written.
     async fn keep(&self, ticket: Option<Ticket>) -> Result<()> {
         match ticket {

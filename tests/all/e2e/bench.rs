@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Output;
 
+use queenright::app::lab::topology::{Fsync, Kind, Topology};
 use serde_json::Value;
 
 use crate::fleet::{program, said};
@@ -108,6 +109,24 @@ fn on_a_redis_that_is_not_its_own_it_leaves_nothing_behind() {
     }
     let keys: Vec<String> = redis::from_redis_value(server.command(&["KEYS", "*"]).expect("keys")).expect("names");
     assert_eq!(keys, ["theirs"]);
+}
+
+#[test]
+fn of_a_cluster_one_server_is_measured() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cluster = Topology::start(Kind::Cluster, 1, directory.path(), Fsync::Never).expect("servers");
+    for url in [cluster.url(), cluster.url_of(4)] {
+        let regimes = "--regime flat-out one-by-one latency";
+        let table = bench(&format!("--url {url} --quick {regimes}"));
+        assert!(table.status.success(), "{}", said(&table));
+    }
+    for server in 0..cluster.len() {
+        assert_eq!(
+            cluster.ask::<Vec<String>>(server, &["KEYS", "{qr:bench-*"]),
+            Ok(Vec::new())
+        );
+        assert_eq!(cluster.ask::<Vec<String>>(server, &["KEYS", "bench-*"]), Ok(Vec::new()));
+    }
 }
 
 #[test]

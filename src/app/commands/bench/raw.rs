@@ -11,7 +11,6 @@ use super::session::Session;
 use super::socket::{self, Answer};
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
-use crate::node::id::new_id;
 
 /// Commands on their way at once where nothing is far: more are slower.
 pub(super) const PIPELINE: usize = 8;
@@ -29,7 +28,7 @@ pub(super) fn cycle(
     payload: usize,
     on_their_way: usize,
 ) -> Result<(f64, Cost), Failure> {
-    let key = format!("bench-raw-{}", new_id());
+    let key = session.plain_key();
     let batch = BATCH.min(BATCH_BYTES / payload.max(1)).max(1);
     let before = Cost::of_redis(session)?;
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
@@ -110,7 +109,7 @@ fn pop(
 
 /// LPUSH by 50 clients, one command at a time each: commands a second, by redis-benchmark if it is there.
 pub(super) fn lpush(session: &Session, requests: u64, clients: usize) -> Result<f64, Failure> {
-    let key = format!("bench-raw-{}", new_id());
+    let key = session.plain_key();
     let rate = match redis_benchmark(session, &key, requests, clients) {
         Some(rate) => Ok(rate),
         None => own_lpush(session, &key, requests, clients),
@@ -172,7 +171,7 @@ fn own_lpush(session: &Session, key: &str, requests: u64, clients: usize) -> io:
 
 /// From a push to the return of a waiting pop at another socket, paced: microseconds each.
 pub(super) fn hand_over(session: &Session, messages: u32, pace: Duration) -> Result<Vec<f64>, Failure> {
-    let key = format!("bench-raw-{}", new_id());
+    let key = session.plain_key();
     let failing = |error: io::Error| Failure::cannot("hand over through plain sockets", error);
     let (mut waiter, mut giver) = (session.socket()?, session.socket()?);
     let (told, times) = std::sync::mpsc::channel();

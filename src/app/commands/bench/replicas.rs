@@ -40,8 +40,8 @@ pub(super) fn replicas(session: &Session, load: Load) -> Rows {
         ] {
             // What nobody waited for must not be waited for by the next.
             let measured = |replicas: &str| {
-                follower.catch_up()?;
-                move_all(replicas)
+                let moved = follower.catch_up().and_then(|()| move_all(replicas));
+                moved.map_err(|failure| follower.explained(failure))
             };
             let ours = || measured("--replicas 1");
             let row = compared(&format!("replicas {where_}, {what}"), load.rounds, ours, || {
@@ -83,6 +83,20 @@ impl<'a> Follower<'a> {
         };
         follower.catch_up()?;
         Ok(follower)
+    }
+
+    /// Copies that wait for a replica wait for as long as it is gone: that is said, too.
+    fn explained(&self, mut failure: Failure) -> Failure {
+        let said = ask(&self.replica, &["INFO", "replication"]).ok();
+        let said: String = said
+            .and_then(|said| redis::from_redis_value(said).ok())
+            .unwrap_or_default();
+        if !said.contains("master_link_status:up") {
+            failure
+                .line
+                .push_str("; the replica has lost its link to the primary, and the copies wait for it");
+        }
+        failure
     }
 
     /// Until it has all that its primary has now.

@@ -18,18 +18,26 @@ use crate::app::lab::server::{Fsync, Server};
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refuse_queue};
 use crate::app::run::{on_signals, runtime};
 use crate::engine::redis::keys::Keys;
-use crate::engine::redis::{Place, RedisEngine, Server as RedisAt, Via};
+use crate::engine::redis::{Place, RedisEngine, Server as RedisAt};
 use crate::engine::{Engine, Status};
+use crate::node::id::new_id;
 use crate::settings::Settings;
 
 /// Nothing that is waited for here takes longer.
 const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Among so many names one is on each server of a cluster.
+const NAMES_MAX: usize = 10_000;
 
 pub(super) struct Session {
     bed: TestBed,
     pub(super) info: ConnectionInfo,
     /// Host and port.
     pub(super) at: (String, u16),
+    /// What is on a server of a cluster depends on its name: queues are named until they are on this one, and the keys of plain sockets
+    /// belong to this queue.
+    is_cluster: bool,
+    home: String,
     /// What copies and plain sockets go through, if it is not to be the shortest way.
     link: Option<SocketAddr>,
     pub(super) runtime: tokio::runtime::Runtime,
@@ -93,29 +101,25 @@ impl Session {
             ));
         };
         let runtime = runtime()?;
-        // Sentinels say where it is. A cluster would not keep what the comparisons write where the queues are.
-        let info = match place.via {
-            Via::Cluster => {
-                return Err(Failure::usage(
-                    "bench compares with plain lists, which a cluster spreads over its servers; give the address of one Redis",
-                ));
-            }
-            Via::Address => place.info.clone(),
-            Via::Sentinel(_) => {
-                let settings = Settings::default();
-                let server = RedisAt::new((**place).clone(), bed.address.clone(), &settings);
-                let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-                runtime.block_on(engine.primary())?
-            }
-        };
-        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        if !matches!(place.info.addr(), ConnectionAddr::Tcp(..)) {
             return Err(Failure::usage(
                 "bench compares with plain sockets; give an address without TLS, host and port",
             ));
+        }
+        // Sentinels say where it is; of a cluster, one server is measured: the one that would have a queue of this name.
+        let home = bed.fresh_queue();
+        let settings = Settings::default();
+        let server = RedisAt::new((**place).clone(), bed.address.clone(), &settings);
+        let engine = RedisEngine::new(&server, Keys::new(&home, &settings.names))?;
+        let info = runtime.block_on(engine.primary())?;
+        let ConnectionAddr::Tcp(host, port) = info.addr() else {
+            return Err(Failure::failed("a server without a port"));
         };
         Ok(Self {
             at: (host.clone(), *port),
             link: None,
+            is_cluster: engine.primary_is_of_a_cluster(),
+            home,
             info,
             bed,
             runtime,
@@ -186,19 +190,27 @@ impl Session {
 
     /// A fresh queue, removed when dropped.
     pub(super) fn queue(&self) -> Result<Queue<'_>, Failure> {
-        let settings = Settings {
-            queue: self.bed.fresh_queue(),
-            ..Settings::default()
-        };
+        let settings = Settings::default();
         let mut server = RedisAt::new(Place::at(self.info.clone()), self.bed.address.clone(), &settings);
         server.answer_timeout = Duration::from_secs(10);
-        let keys = Keys::new(&settings.queue, &settings.names);
-        let engine = RedisEngine::new(&server, keys)?;
-        Ok(Queue {
-            session: self,
-            engine,
-            name: settings.queue,
-        })
+        for _ in 0..NAMES_MAX {
+            let name = self.bed.fresh_queue();
+            let engine = RedisEngine::new(&server, Keys::new(&name, &settings.names))?;
+            if !self.is_cluster || self.runtime.block_on(engine.primary())?.addr() == self.info.addr() {
+                return Ok(Queue {
+                    session: self,
+                    engine,
+                    name,
+                });
+            }
+        }
+        let line = format!("{} has no slots of its cluster any more", self.bed.address);
+        Err(Failure::failed(line))
+    }
+
+    /// A key for plain sockets, on the same server.
+    pub(super) fn plain_key(&self) -> String {
+        format!("bench-raw-{}{{qr:{}}}", new_id(), self.home)
     }
 
     /// Waits until `look` finds something, looking every so often.
