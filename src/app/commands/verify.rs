@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod sampler;
 mod several;
+mod switched;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -265,6 +265,20 @@ impl Server {
         command(self.reached_at(self.address()), arguments)
     }
 
+    /// Whether so many replicas say in time that they have something that is written now, under this key.
+    pub fn is_kept_by(&self, replicas: usize, key: &str, at_most: Duration) -> bool {
+        let at_most = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        let kept = || -> Result<usize, redis::RedisError> {
+            let mut connection = connect(self.reached_at(self.address()))?;
+            let mut pipe = redis::pipe();
+            pipe.cmd("SET").arg(key).arg(1).arg("PX").arg(at_most).ignore();
+            pipe.cmd("WAIT").arg(replicas).arg(at_most);
+            let (kept,) = pipe.query(&mut connection)?;
+            Ok(kept)
+        };
+        kept().is_ok_and(|kept| kept >= replicas)
+    }
+
     /// The same without waiting for the answer.
     pub fn send(&self, arguments: &[&str]) {
         let server = self.reached_at(self.address());
@@ -299,10 +313,13 @@ fn major(program: &Path) -> u32 {
 }
 
 fn command(server: ConnectionInfo, arguments: &[impl ToRedisArgs]) -> Result<redis::Value, redis::RedisError> {
-    let client = redis::Client::open(server)?;
-    let mut connection = client.get_connection_with_timeout(ANSWER_MAX)?;
+    redis::Cmd::new().arg(arguments).query(&mut connect(server)?)
+}
+
+fn connect(server: ConnectionInfo) -> Result<redis::Connection, redis::RedisError> {
+    let connection = redis::Client::open(server)?.get_connection_with_timeout(ANSWER_MAX)?;
     connection.set_read_timeout(Some(ANSWER_MAX))?;
-    redis::Cmd::new().arg(arguments).query(&mut connection)
+    Ok(connection)
 }
 
 impl Drop for Server {

@@ -26,6 +26,8 @@ const GONE: Duration = Duration::from_secs(1);
 const AGREE_MAX: Duration = Duration::from_mins(1);
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 const AGAIN: Duration = Duration::from_millis(20);
+/// How long replicas may take to say that they have something.
+const COUNTED_MAX: Duration = Duration::from_millis(100);
 /// A cluster's servers talk to each other at their port and so much.
 const BUS: u16 = 10_000;
 const SLOTS: u32 = 16_384;
@@ -230,11 +232,13 @@ impl Topology {
     /// The primary, once all others follow one.
     pub fn agreed(&self, queue: &str) -> io::Result<usize> {
         self.until("all servers agree", |all| {
-            all.primary(queue).is_some()
-                && (0..all.servers.len()).all(|at| {
-                    let said = all.said(at, "replication");
-                    said.contains("role:master") || said.contains("master_link_status:up")
-                })
+            let Some(primary) = all.primary(queue) else {
+                return false;
+            };
+            (0..all.servers.len()).all(|at| {
+                let said = all.said(at, "replication");
+                said.contains("role:master") || said.contains("master_link_status:up")
+            }) && all.is_counted_on(primary, queue)
                 && match all.kind {
                     Kind::Sentinel => {
                         let masters = (0..all.servers.len()).filter(|at| all.is_primary(*at)).count();
@@ -247,6 +251,16 @@ impl Topology {
                 }
         })?;
         self.primary(queue).ok_or_else(|| io::Error::other("no primary"))
+    }
+
+    /// Whether `WAIT` counts the replicas of this server: it does from their next word on, which may come a second after they are in step.
+    fn is_counted_on(&self, primary: usize, queue: &str) -> bool {
+        let replicas = match self.kind {
+            Kind::Sentinel => self.servers.len() - 1,
+            Kind::Cluster => 1,
+        };
+        let beside = format!("{}lab", Keys::new(queue, &Names::default()).prefix);
+        self.servers[primary].is_kept_by(replicas, &beside, COUNTED_MAX)
     }
 
     fn sentinels_see_all(&self) -> bool {

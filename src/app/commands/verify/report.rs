@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use super::several::Switch;
+use super::switched::Switched;
 use crate::app::lab::ledger::checks::{Sample, Verdict};
 use crate::app::lab::ledger::history::History;
 use crate::app::lab::ledger::times;
@@ -17,10 +18,10 @@ use crate::node::event::escape;
 const PRINTED_MAX: usize = 20;
 
 /// Times, from the shortest to the longest.
-struct Times(Vec<u64>);
+pub(super) struct Times(Vec<u64>);
 
 impl Times {
-    fn new(mut ms: Vec<u64>) -> Self {
+    pub(super) fn new(mut ms: Vec<u64>) -> Self {
         ms.sort_unstable();
         Self(ms)
     }
@@ -29,6 +30,19 @@ impl Times {
     fn percentile(&self, percent: usize) -> u64 {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or(0)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn told(&self) -> String {
+        format!(
+            "median {} ms, p99 {} ms, max {} ms",
+            self.percentile(50),
+            self.percentile(99),
+            self.percentile(100)
+        )
     }
 }
 
@@ -51,44 +65,9 @@ pub(super) struct Report {
     rate: f64,
     failovers: Times,
     redeliveries: Times,
-    /// Of each change of the primary: how long nothing was told to be published, when another primary was there, and when all
-    /// followed it.
     switches: Switched,
     faults: BTreeMap<&'static str, u64>,
     pub(super) findings: Vec<String>,
-}
-
-/// What changes of the primary cost, in milliseconds.
-struct Switched {
-    /// The longest time around each in which nothing was told to be published.
-    silences: Times,
-    /// Until another primary was there, and then until the next message; the same for when all followed it.
-    ready: Times,
-    after_ready: Times,
-    together: Times,
-    after_together: Times,
-    /// Until the next message once one could be told again, where all copies were well.
-    all_well: Times,
-}
-
-impl Switched {
-    fn new(told_ms: &[u64], switches: &[Switch]) -> Self {
-        let windows: Vec<(u64, u64)> = switches.iter().map(|switch| (switch.struck, switch.together)).collect();
-        let own =
-            |at: fn(&Switch) -> u64| Times::new(switches.iter().map(|switch| at(switch) - switch.struck).collect());
-        let after = |at: fn(&Switch) -> u64| Times::new(times::waits_ms(told_ms.to_vec(), switches.iter().map(at)));
-        Self {
-            silences: Times::new(times::silences_ms(told_ms.to_vec(), &windows)),
-            ready: own(|switch| switch.ready),
-            after_ready: after(|switch| switch.ready),
-            together: own(|switch| switch.together),
-            after_together: after(|switch| switch.together),
-            all_well: Times::new(times::waits_ms(
-                told_ms.to_vec(),
-                switches.iter().filter(|switch| switch.all_well).map(Switch::usable),
-            )),
-        }
-    }
 }
 
 impl Report {
@@ -134,7 +113,11 @@ impl Report {
     /// Nobody need be listening, and the exit code says the same; but a result that could not be written is none.
     pub(super) fn keep_and_print(&self, directory: &Directory, as_json: bool) -> std::io::Result<()> {
         let (table, json) = (self.table(directory.kept()), self.json());
-        for (name, text) in [("result.txt", &table), ("result.json", &json)] {
+        let switches = self.switches.each().map(|each| ("switches.txt", each));
+        for (name, text) in [("result.txt", &table), ("result.json", &json)]
+            .into_iter()
+            .chain(switches)
+        {
             // The directory is for later; the verdict is printed all the same.
             let _ = std::fs::write(directory.path.join(name), text);
         }
@@ -167,56 +150,17 @@ impl Report {
             ("failovers", &self.failovers, "from the last message to the next"),
             ("redeliveries", &self.redeliveries, "from the fault to the next holder"),
         ] {
-            let count = times.0.len();
+            let count = times.len();
             row(
                 name,
                 match count {
                     0 => "0".into(),
-                    _ => format!(
-                        "{count}  ({what}: median {} ms, p99 {} ms, max {} ms)",
-                        times.percentile(50),
-                        times.percentile(99),
-                        times.percentile(100)
-                    ),
+                    _ => format!("{count}  ({what}: {})", times.told()),
                 },
             );
         }
-        let Switched {
-            silences,
-            ready,
-            after_ready,
-            together,
-            after_together,
-            all_well,
-        } = &self.switches;
-        if !silences.0.is_empty() {
-            let most = |times: &Times| {
-                format!(
-                    "median {} ms, p99 {} ms, max {} ms",
-                    times.percentile(50),
-                    times.percentile(99),
-                    times.percentile(100)
-                )
-            };
-            row(
-                "primaries changed",
-                format!("{}  (silence: {})", silences.0.len(), most(silences)),
-            );
-            for (name, until, own, after) in [
-                ("- Redis' own time", "another primary was there", ready, after_ready),
-                ("", "all followed it", together, after_together),
-            ] {
-                row(name, format!("until {until}: {}", most(own)));
-                row("", format!("the next message after that: {}", most(after)));
-            }
-            let count = all_well.0.len();
-            row(
-                "- all copies well",
-                format!(
-                    "{count}  (no copy had been killed or stopped for a lease; from the primary, with its replicas if they are waited for, to the next message: {})",
-                    most(all_well)
-                ),
-            );
+        for (name, said) in self.switches.rows() {
+            row(&name, said);
         }
         if !self.faults.is_empty() {
             row("faults", self.faults.values().sum::<u64>().to_string());
@@ -254,21 +198,13 @@ impl Report {
             ",\"seconds\":{:.3},\"messages_per_second\":{:.0}",
             self.seconds, self.rate
         );
-        let switches = &self.switches;
-        for (name, times) in [
-            ("failovers", &self.failovers),
-            ("redeliveries", &self.redeliveries),
-            ("primaries_changed", &switches.silences),
-            ("primaries_ready", &switches.ready),
-            ("went_on_after_ready", &switches.after_ready),
-            ("primaries_followed", &switches.together),
-            ("went_on_after_followed", &switches.after_together),
-            ("went_on_with_all_copies_well", &switches.all_well),
-        ] {
+        let own = [("failovers", &self.failovers), ("redeliveries", &self.redeliveries)];
+        let own = own.into_iter().map(|(name, times)| (name.to_string(), times));
+        for (name, times) in own.chain(self.switches.times()) {
             let _ = write!(
                 out,
                 ",\"{name}\":{{\"count\":{},\"p50_ms\":{},\"p99_ms\":{},\"max_ms\":{}}}",
-                times.0.len(),
+                times.len(),
                 times.percentile(50),
                 times.percentile(99),
                 times.percentile(100)
@@ -296,6 +232,7 @@ pub(super) fn write_samples(directory: &Path, samples: &[Sample]) -> std::io::Re
 
 #[cfg(test)]
 mod tests {
+    use super::super::several::What;
     use super::*;
 
     fn report(handled_more_than_once: u64, faults: &[(&'static str, u64)]) -> Report {
@@ -314,6 +251,7 @@ mod tests {
             switches: Switched::new(
                 &[0, 1000, 5200],
                 &[Switch {
+                    what: What::Killed,
                     struck: 1200,
                     ready: 4200,
                     together: 4700,

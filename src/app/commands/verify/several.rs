@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::plan::Fault;
 use crate::app::exit::Failure;
-use crate::app::lab::topology::{Failover, Topology};
+use crate::app::lab::topology::{Failover, Kind, Topology};
 use crate::app::output::time::now_ms;
 
 /// A replica may be behind by this much, and an answer on its way for as long, in milliseconds.
@@ -22,6 +22,7 @@ pub(super) type Switches = Arc<Mutex<Vec<Switch>>>;
 /// One change of the primary, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Switch {
+    pub(super) what: What,
     pub(super) struck: u64,
     /// Another primary was there.
     pub(super) ready: u64,
@@ -31,6 +32,52 @@ pub(super) struct Switch {
     pub(super) all_well: bool,
     /// What is told must be on a replica first.
     pub(super) needs_replicas: bool,
+}
+
+/// How the queue came to another server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    AskedFor,
+    Forced,
+    Takeover,
+    Killed,
+    LostWithItsTail,
+    TwoPrimaries,
+    SlotMoved,
+}
+
+impl What {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::AskedFor => "asked_for",
+            Self::Forced => "forced",
+            Self::Takeover => "takeover",
+            Self::Killed => "killed",
+            Self::LostWithItsTail => "lost_with_its_tail",
+            Self::TwoPrimaries => "two_primaries",
+            Self::SlotMoved => "slot_moved",
+        }
+    }
+
+    /// None: the queue stays where it is.
+    fn of(fault: Fault, kind: Kind) -> Option<Self> {
+        Some(match fault {
+            Fault::FailOver(how) => match (failover(how), kind) {
+                (Failover::Killed, _) => Self::Killed,
+                (Failover::Forced, Kind::Cluster) => Self::Forced,
+                (Failover::Takeover, Kind::Cluster) => Self::Takeover,
+                _ => Self::AskedFor,
+            },
+            Fault::LoseTail(_) => Self::LostWithItsTail,
+            Fault::TwoPrimaries => Self::TwoPrimaries,
+            Fault::MoveSlot => Self::SlotMoved,
+            _ => return None,
+        })
+    }
+}
+
+fn failover(how: usize) -> Failover {
+    Failover::ALL[how % Failover::ALL.len()]
 }
 
 impl Switch {
@@ -68,12 +115,19 @@ impl Several {
             // What a new primary lacks.
             let mut forgot = forgot.lock().unwrap_or_else(PoisonError::into_inner);
             forgot.push((struck_ms - LAG_MS, now_ms() + LAG_MS));
-            if topology.ready_ms() >= struck_ms {
+            let (together, what) = (now_ms(), What::of(fault, topology.kind()));
+            let ready = match what {
+                // While it moves, its keys are on two servers.
+                Some(What::SlotMoved) if struck.is_ok() => together,
+                _ => topology.ready_ms(),
+            };
+            if let Some(what) = what.filter(|_| ready >= struck_ms) {
                 let mut switches = switches.lock().unwrap_or_else(PoisonError::into_inner);
                 switches.push(Switch {
+                    what,
                     struck: struck_ms,
-                    ready: topology.ready_ms(),
-                    together: now_ms(),
+                    ready,
+                    together,
                     all_well,
                     needs_replicas,
                 });
@@ -94,7 +148,7 @@ impl Several {
 
 fn strike(topology: &mut Topology, queue: &str, fault: Fault) -> io::Result<()> {
     match fault {
-        Fault::FailOver(how) => topology.fail_over(queue, Failover::ALL[how % Failover::ALL.len()]),
+        Fault::FailOver(how) => topology.fail_over(queue, failover(how)),
         Fault::LoseTail(ms) => {
             let old = topology.detach(queue)?;
             std::thread::sleep(Duration::from_millis(ms));
