@@ -6,20 +6,24 @@ use super::super::history::{History, Take};
 use super::super::{Numbers, found};
 use super::Observed;
 
-/// What was taken in a time that the store forgot may be written down so much later: for longer a node is not silent without being given up.
+/// What was taken in a time that the store forgot may be written down so much later,
 const LATE_MS: u64 = 5_000;
+/// and by a copy that was stopped so much later: for longer none is.
+const FROZEN_MS: u64 = 20_000;
 
-/// Of a group nothing is taken before all that came before it have their outcomes: so no later than its first take, all takes of those were
-/// told. What a node that was given up, killed or stopped took says nothing: it may have heard of it late.
+/// Of a group nothing is taken before all that came before it have their outcomes. A node writes down what it takes before it begins with it:
+/// so no later than the first take of a message, the take was written that led to the outcome of the one before. That is the one with the most
+/// deliveries; what others took, and were given up with, they may have heard of late.
 ///
 /// A store that forgot takes again, in order, what was taken. So only takes of one era are compared: the time between two such times.
 /// Returns how many messages were taken behind another of their group, and what is wrong.
 pub(super) fn groups_in_order(history: &History, observed: &Observed) -> (u64, Vec<String>) {
-    let (recorded, forgot) = (&history.recorded, &history.ledger.forgot);
+    let (recorded, ledger) = (&history.recorded, &history.ledger);
+    let forgot = &ledger.forgot;
     let unsure = if forgot.is_empty() {
         Numbers::default()
     } else {
-        history.ledger.unsure()
+        ledger.unsure()
     };
     let mut groups: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
     for push in &observed.pushes {
@@ -30,14 +34,17 @@ pub(super) fn groups_in_order(history: &History, observed: &Observed) -> (u64, V
         }
     }
     let takes = recorded.takes_of(&groups.values().flatten().copied().collect());
-    let is_sure = |take: &&Take| !recorded.is_over(take.member);
+    let is_late = |take: &Take| {
+        let struck_ms = recorded.struck_ms(take.member, take.ms);
+        !forgot.is_empty() && struck_ms.is_some_and(|ms| take.ms < ms + FROZEN_MS)
+    };
     let (mut early, mut compared) = (Numbers::default(), Numbers::default());
     for numbers in groups.values() {
         // By era: when the last take of those before was told.
         let mut told_ms: BTreeMap<usize, u64> = BTreeMap::new();
         for number in numbers {
-            let of = || takes.get(number).into_iter().flatten();
-            for take in of().filter(|take| forgot.is_empty() || is_sure(take)) {
+            let of = || takes.get(number).into_iter().flatten().filter(|take| !is_late(take));
+            for take in of() {
                 let Some(told_ms) = era(forgot, take.ms).and_then(|era| told_ms.get(&era)) else {
                     continue;
                 };
@@ -46,10 +53,15 @@ pub(super) fn groups_in_order(history: &History, observed: &Observed) -> (u64, V
                     early.insert(*number, 1);
                 }
             }
-            for take in of().filter(is_sure) {
+            // If no node wrote its outcome, the last that took it may not have written that either.
+            if !ledger.done.contains(*number) && !ledger.failed.contains(*number) {
+                continue;
+            }
+            let last = of().map(|take| take.deliveries).max();
+            for take in of().filter(|take| Some(take.deliveries) == last) {
                 if let Some(era) = era(forgot, take.ms) {
-                    let last = told_ms.entry(era).or_default();
-                    *last = take.ms.max(*last);
+                    let told = told_ms.entry(era).or_default();
+                    *told = take.ms.max(*told);
                 }
             }
         }

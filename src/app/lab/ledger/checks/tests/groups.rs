@@ -24,8 +24,24 @@ fn grouped(first: (usize, u64), second: (usize, u64)) -> Run {
 fn a_group_that_is_out_of_order_is_found() {
     grouped((HANDLER, 900), (HANDLER, 901)).finds(&[]);
     grouped((HANDLER, 901), (GENERATOR, 900)).finds(&["taken before an earlier message of its group"]);
-    // One that was killed may have written late what it took early.
-    grouped((DEAD, 901), (GENERATOR, 900)).finds(&[]);
+    // Whether its copy lived on does not matter: it wrote what it took before it began with it.
+    grouped((DEAD, 901), (GENERATOR, 900)).finds(&["taken before an earlier message of its group"]);
+    let mut run = grouped((HANDLER, 901), (GENERATOR, 900));
+    for book in [DEAD, HANDLER, GENERATOR] {
+        run.write(book, &Record::Left);
+    }
+    run.finds(&["taken before an earlier message of its group"]);
+}
+
+#[test]
+fn what_a_copy_that_was_given_up_wrote_late_says_nothing() {
+    let mut run = grouped((HANDLER, 900), (GENERATOR, 905));
+    run.takes(HANDLER, 10, 1, 2, 2, 903);
+    // The first delivery was heard of after the second one.
+    run.takes(DEAD, 10, 1, 1, 2, 910);
+    let verdict = run.judge();
+    assert!(!verdict.findings.iter().any(|line| line.starts_with("taken before")));
+    assert_eq!(verdict.in_order, 1);
 }
 
 #[test]
