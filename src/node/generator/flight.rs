@@ -133,6 +133,9 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
         let Call { publish, sending } = call;
         let sent = self.sender.insist(publish, attempt).await?;
         let is_published = matches!(sent, Sent::Published(_));
+        if matches!(sent, Sent::Moved { .. }) {
+            self.window.moved();
+        }
         let then = progress.advance(sent, sending, Duration::ZERO);
         // Where others pushed behind it, some of these may have been applied before that.
         if is_published {
@@ -153,4 +156,63 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
 
 fn bytes(publish: &Publish) -> usize {
     publish.packs.iter().map(|pack| pack.bytes().len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+
+    use super::super::send::tests::{context, publish};
+    use super::*;
+    use crate::engine::Published;
+    use crate::engine::memory::Local;
+
+    const TRIP: Duration = Duration::from_millis(50);
+
+    /// Somebody has pushed one message before it arrived.
+    async fn moved<'a>(_: &'a Sender<'a, Local>, call: Call) -> Landed<'a> {
+        Landed {
+            call,
+            attempt: Attempt::answered(Published::Moved { seq: 1 }),
+            sent: Instant::now(),
+        }
+    }
+
+    #[tokio::test]
+    async fn when_others_have_pushed_half_as_many_are_on_their_way() {
+        let context = context(Local::new("q"));
+        let confirmed = Arc::default();
+        let sender = Sender {
+            context: &context,
+            confirmed: &confirmed,
+            line: None,
+            node: "n",
+        };
+        let mut flight = Flight::new(&sender, moved);
+        while !flight.window.has_room(7, 0) {
+            flight.window.answered(TRIP, TRIP);
+        }
+        let mut progress = Progress {
+            seq: 0,
+            made: 0,
+            grain: 1,
+            due: Instant::now(),
+            cursor: Bytes::new(),
+            most: 1,
+        };
+        for number in 0..8 {
+            let sending = Sending {
+                next: number + 1,
+                made: number + 1,
+                cursor: Bytes::new(),
+            };
+            let publish = publish(number);
+            flight.send(Call { publish, sending });
+        }
+        let then = flight.land(&mut progress).await.expect("answered");
+        assert_eq!((then, progress.seq), (Then::GoOn { keeps_ready: false }, 1));
+        assert!(flight.calls.is_empty() && flight.window.has_room(3, 0) && !flight.window.has_room(4, 0));
+    }
 }

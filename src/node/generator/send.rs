@@ -303,28 +303,30 @@ fn entry(publish: &Publish) -> Entry {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::node::event::Silent;
     use crate::node::watch;
     use crate::settings::Settings;
 
-    /// What became of the membership of `n` when this became of a publish.
-    fn abandoned(fate: Fate) -> Option<String> {
-        let context = Context {
-            engine: Arc::new(()),
+    pub(in super::super) fn context<E>(engine: E) -> Context<E> {
+        Context {
+            engine: Arc::new(engine),
             settings: Arc::new(Settings::default()),
             observer: Arc::new(Silent),
             requests: Arc::default(),
             meter: Arc::default(),
             standing: watch::Sender::new(crate::node::membership::Standing::default()).subscribe(),
             shutdown: crate::node::shutdown::channel().1,
-        };
-        let publish = Publish {
+        }
+    }
+
+    pub(in super::super) fn publish(first: u64) -> Publish {
+        Publish {
             node: "n".into(),
             epoch: 1,
-            made: 0,
-            first: 0,
+            made: first,
+            first,
             messages: None,
             backlog_max: 1,
             interval_ms: 0,
@@ -332,7 +334,21 @@ mod tests {
             server: String::new(),
             again: false,
             packs: Vec::new(),
-        };
+        }
+    }
+
+    impl Attempt<'_> {
+        pub(in super::super) fn answered(answer: Published) -> Self {
+            Self {
+                answer: Ok((answer, None)),
+                on_its_way: None,
+            }
+        }
+    }
+
+    /// What became of the membership of `n` when this became of a publish.
+    fn abandoned(fate: Fate) -> Option<String> {
+        let (context, publish) = (context(()), publish(0));
         let confirmed = Confirmed {
             node: "n".into(),
             entry: entry(&publish),

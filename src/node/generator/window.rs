@@ -39,6 +39,11 @@ impl Window {
         }
     }
 
+    /// Others pushed, and all that was on its way has to be made anew. If they push as often as that takes, nothing would ever be published.
+    pub(super) fn moved(&mut self) {
+        self.calls = (self.calls / 2).max(1);
+    }
+
     /// A call was not answered.
     pub(super) fn failed(&mut self) {
         self.calls = 1;
@@ -82,5 +87,15 @@ mod tests {
         assert!(!window.has_room(11, 0));
         window.failed();
         assert!(!window.has_room(1, 0));
+    }
+
+    #[test]
+    fn where_others_push_fewer_are_on_their_way_at_once() {
+        let mut window = Window { calls: 12 };
+        let calls = [(); 5].map(|()| {
+            window.moved();
+            window.calls
+        });
+        assert_eq!(calls, [6, 3, 1, 1, 1]);
     }
 }
