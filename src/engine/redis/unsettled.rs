@@ -118,7 +118,8 @@ impl RedisEngine {
         }
     }
 
-    /// Every body has a stub that refers to it, and what is left of each is counted right.
+    /// Every body has a stub that refers to it, and what is left of each is counted right. Those of a publish that was cut off stay until
+    /// the next publish that has some, which finds their names in `sending`.
     pub(super) async fn check_bodies(&self, unsettled: &Unsettled) -> Result<()> {
         let (mut counted, mut bodies) = (BTreeMap::new(), BTreeSet::new());
         let body = |field: String, value: Vec<u8>| {
@@ -129,6 +130,13 @@ impl RedisEngine {
             Ok(())
         };
         self.scan(&self.keys.bodies, body).await?;
+        let mut unpublished = BTreeSet::new();
+        let names = |names: Vec<u8>| {
+            unpublished.extend(String::from_utf8_lossy(&names).split_whitespace().map(str::to_string));
+            Ok(())
+        };
+        self.in_pages("LRANGE", &self.keys.sending, names).await?;
+        bodies.retain(|body| counted.contains_key(body) || !unpublished.contains(body));
         if counted != unsettled.left || !counted.keys().eq(&bodies) {
             return Err(super::broken(format!(
                 "bodies {bodies:?} with {counted:?} left, but stubs of {:?}",

@@ -87,6 +87,8 @@ async fn bytes_sent_with_a_forgotten_script_go_with_the_next_publish(hive: &Redi
         2,
         "the script was not known, so nobody looked at them"
     );
+    // Nothing is wrong with the queue.
+    hive.state().await;
 
     hive.engine().leave(&"a".into()).await.expect("leave");
     assert!(hive.beat("b").await.generator);

@@ -73,7 +73,8 @@ pub fn follow(roots: &Numbers, payloads: &BTreeMap<u64, u64>, done: &Numbers, un
                 is_sure &= !unsure.contains(*number);
             }
             match (done.contains(at), found) {
-                _ if !is_sure => break,
+                // Its links are collected all the same: somebody published them.
+                _ if !is_sure => continue,
                 (true, [next]) => at = *next,
                 (true, []) => {
                     let line = format!("a chain broke: message {at} is done, and nothing follows it");
@@ -106,6 +107,21 @@ mod tests {
         match effect? {
             Effect::Publish { payload, .. } => Some(String::from_utf8_lossy(&payload).into_owned()),
             _ => None,
+        }
+    }
+
+    #[test]
+    fn all_links_of_a_chain_are_known_where_nothing_can_be_said_of_its_first_message() {
+        let print = |step| print_of(u64::MAX, link(15, step).as_bytes());
+        let payloads = BTreeMap::from([(16, print(1)), (17, print(2)), (18, print(3))]);
+        let done = Numbers::of([(15, 4)]);
+        for unsure in [15, 16, 18] {
+            let chains = follow(&Numbers::of([(15, 1)]), &payloads, &done, &Numbers::of([(unsure, 1)]));
+            assert_eq!(
+                (chains.links.len(), chains.complete, chains.findings.len()),
+                (3, 0, 0),
+                "{unsure}"
+            );
         }
     }
 
