@@ -460,7 +460,7 @@ impl Plan {
         let group = self.group(number ^ 0xc4d);
         (0..self.links(number)).map(move |index| {
             let effect = Effect::publish_after(format!("{index} of {number}"), delay);
-            group.iter().fold(effect, |effect, group| effect.in_group(group))
+            group.iter().fold(effect, Effect::in_group)
         })
     }
 
