@@ -72,6 +72,7 @@ macro_rules! verbs {
             errors::discard(numbers: &[u64]) -> Vec<u64>;
             errors::trim(keep: u64) -> Vec<u64>;
             manage::pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
+            manage::pause_group(group: &str, paused: bool) -> PausedGroup;
             manage::handover(to: Option<&str>) -> Handover;
             manage::purge(force: bool) -> Purged;
             report::report(report: &Report) -> Reported;
@@ -148,6 +149,8 @@ pub trait Engine: Send + Sync + 'static {
     /// Pauses (`Some(true)`) or resumes (`Some(false)`) generating and handling: while paused, nothing is published, or nothing
     /// is taken. Returns what is paused now.
     fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> impl Future<Output = Result<Paused>> + Send;
+    /// Pauses a group, or lets it go on: while it is paused, nothing is taken from its line. What is in flight is finished all the same.
+    fn pause_group(&self, group: &str, paused: bool) -> impl Future<Output = Result<PausedGroup>> + Send;
     /// Lets this member take the crown with its next beat; `None`: any but the generator; empty: withdraws the request.
     fn handover(&self, to: Option<&str>) -> impl Future<Output = Result<Handover>> + Send;
     /// Removes the queue with all that is in it; unless forced, only if no node is alive. What effects wrote stays.

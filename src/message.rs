@@ -1,11 +1,14 @@
-//! Messages and their outcomes; the packs that messages travel in are in `pack`, what an outcome writes in `effect`.
+//! Messages and their outcomes; the packs that messages travel in are in `pack`, what stands before a payload in `envelope`,
+//! what an outcome writes in `effect`.
 
 mod effect;
+mod envelope;
 mod pack;
 
 use bytes::Bytes;
 
 pub use effect::Effect;
+pub use envelope::{Envelope, GROUP_BYTES_MAX, wrong_group};
 pub use pack::{PACK_BYTES_MAX, PACK_MESSAGES_MAX, Pack, PackBuilder};
 
 /// The largest payload of one message.
@@ -26,6 +29,8 @@ pub struct Message {
     pub epoch: u64,
     /// When it was published, in milliseconds since 1970 by the store's clock.
     pub published_ms: u64,
+    /// Messages of one group are handled one at a time and in the order of their numbers. Most belong to none.
+    pub group: Option<String>,
     pub payload: Bytes,
 }
 
@@ -38,6 +43,7 @@ impl Message {
             failures: 0,
             epoch: 1,
             published_ms: 0,
+            group: None,
             payload: payload.into(),
         }
     }

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 
 /// The settings of one node. All nodes of a queue should have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     /// The queue's name. Queues of different names share nothing.
     pub queue: String,
@@ -28,6 +29,11 @@ pub struct Settings {
     pub backlog_max: u64,
     /// A message delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
+    /// How many messages of one group may be handled at once. What the last node that joined has set counts for all.
+    pub group_concurrency: u32,
+    /// A message that failed and is to be tried again leaves its group, which goes on without it. What the last node that joined has
+    /// set counts for all.
+    pub group_skip_retries: bool,
     /// How many errors are kept. The generator removes those with the lowest numbers beyond that, counts them and says so;
     /// `None` keeps all.
     pub errors_max: Option<u64>,
@@ -141,6 +147,8 @@ impl Default for Settings {
             grace: Duration::from_secs(8),
             backlog_max: 1_000_000,
             deliveries_max: 5,
+            group_concurrency: 1,
+            group_skip_retries: false,
             errors_max: None,
             retries: 0,
             backoff: Duration::from_secs(1),
@@ -207,6 +215,9 @@ impl Settings {
         }
         if self.deliveries_max == 0 || self.deliveries_max > 1000 {
             return wrong("deliveries_max", "must be 1 to 1000");
+        }
+        if self.group_concurrency == 0 || self.group_concurrency > 10_000 {
+            return wrong("group_concurrency", "must be 1 to 10000");
         }
         if self.errors_max == Some(0) {
             return wrong("errors_max", "must be at least 1");

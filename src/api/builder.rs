@@ -137,6 +137,18 @@ impl<C, G, H> Builder<C, G, H> {
         self
     }
 
+    /// How many messages of one group are handled at once, in the whole fleet; one, and in order, unless told otherwise.
+    pub fn group_concurrency(mut self, messages: u32) -> Self {
+        self.settings.group_concurrency = messages;
+        self
+    }
+
+    /// A message that is to be tried again does not hold up its group.
+    pub fn group_skip_retries(mut self) -> Self {
+        self.settings.group_skip_retries = true;
+        self
+    }
+
     /// A message whose handling takes longer has failed.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = Some(timeout);

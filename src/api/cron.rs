@@ -321,6 +321,7 @@ mod tests {
         let draft = || Draft {
             payload: Vec::new(),
             cursor: last.clone(),
+            group: None,
         };
         let mut beside = draft();
         assert_eq!(scheduled.generate(ask(true, now), &mut beside).await, Made::Nothing);
@@ -358,6 +359,7 @@ mod tests {
         let mut draft = Draft {
             payload: Vec::new(),
             cursor: join(ms("2026-03-29T11:00:00Z"), b"inner"),
+            group: None,
         };
         let before = draft.cursor.clone();
         // A tick that is far away is waited for a while at a time, with nothing changed.

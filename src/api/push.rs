@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::engine::{DELAY_MS_MAX, Engine, Item, KEY_BYTES_MAX, PUSH_ITEMS_MAX, Push, Pushed, Receipt};
 use crate::error::{Absence, Error, Result};
-use crate::message::PAYLOAD_BYTES_MAX;
+use crate::message::{PAYLOAD_BYTES_MAX, wrong_group};
 use crate::node::backoff::Backoff;
 use crate::node::id::new_id;
 use crate::settings::{Settings, ms};
@@ -121,6 +121,9 @@ pub fn check(item: &Item) -> Result<()> {
     }
     if item.delay_ms > DELAY_MS_MAX {
         return wrong("delay", "must be at most 366 days".into());
+    }
+    if let Some(why) = item.group.as_deref().and_then(wrong_group) {
+        return wrong("group", why);
     }
     match &item.key {
         Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {

@@ -8,8 +8,8 @@ use super::redis::RedisEngine;
 use super::sqlite::SqliteEngine;
 use super::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, History, Join, Joined, NodeId,
-    Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status,
-    StoreInfo, Ticket, Wake, verbs,
+    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported,
+    Requeued, Status, StoreInfo, Ticket, Wake, verbs,
 };
 use crate::error::{Error, Result};
 use crate::settings::Settings;

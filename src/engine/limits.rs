@@ -18,6 +18,15 @@ pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
 /// A take ends once it has this many packs.
 pub const TAKE_PACKS_MAX: usize = 256;
 
+/// How many groups whose turn it is one take looks at: of some, nothing can be taken.
+pub const GROUPS_LOOKED_MAX: usize = 2 * TAKE_PACKS_MAX;
+
+/// How many groups can be paused at once: all are shown in one answer.
+pub const PAUSED_GROUPS_MAX: usize = 1000;
+
+/// How many of the groups with the longest lines are shown.
+pub const LONGEST_GROUPS: usize = 10;
+
 /// A take brings this many bytes at most, but one message in any case.
 pub const TAKE_BYTES_MAX: usize = 1024 * 1024;
 

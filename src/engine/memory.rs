@@ -3,13 +3,14 @@
 //! [`State`] is the oracle: the other engines must match it, call for call and in every stored detail. Behind a lock ([`Local`])
 //! it is the engine for tests that need no store.
 
+mod groups;
 mod local;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::history::{Bucket, Crowned, LastReport};
-use super::store::{About, Lane, Meta, Replay};
+use super::store::{About, GroupRules, Lane, Meta, Replay, Turn};
 use super::{Failed, NodeId, Receipt};
 use crate::message::Pack;
 use crate::settings::Names;
@@ -37,6 +38,13 @@ pub struct State {
     pub again: VecDeque<Pack>,
     /// Put off: by the time when each is due, and by number.
     pub later: BTreeMap<(u64, u64), Pack>,
+    /// The lines of groups: by group and number.
+    pub lines: BTreeMap<(String, u64), Pack>,
+    /// The groups whose turn it is.
+    pub ready: VecDeque<String>,
+    /// How each group stands of which something is in flight, or that waits for its turn, or is paused.
+    pub turns: BTreeMap<String, Turn>,
+    pub group_rules: GroupRules,
     /// What the last generator left for the next one.
     pub cursor: Vec<u8>,
     /// What was answered to keys and calls of pushes, and until when that is remembered.
@@ -119,6 +127,7 @@ impl State {
             .iter()
             .chain(&self.again)
             .chain(self.later.values())
+            .chain(self.lines.values())
             .chain(held);
         let mut runs: Vec<_> = packs.map(|pack| (pack.first(), pack.count() as u64)).collect();
         runs.sort_unstable();

@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 pub use errors::{Collect, Collected, Failed, Requeued};
 pub use exchange::{Chained, Exchange, Exchanged, Link, Run, Settle};
-pub use manage::{Handover, Paused, Purged};
+pub use manage::{Handover, Paused, PausedGroup, Purged};
 pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
 pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};
-pub use status::{Held, NodeStatus, Status};
+pub use status::{GroupFigures, Held, NodeStatus, Status};
 
 /// A call whose writes replicas may lack yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -50,8 +50,8 @@ use crate::engine::redis::keys::Keys;
 use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Ticket, Wake,
-    check_layout, verbs,
+    PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo,
+    Ticket, Wake, check_layout, verbs,
 };
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
@@ -101,6 +101,7 @@ pub struct RedisEngine {
     /// Bodies come with their packs, however near the server is.
     bodies_come: bool,
     unreadable: exchange::Unreadable,
+    groups: exchange::Groups,
     /// Looks and readers of errors.
     aside: Link,
     /// Where the server is.
@@ -152,6 +153,7 @@ impl RedisEngine {
             body_bytes_min: bodies::BODY_BYTES_MIN,
             bodies_come: false,
             unreadable: exchange::Unreadable::default(),
+            groups: exchange::Groups::default(),
             aside: link().asking_for_the_run().that_may_look_at_a_replica(),
             locator,
         })

@@ -8,6 +8,7 @@ mod clock;
 mod election;
 mod errors;
 mod exchange;
+mod groups;
 mod manage;
 mod membership;
 mod numbering;
@@ -23,7 +24,8 @@ use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, NodeId, Paused,
-    Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Wake,
+    PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo,
+    Wake,
 };
 use crate::error::{Error, Result};
 
@@ -31,6 +33,7 @@ pub use election::beat;
 pub use errors::{collect, discard, failed, hold, latest, release, requeue, trim};
 pub(crate) use exchange::counter;
 pub use exchange::exchange;
+pub use groups::pause_group;
 pub use manage::{handover, pause, purge};
 pub use membership::{connected, join, leave, reap};
 pub use publish::publish;
@@ -184,6 +187,8 @@ impl<S: Steps> Engine for S {
         trim(keep: u64) -> Vec<u64> = Control, &(), move |store, _, ()| trim(store, keep);
         pause(generator: Option<bool>, handlers: Option<bool>) -> Paused =
             Control, &(), move |store, _, ()| pause(store, generator, handlers);
+        pause_group(group: &str, paused: bool) -> PausedGroup =
+            Control, group, move |store, _, group| pause_group(store, group, paused);
         purge(force: bool) -> Purged = Control, &(), move |store, now, ()| purge(store, now, force);
         report(args: &Report) -> Reported = Aside, args, |store, now, args| report(store, now, args);
         history(range: Range) -> History = Control, &(), move |store, now, ()| history(store, now, range);

@@ -3,6 +3,8 @@
 //!
 //! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
+mod groups;
+
 use std::collections::BTreeMap;
 
 use super::history::{Bucket, Crowned, LastReport, Range};
@@ -11,6 +13,8 @@ use super::{Chained, Failed, LAYOUT, NodeId, Paused, Receipt, Wake};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
+
+pub use groups::{GroupRules, Groups, Turn};
 
 /// What a queue knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -251,7 +255,7 @@ pub enum Kind {
 }
 
 /// A place that keeps a queue.
-pub trait Store: Leases + Nodes + Lines + Pushes + Errors + Reports + Effects {
+pub trait Store: Leases + Nodes + Lines + Groups + Pushes + Errors + Reports + Effects {
     fn queue_name(&self) -> &str;
     fn names(&self) -> &Names;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::Message;
+use super::{Envelope, Message, envelope};
 use crate::error::{Error, Result};
 
 /// The most messages one pack holds.
@@ -13,7 +13,18 @@ pub const PACK_MESSAGES_MAX: usize = 1000;
 pub const PACK_BYTES_MAX: usize = 64 * 1024;
 
 const VERSION: u8 = 1;
+/// The same, but an envelope stands before the payload. Such a pack has one message.
+const ENVELOPED: u8 = 2;
 const HEADER_BYTES: usize = 36;
+
+/// How a pack stands to the order of numbers.
+const ORDERED: u8 = 0;
+const UNORDERED: u8 = 1;
+/// Put off, and its group goes on without it.
+const LEFT_GROUP: u8 = 2;
+/// Put off, and not in the line of its group yet.
+const BEFORE_LINE: u8 = 3;
+
 const OFFSET_BYTES: usize = 4;
 
 /// A run of consecutive messages, stored and moved as one piece.
@@ -21,6 +32,8 @@ const OFFSET_BYTES: usize = 4;
 /// Little-endian: version u8, flags u8, deliveries u16, failures u16, unordered u16, first number u64, epoch u64,
 /// published-at u64, count u32, then count + 1 offsets u32 and the payloads. The offsets of a piece are those of
 /// the pack that it was cut from, so that cutting copies bytes and computes nothing.
+///
+/// A message with an [`Envelope`] is a pack of its own, of the version 2: so a script finds its group where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
     bytes: Bytes,
@@ -45,7 +58,7 @@ impl Pack {
         if bytes.len() < HEADER_BYTES + 2 * OFFSET_BYTES {
             return Err(broken("too short"));
         }
-        if bytes[0] != VERSION || bytes[1] != 0 {
+        if !matches!(bytes[0], VERSION | ENVELOPED) || bytes[1] != 0 {
             return Err(broken("unknown version or flags"));
         }
         let count = u32_at(&bytes, 32) as usize;
@@ -70,6 +83,9 @@ impl Pack {
         }
         if data + (last - base) as usize != bytes.len() {
             return Err(broken("length does not match offsets"));
+        }
+        if bytes[0] == ENVELOPED && (count > 1 || Envelope::decode(&bytes[data..]).is_none()) {
+            return Err(broken("no envelope"));
         }
         Ok(Self { bytes })
     }
@@ -141,7 +157,47 @@ impl Pack {
     #[must_use]
     #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
-        self.bytes.slice(self.payloads(index, 1))
+        let place = self.payloads(index, 1);
+        if self.is_enveloped() {
+            return self.behind_envelope(place);
+        }
+        self.bytes.slice(place)
+    }
+
+    /// Apart: most messages have no envelope, and pay for one look at the version.
+    #[cold]
+    fn behind_envelope(&self, mut place: Range<usize>) -> Bytes {
+        place.start += envelope::end(&self.bytes[place.clone()]);
+        self.bytes.slice(place)
+    }
+
+    /// Whether an envelope stands before its payload.
+    #[must_use]
+    #[inline]
+    pub fn is_enveloped(&self) -> bool {
+        self.head()[0] == ENVELOPED
+    }
+
+    /// The group of its message, if it belongs to one.
+    #[must_use]
+    #[inline]
+    pub fn group(&self) -> Option<&str> {
+        if !self.is_enveloped() {
+            return None;
+        }
+        envelope::group(&self.bytes[self.payloads(0, 1)])
+    }
+
+    /// The group that waits for its outcome: its message belongs to one, and has not left it to be tried again.
+    #[must_use]
+    pub fn holds_up(&self) -> Option<&str> {
+        self.group().filter(|_| self.bytes[6] != LEFT_GROUP)
+    }
+
+    /// Whether it is put off, and has not stood in the line of its group yet.
+    #[must_use]
+    pub fn is_before_its_line(&self) -> bool {
+        self.bytes[6] == BEFORE_LINE
     }
 
     /// Where the payloads of the messages `from .. from + count` are. A piece begins with the offset that it had in the whole.
@@ -155,6 +211,12 @@ impl Pack {
         place(from)..place(from + count)
     }
 
+    /// What its message carries besides the payload.
+    #[must_use]
+    pub fn envelope(&self) -> Envelope {
+        Envelope::of_group(self.group())
+    }
+
     /// The message at `index`.
     #[must_use]
     pub fn message(&self, index: usize) -> Message {
@@ -164,6 +226,7 @@ impl Pack {
             failures: self.failures(),
             epoch: self.epoch(),
             published_ms: self.published_ms(),
+            group: self.group().map(str::to_string),
             payload: self.payload(index),
         }
     }
@@ -198,8 +261,36 @@ impl Pack {
     /// The same messages, marked as out of the order of numbers.
     #[must_use]
     pub fn marked_unordered(&self) -> Self {
+        self.marked(UNORDERED)
+    }
+
+    /// The same messages, put off without a failure.
+    #[must_use]
+    pub fn put_off(&self) -> Self {
+        self.marked(self.bytes[6].max(UNORDERED))
+    }
+
+    /// The same message, which its group does not wait for any more.
+    #[must_use]
+    pub fn marked_left(&self) -> Self {
+        self.marked(LEFT_GROUP)
+    }
+
+    /// The same message, to be put into the line of its group when it is due.
+    #[must_use]
+    pub fn marked_before_line(&self) -> Self {
+        self.marked(BEFORE_LINE)
+    }
+
+    /// The same message, as it stands in the line of its group.
+    #[must_use]
+    pub fn in_line(&self) -> Self {
+        self.marked(ORDERED)
+    }
+
+    fn marked(&self, mark: u8) -> Self {
         let mut out = BytesMut::from(&self.bytes[..]);
-        out[6] = 1;
+        out[6] = mark;
         Self { bytes: out.freeze() }
     }
 
@@ -208,7 +299,23 @@ impl Pack {
     pub fn next_failure(&self) -> Self {
         let mut out = BytesMut::from(&self.bytes[..]);
         out[4..6].copy_from_slice(&self.failures().saturating_add(1).to_le_bytes());
-        out[6] = 1;
+        out[6] = out[6].max(UNORDERED);
+        Self { bytes: out.freeze() }
+    }
+}
+
+impl Pack {
+    /// A message with an envelope, at its first delivery: a pack of its own. Without anything in the envelope it is one like any other.
+    #[must_use]
+    pub fn of_one(envelope: &Envelope, payload: &[u8], first: u64, epoch: u64, published_ms: u64) -> Self {
+        let mut builder = PackBuilder::new();
+        if envelope.is_empty() {
+            builder.push(payload);
+            return builder.build(first, epoch, published_ms);
+        }
+        builder.push(&[&envelope.encode()[..], payload].concat());
+        let mut out = BytesMut::from(&builder.build(first, epoch, published_ms).bytes[..]);
+        out[0] = ENVELOPED;
         Self { bytes: out.freeze() }
     }
 }
@@ -331,6 +438,52 @@ mod tests {
             (2, 1)
         );
         assert_eq!(again.next_failure().message(1).payload, "b");
+    }
+
+    #[test]
+    fn a_grouped_message_keeps_its_group_and_its_payload_through_everything_that_happens_to_it() {
+        let pack = Pack::of_one(&Envelope::of_group(Some("tenant 7")), b"pay", 7, 3, 99);
+        let later = pack.next_attempt().next_failure();
+        for each in [
+            &pack,
+            &later,
+            &later.marked_left(),
+            &pack.marked_before_line(),
+            &pack.piece(0, 1),
+        ] {
+            let each = Pack::decode(each.bytes().clone()).unwrap();
+            assert_eq!(
+                (each.group(), each.message(0).group.as_deref()),
+                (Some("tenant 7"), Some("tenant 7"))
+            );
+            assert_eq!((each.payload(0), each.count(), each.first()), ("pay".into(), 1, 7));
+        }
+        assert_eq!(
+            (pack.holds_up(), later.holds_up(), later.marked_left().holds_up()),
+            (Some("tenant 7"), Some("tenant 7"), None)
+        );
+        assert_eq!(later.marked_left().next_failure().holds_up(), None);
+        assert_eq!(pack.marked_before_line().in_line(), pack);
+        let plain = Pack::of_one(&Envelope::default(), b"pay", 7, 3, 99);
+        assert_eq!(
+            (plain.group(), plain.is_enveloped(), plain.payload(0)),
+            (None, false, "pay".into())
+        );
+    }
+
+    #[test]
+    fn broken_envelopes_are_refused_at_every_bit_and_never_panic() {
+        let pack = Pack::of_one(&Envelope::of_group(Some("g")), b"p", 7, 3, 99);
+        for i in 0..pack.bytes().len() {
+            assert!(Pack::decode(pack.bytes().slice(..i)).is_err(), "{i}");
+            for bit in 0..8 {
+                let mut bytes = pack.bytes().to_vec();
+                bytes[i] ^= 1 << bit;
+                if let Ok(pack) = Pack::decode(bytes.into()) {
+                    let _ = (pack.message(pack.count() - 1), pack.holds_up());
+                }
+            }
+        }
     }
 
     #[test]

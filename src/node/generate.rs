@@ -60,6 +60,9 @@ pub struct Draft {
     /// step as this message: so a poller that continues from its cursor neither skips nor repeats, whichever node dies when.
     /// At most 64 KB. If it is not changed, it costs nothing.
     pub cursor: Vec<u8>,
+    /// The group that it is to belong to, whose messages are handled one at a time and in order: none, to be filled in. 1 to
+    /// [`GROUP_BYTES_MAX`](crate::message::GROUP_BYTES_MAX) bytes without a NUL.
+    pub group: Option<String>,
 }
 
 /// Makes messages.

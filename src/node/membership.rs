@@ -130,8 +130,7 @@ impl<E: Engine> Membership<E> {
         } else {
             self.standing.borrow().node.clone()
         };
-        let worked = !self.standing.borrow().node.is_empty();
-        let settings = &self.context.settings;
+        let (worked, settings) = (!self.standing.borrow().node.is_empty(), &self.context.settings);
         let mut join = Join {
             node: node.clone(),
             lanes: 1,
@@ -147,6 +146,8 @@ impl<E: Engine> Membership<E> {
             version: env!("CARGO_PKG_VERSION").into(),
             concurrency: settings.concurrency,
             deliveries_max: settings.deliveries_max,
+            group_concurrency: settings.group_concurrency,
+            group_skip_retries: settings.group_skip_retries,
         };
         loop {
             self.context.meter.beat_turns();

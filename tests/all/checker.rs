@@ -9,7 +9,7 @@ use queenright::message::Pack;
 /// What `status` says is what is stored.
 pub fn adds_up(state: &State, status: &Status) {
     let count = |packs: &mut dyn Iterator<Item = &Pack>| packs.map(|pack| pack.count() as u64).sum::<u64>();
-    let queued = count(&mut state.queue.iter().chain(&state.again));
+    let queued = count(&mut state.queue.iter().chain(&state.again).chain(state.lines.values()));
     let in_hand = count(&mut state.taken.values().flat_map(|taken| taken.pieces.values()));
     let read: usize = state.reading.values().map(|(_, batch)| batch.len()).sum();
     assert_eq!(status.in_hand, in_hand, "in hand");
@@ -25,6 +25,7 @@ pub fn adds_up(state: &State, status: &Status) {
         "published"
     );
     numbers_are_unique(state);
+    assert_eq!(wrong_group(state), None);
     if let Some(meta) = &state.meta {
         let mut steps: BTreeMap<u64, u64> = BTreeMap::new();
         for node in state.nodes.keys() {
@@ -48,12 +49,54 @@ pub fn adds_up(state: &State, status: &Status) {
     }
 }
 
+/// What is wrong with a group. Of each as many are in flight as are counted, and none is forgotten: if something waits and nothing is in
+/// flight, it is its turn.
+pub fn wrong_group(state: &State) -> Option<String> {
+    let held = state.taken.values().flat_map(|taken| taken.pieces.values());
+    let mut in_flight: BTreeMap<&str, u64> = BTreeMap::new();
+    let later = state.later.values().filter(|pack| !pack.is_before_its_line());
+    for group in state.again.iter().chain(later).chain(held).filter_map(Pack::holds_up) {
+        *in_flight.entry(group).or_default() += 1;
+    }
+    if let Some(group) = state.queue.iter().find_map(Pack::group) {
+        return Some(format!("a message of {group} is in the queue"));
+    }
+    for (group, turn) in &state.turns {
+        let there = in_flight.remove(group.as_str()).unwrap_or(0);
+        let ready = state.ready.iter().filter(|each| *each == group).count();
+        if turn.in_flight != there || usize::from(turn.ready) != ready {
+            return Some(format!(
+                "of {group} {there} are in flight, it is ready {ready} times: {turn:?}"
+            ));
+        }
+    }
+    if let Some(group) = state.ready.iter().find(|group| !state.turns.contains_key(*group)) {
+        return Some(format!("{group} is ready and unknown"));
+    }
+    for ((group, number), pack) in &state.lines {
+        let turn = state.turns.get(group).copied().unwrap_or_default();
+        let stands = (pack.group(), pack.first(), pack.unordered()) == (Some(group.as_str()), *number, false);
+        if !stands || !(turn.ready || turn.paused || turn.in_flight > 0) {
+            return Some(format!("{number} of {group} is forgotten in its line: {turn:?}"));
+        }
+    }
+    let left = in_flight.into_iter().next();
+    left.map(|(group, there)| format!("{there} of {group} are in flight and not counted"))
+}
+
 /// No message is in two places.
 fn numbers_are_unique(state: &State) {
     let held = state.taken.values().flat_map(|taken| taken.pieces.values());
     let mut places: BTreeMap<u64, u32> = BTreeMap::new();
     let later = state.later.values();
-    for pack in state.queue.iter().chain(&state.again).chain(later).chain(held) {
+    for pack in state
+        .queue
+        .iter()
+        .chain(&state.again)
+        .chain(later)
+        .chain(state.lines.values())
+        .chain(held)
+    {
         for index in 0..pack.count() {
             *places.entry(pack.first() + index as u64).or_default() += 1;
         }
@@ -82,8 +125,32 @@ pub fn differences(ours: &State, theirs: &State) -> String {
         };
     }
     compare!(
-        queue_name, names, meta, queue, again, later, cursor, once, nodes, dead, taken, errors, readers, reading,
-        history, reigns, bell, crown_bell, purged, unheard, replay, stored
+        queue_name,
+        names,
+        meta,
+        queue,
+        again,
+        later,
+        cursor,
+        once,
+        nodes,
+        dead,
+        taken,
+        errors,
+        readers,
+        reading,
+        lines,
+        ready,
+        turns,
+        group_rules,
+        history,
+        reigns,
+        bell,
+        crown_bell,
+        purged,
+        unheard,
+        replay,
+        stored
     );
     out
 }

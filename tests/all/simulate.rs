@@ -10,6 +10,7 @@ mod crown;
 mod errands;
 mod faults;
 #[cfg(feature = "mutants")]
+mod groups;
 mod guards;
 mod places;
 mod plan;

@@ -86,6 +86,7 @@ mod tests {
             time_ms: 1000,
             node: "n".into(),
             error: b"connection timeout".to_vec(),
+            group: None,
             payload: Vec::new(),
         };
         let all = Filter::default();

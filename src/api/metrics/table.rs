@@ -96,6 +96,16 @@ metrics! {
                 ("handlers", status.paused.handlers.into()),
             ]),
             "1 while this part is paused.";
+        Gauge "queenright_queue_groups" = |status| Value::Count(status.groups.groups),
+            "Groups that have messages waiting.";
+        Gauge "queenright_queue_grouped_messages" = |status| Value::Count(status.groups.messages),
+            "Messages that wait in the lines of groups; they are among those queued.";
+        Gauge "queenright_queue_group_longest" = |status| {
+                Value::Count(status.groups.longest.first().map_or(0, |(_, length)| *length))
+            },
+            "Messages in the longest line of a group.";
+        Gauge "queenright_queue_groups_paused" = |status| Value::Count(status.groups.paused.len() as u64),
+            "Groups that are paused.";
         Gauge "queenright_queue_nodes" = |status| {
                 let alive = status.nodes.iter().filter(|node| node.is_alive());
                 Value::Count(alive.count() as u64)

@@ -10,8 +10,7 @@ use super::value::duration;
 pub(super) const AFTER: &str = "\
 Regimes: flat-out, payloads, one-by-one, async-work, latency, backlog, fleet,
 persistence, replicas, far, failover, handover, redelivery, start-up, ticks,
-mixed, adapt, memory, idle, task, file.
-adapt, memory, idle, task, file.
+mixed, adapt, memory, idle, task, groups, file.
 
 Every regime takes turns with its baseline in the same run: a machine is noisy,
 and only what was measured side by side can be compared. Real processes do the
@@ -64,6 +63,9 @@ pub struct BenchNode {
     /// Messages have so many bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub payload: usize,
+    /// Messages belong to so many groups, in turn; 0: to none.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub groups: u64,
     /// Messages carry the time at which they were made, and the handler prints how long ago that was.
     #[arg(long)]
     pub stamp: bool,

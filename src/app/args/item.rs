@@ -18,6 +18,7 @@ pub struct Written {
     payload: Option<Box<RawValue>>,
     payload_base64: Option<String>,
     key: Option<String>,
+    group: Option<String>,
     /// "5s".
     delay: Option<String>,
     #[serde(default, deserialize_with = "counted")]
@@ -60,6 +61,7 @@ impl Written {
         };
         let mut item = Item::new(payload);
         item.key = self.key;
+        item.group = self.group;
         match (self.delay, self.delay_ms) {
             (Some(delay), None) => item = item.delay(duration(&delay).map_err(|why| format!("\"delay\": {why}"))?),
             (None, delay_ms) => item.delay_ms = delay_ms.unwrap_or(0),
@@ -96,6 +98,7 @@ mod tests {
         let whole = Item::new("x").key("k").delay(Duration::from_secs(5));
         assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s"}"#), Ok(whole.clone()));
         assert_eq!(read(r#"{"payload":"x","key":"k","delay_ms":5000.0}"#), Ok(whole));
+        assert_eq!(read(r#"{"payload":"x","group":"g"}"#), Ok(Item::new("x").group("g")));
         let exported =
             r#"{"number":7,"payload":"x","error":"no","deliveries":1,"attempt":1,"failures":0,"node":"n","time":"t"}"#;
         assert_eq!(read(exported), Ok(Item::new("x")));
@@ -111,6 +114,7 @@ mod tests {
             r#"{"payload":"x","delay":"5s","delay_ms":5}"#,
             r#"{"payload":"x","delay_ms":-1}"#,
             r#"{"payload":"x","key":7}"#,
+            r#"{"payload":"x","group":7}"#,
             r#"{"payload":"x","colour":7}"#,
             r#"{"payload":"x","payload":"y"}"#,
         ] {

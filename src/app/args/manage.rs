@@ -42,13 +42,18 @@ them. The queue need not exist yet, and no copy has to run.
 with the same key adds no message and prints the number of the first. Keys and
 delays run on the store's time of day.
 
+Messages of one --group are handled one at a time, in the order of their
+numbers, by whichever copies; groups take turns.
+
 Each line of stdin is a message. Empty lines are skipped, and of lines that end
 as on Windows the carriage return is taken off; both are said on stderr.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
-JSON value as payload, or \"payload_base64\"; and, if you like, \"key\" and
-\"delay\" (\"5s\") or \"delay_ms\". Other fields are refused, but what `errors
-export` writes can be read. Output is {\"number\":7,\"repeated\":false}, one a line.
+JSON value as payload, or \"payload_base64\"; and, if you like, \"key\",
+\"group\" and \"delay\" (\"5s\") or \"delay_ms\". Other fields are refused, but what
+`errors export` writes can be read.
+
+Output is {\"number\":7,\"repeated\":false}, one a line.
 
 When --max-backlog messages wait, a push fails with exit code 1; the messages
 whose numbers were printed before are in the queue.
@@ -56,6 +61,7 @@ whose numbers were printed before are in the queue.
 Examples:
   queenright push hello                      one message: prints its number
   queenright push --key order-17 --delay 5m 'charge 17'
+  queenright push --group tenant-7 'sync 17'
   queenright push < lines.txt                each line is a message
   echo '{\"payload\":{\"id\":17},\"key\":\"17\"}' | queenright push --json";
 
@@ -67,6 +73,9 @@ pub struct Push {
     /// Idempotency key: pushing the same key again adds no message; for one message
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// The group of the messages: those of one group are handled one at a time and in order
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// How long keys are remembered
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub keep: Duration,
@@ -200,15 +209,20 @@ Once this has returned, no copy generates or takes any message until `resume`;
 pushed messages still come in. The queue remembers it, so that copies which
 start meanwhile are paused too.
 
+--group pauses one group: no copy takes more of its messages, new ones wait in
+its line. What was begun goes on, retries too.
+
 Examples:
   queenright pause                 both
   queenright pause generator && queenright drain && deploy
+  queenright pause --group tenant-7
   queenright resume";
 
 const RESUME: &str = "\
 Examples:
   queenright resume                both
-  queenright resume handlers";
+  queenright resume handlers
+  queenright resume --group tenant-7";
 
 /// What to pause or to resume.
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
@@ -216,6 +230,9 @@ pub struct Which {
     /// Only the generator, or only the handlers
     #[arg(value_name = "generator|handlers", value_enum, hide_possible_values = true)]
     pub part: Option<Part>,
+    /// Only this group of messages
+    #[arg(long, value_name = "GROUP", conflicts_with = "part")]
+    pub group: Option<String>,
     /// Print what is paused now as one JSON object
     #[arg(long)]
     pub json: bool,

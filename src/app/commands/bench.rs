@@ -10,7 +10,7 @@
 //! | `hot` | the paths that every message takes, for counting instructions |
 //! | `row`, `figures` | a figure beside its baseline |
 //! | `table`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
+//! | `flat`, `single`, `working`, `grouped`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
 
 mod copies;
 mod cost;
@@ -20,6 +20,7 @@ mod faults;
 mod figures;
 mod file;
 mod flat;
+mod grouped;
 mod growth;
 pub mod hot;
 mod measure;
@@ -49,7 +50,7 @@ pub(super) use node::run as run_node;
 type Rows = Result<Vec<Row>, Failure>;
 type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
-const REGIMES: [Regime; 21] = [
+const REGIMES: [Regime; 22] = [
     ("flat-out", flat::flat_out),
     ("payloads", flat::payloads),
     ("one-by-one", single::one_by_one),
@@ -70,6 +71,7 @@ const REGIMES: [Regime; 21] = [
     ("memory", flat::memory),
     ("idle", waiting::idle),
     ("task", working::task),
+    ("groups", grouped::groups),
     ("file", file::file),
 ];
 

@@ -16,7 +16,8 @@ use crate::app::output::status;
 use crate::app::output::time::age;
 use crate::app::output::view::{PausedView, members};
 use crate::app::run::print;
-use crate::engine::{Engine, Handover, NodeStatus, Purged, Status};
+use crate::engine::{Engine, Handover, NodeStatus, PAUSED_GROUPS_MAX, PausedGroup, Purged, Status};
+use crate::message::wrong_group;
 use crate::node::event::escape;
 use crate::node::id::new_id;
 
@@ -35,6 +36,9 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
     engine.check().await?;
     // A queue of a newer layout is refused.
     engine.published().await?;
+    if let Some(group) = &which.group {
+        return pause_group(&*engine, group, pause, which.json).await;
+    }
     let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
     let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
     if which.json {
@@ -47,6 +51,27 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
         (false, true) => "handlers are paused, the generator works\n",
         (false, false) => "nothing is paused\n",
     })
+}
+
+async fn pause_group<E: Engine>(engine: &E, group: &str, pause: bool, as_json: bool) -> Result<(), Failure> {
+    if let Some(why) = wrong_group(group) {
+        return Err(Failure::usage(format!("--group {why}")));
+    }
+    let PausedGroup::Ok { waiting } = engine.pause_group(group, pause).await? else {
+        return Err(Failure::failed(format!(
+            "{PAUSED_GROUPS_MAX} groups are paused, and no more can be: resume some, or pause the handlers"
+        )));
+    };
+    if as_json {
+        let shown = serde_json::json!({ "group": group, "paused": pause, "waiting": waiting });
+        return print(&(json::for_terminal(&shown) + "\n"));
+    }
+    let how = if pause { "is paused" } else { "goes on" };
+    let waiting = counted(waiting, "message");
+    print(&format!(
+        "group {} {how}, {waiting} in its line\n",
+        escape(group.as_bytes())
+    ))
 }
 
 pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -> Result<(), Failure> {

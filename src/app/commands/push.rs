@@ -174,6 +174,9 @@ fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
     if item.delay_ms == 0 {
         item = item.delay(flags.delay);
     }
+    if let (Some(group), None) = (&flags.group, &item.group) {
+        item = item.group(group);
+    }
     if let Some(key) = &flags.key {
         item = item.key(key);
     }

@@ -233,6 +233,8 @@ fn say_settings(resolved: &Resolved, log: &Log) {
             settings.errors_max.map_or("none".into(), |errors| errors.to_string()),
         ),
         ("retries", settings.retries.to_string()),
+        ("group_concurrency", settings.group_concurrency.to_string()),
+        ("group_skip_retries", settings.group_skip_retries.to_string()),
         ("backoff", format!("{:?}", settings.backoff)),
         ("pid", std::process::id().to_string()),
     ];

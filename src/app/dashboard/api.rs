@@ -18,8 +18,9 @@ use crate::app::args::token::Right;
 use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
 use crate::app::output::view::{PausedView, StoreView};
-use crate::engine::{Engine, Handover};
+use crate::engine::{Engine, Handover, PAUSED_GROUPS_MAX, PausedGroup};
 use crate::error::Error;
+use crate::message::wrong_group;
 
 const OPENAPI: &str = include_str!("openapi.json");
 
@@ -28,6 +29,9 @@ const OPENAPI: &str = include_str!("openapi.json");
 struct Pause {
     generator: Option<bool>,
     handlers: Option<bool>,
+    /// Only this group, which is paused or goes on.
+    group: Option<String>,
+    paused: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -149,6 +153,20 @@ impl<E: Engine> Dashboard<E> {
             Route::Scale => scale::tell(engine, query).await,
             Route::Pause => {
                 let pause: Pause = body(request).await?;
+                if let Pause {
+                    group: Some(group),
+                    paused: Some(paused),
+                    generator: None,
+                    handlers: None,
+                } = &pause
+                {
+                    return self.pause_group(asker, group, *paused).await;
+                }
+                if pause.group.is_some() || pause.paused.is_some() {
+                    return Err(Refusal::bad(
+                        "a group is paused by \"group\" and \"paused\" alone, all else by \"generator\" and \"handlers\"",
+                    ));
+                }
                 let paused = engine.pause(pause.generator, pause.handlers).await?;
                 let (generator, handlers) = (paused.generator, paused.handlers);
                 self.note(asker, &format!("paused: generator {generator}, handlers {handlers}"));
@@ -170,6 +188,19 @@ impl<E: Engine> Dashboard<E> {
                 }
             }
         }
+    }
+
+    async fn pause_group(&self, asker: &Asker, group: &str, paused: bool) -> Answer {
+        if let Some(why) = wrong_group(group) {
+            return Err(Refusal::bad(format!("group {why}")));
+        }
+        let PausedGroup::Ok { waiting } = self.engine.pause_group(group, paused).await? else {
+            return Err(Refusal::bad(format!(
+                "{PAUSED_GROUPS_MAX} groups are paused: resume some"
+            )));
+        };
+        self.note(asker, &format!("group {group:?} paused: {paused}"));
+        Ok(ok(&json!({ "group": group, "paused": paused, "waiting": waiting })))
     }
 
     fn note(&self, asker: &Asker, change: &str) {

@@ -21,6 +21,10 @@ pub fn text_line(out: &mut String, failed: &Failed) {
     quote::quoted(out, &failed.error);
     out.push_str(" node=");
     quote::value(out, failed.node.as_bytes());
+    if let Some(group) = &failed.group {
+        out.push_str(" group=");
+        quote::value(out, group.as_bytes());
+    }
     let _ = writeln!(out, " time={}", utc(failed.time_ms));
 }
 
@@ -34,6 +38,9 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     // The old name of `deliveries`, for one release.
     json::number(&mut line, "attempt", failed.deliveries.into());
     json::text(&mut line, "node", &failed.node);
+    if let Some(group) = &failed.group {
+        json::text(&mut line, "group", group);
+    }
     json::text(&mut line, "time", &utc(failed.time_ms));
     line.push_str("}\n");
     out.push_str(&line);
@@ -59,8 +66,12 @@ fn times(count: u16) -> String {
 
 /// One in full, for people.
 pub(in crate::app) fn describe(failed: &Failed) -> String {
+    let group = failed.group.as_ref();
+    let group = group.map_or_else(String::new, |group| {
+        format!("group      {}\n", escape(group.as_bytes()))
+    });
     format!(
-        "number     {}\nerror      {}\nfailed     {}  on {}\npublished  {}  epoch {}\ndelivered  {}, failed before {}\npayload    {}\n",
+        "number     {}\n{group}error      {}\nfailed     {}  on {}\npublished  {}  epoch {}\ndelivered  {}, failed before {}\npayload    {}\n",
         failed.number,
         escape(&failed.error),
         utc(failed.time_ms),
@@ -86,6 +97,9 @@ struct About {
     failures: u16,
     /// The old name of `deliveries`, for one release.
     attempt: u16,
+    /// Present if it belongs to one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
 }
 
 impl About {
@@ -100,6 +114,7 @@ impl About {
             deliveries: failed.deliveries,
             failures: failed.failures,
             attempt: failed.deliveries,
+            group: failed.group.clone(),
         }
     }
 }
@@ -168,6 +183,7 @@ mod tests {
                 time_ms: 0,
                 node: String::from_utf8_lossy(&bytes()).into_owned(),
                 error: bytes(),
+                group: None,
                 payload: bytes(),
             };
             let mut line = String::new();
@@ -199,6 +215,7 @@ mod tests {
             time_ms: 1_763_197_200_123,
             node: "n".into(),
             error: b"bad \"thing\"\x1b[2J\n".to_vec(),
+            group: None,
             payload: b"\x1b]0;x\x07\xff".to_vec(),
         };
         let mut text = String::new();

@@ -3,8 +3,11 @@
 use std::fmt::Write as _;
 
 use super::time::age;
-use crate::engine::{NodeStatus, Paused, Status};
+use crate::engine::{GroupFigures, NodeStatus, Paused, Status};
 use crate::node::event::escape;
+
+/// How many of the longest groups are named.
+const LONGEST_SHOWN: usize = 3;
 
 /// Messages that have their outcome.
 pub(in crate::app) fn settled(status: &Status) -> u64 {
@@ -89,6 +92,7 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
             let _ = writeln!(out, "{name:<10} {count}  ({meaning})");
         }
     }
+    out.push_str(&groups(&status.groups));
     let paused = paused(status.paused);
     if !paused.is_empty() {
         let _ = writeln!(out, "paused     {paused}  (queenright resume)");
@@ -107,6 +111,37 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     }
     out.push('\n');
     out + &nodes(status)
+}
+
+/// How many messages wait in groups, which groups are the longest, and which are paused; empty if there is none.
+fn groups(figures: &GroupFigures) -> String {
+    let mut out = String::new();
+    // Writing to a String cannot fail.
+    if figures.groups > 0 {
+        let longest = figures.longest.iter().take(LONGEST_SHOWN);
+        let longest: Vec<String> = longest
+            .map(|(group, length)| format!("{} {length}", escape(group.as_bytes())))
+            .collect();
+        let _ = writeln!(
+            out,
+            "groups     {}  with {} messages in line  longest: {}",
+            figures.groups,
+            figures.messages,
+            longest.join(", ")
+        );
+    }
+    if let Some(first) = figures.paused.first() {
+        let others = match figures.paused.len() - 1 {
+            0 => String::new(),
+            others => format!(" and {others} more"),
+        };
+        let _ = writeln!(
+            out,
+            "paused     group {}{others}  (queenright resume --group)",
+            escape(first.as_bytes())
+        );
+    }
+    out
 }
 
 /// The table of nodes.

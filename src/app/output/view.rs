@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::engine::history::Reign;
-use crate::engine::{NodeStatus, Paused, Status, StoreInfo};
+use crate::engine::{GroupFigures, NodeStatus, Paused, Status, StoreInfo};
 
 /// A struct that is written out, and how it is copied from the engine's: the same fields in both.
 macro_rules! view {
@@ -42,6 +42,36 @@ view! {
         damaged: u64,
         missing: u64,
         paused: PausedView,
+        groups: GroupsView,
+    }
+}
+
+/// What waits in groups.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::app) struct GroupsView {
+    /// How many groups have messages in line.
+    waiting: u64,
+    /// How many messages that are: they are among those queued.
+    messages: u64,
+    longest: Vec<GroupView>,
+    paused: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct GroupView {
+    group: String,
+    messages: u64,
+}
+
+impl From<GroupFigures> for GroupsView {
+    fn from(figures: GroupFigures) -> Self {
+        let longest = figures.longest.into_iter();
+        Self {
+            waiting: figures.groups,
+            messages: figures.messages,
+            longest: longest.map(|(group, messages)| GroupView { group, messages }).collect(),
+            paused: figures.paused,
+        }
     }
 }
 

@@ -34,6 +34,11 @@ impl Handle for Each {
             .env("QUEENRIGHT_ATTEMPT", message.deliveries.to_string())
             .env("QUEENRIGHT_FAILURES", message.failures.to_string())
             .env("QUEENRIGHT_EPOCH", message.epoch.to_string());
+        match &message.group {
+            Some(group) => command.env("QUEENRIGHT_GROUP", group),
+            // One that this copy was started with is not the message's.
+            None => command.env_remove("QUEENRIGHT_GROUP"),
+        };
         let mut group = Group::start(&mut command, &self.tell.secrets).map_err(|error| {
             let text = format!("cannot start {}: {error}", self.program);
             self.tell.say("child", &text);

@@ -1,11 +1,11 @@
-//! What a generator prints: a payload as it is, or with `--generate-json` an object with payload and cursor.
+//! What a generator prints: a payload as it is, or with `--generate-json` an object with payload, cursor and group.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::app::base64;
 use crate::engine::CURSOR_BYTES_MAX;
-use crate::message::PAYLOAD_BYTES_MAX;
+use crate::message::{PAYLOAD_BYTES_MAX, wrong_group};
 use crate::node::generate::Draft;
 
 /// A message that a generator printed, and the cursor behind it.
@@ -13,6 +13,7 @@ use crate::node::generate::Draft;
 pub(super) struct Item {
     pub payload: Vec<u8>,
     pub cursor: Option<Vec<u8>>,
+    pub group: Option<String>,
 }
 
 impl Item {
@@ -20,7 +21,8 @@ impl Item {
     pub(super) fn plain(payload: Vec<u8>) -> Self {
         let fits = payload.len() <= CURSOR_BYTES && !payload.contains(&0);
         let cursor = fits.then(|| payload.clone());
-        Self { payload, cursor }
+        let group = None;
+        Self { payload, cursor, group }
     }
 
     pub(super) fn fill(&self, draft: &mut Draft) {
@@ -28,6 +30,7 @@ impl Item {
         if let Some(cursor) = &self.cursor {
             draft.cursor.clone_from(cursor);
         }
+        draft.group.clone_from(&self.group);
     }
 }
 
@@ -37,12 +40,13 @@ struct Object {
     payload: Option<Value>,
     payload_base64: Option<String>,
     cursor: Option<Value>,
+    group: Option<String>,
 }
 
 /// The largest cursor of a command: `--cron` puts its own mark before it.
 const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
 
-const FORM: &str = r#"with --generate-json a message is {"payload":…} or {"payload":…,"cursor":…}"#;
+const FORM: &str = r#"with --generate-json a message is {"payload":…}, perhaps with "cursor" and "group""#;
 
 /// A line, its end still on it.
 pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
@@ -53,8 +57,11 @@ pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
             (None, Some(text)) => base64::decode(&text).ok_or(FORM)?,
             _ => return Err(FORM.into()),
         };
-        let cursor = object.cursor.map(text);
-        Item { payload, cursor }
+        let (cursor, group) = (object.cursor.map(text), object.group);
+        if let Some(why) = group.as_deref().and_then(wrong_group) {
+            return Err(format!("\"group\" {why}"));
+        }
+        Item { payload, cursor, group }
     } else {
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -109,6 +116,8 @@ mod tests {
     fn an_object_has_payload_and_cursor_as_text_or_json() {
         let plain = item(r#"{"payload":"a\nb"}"#, true);
         assert_eq!((&plain.payload[..], plain.cursor), (&b"a\nb"[..], None));
+        let grouped = item(r#"{"payload":"a","group":"tenant 7"}"#, true);
+        assert_eq!(grouped.group.as_deref(), Some("tenant 7"));
         let both = item(r#"{"cursor":17,"payload":{"b":[1],"a":null}}"#, true);
         assert_eq!(both.cursor.as_deref(), Some(&b"17"[..]));
         let payload: Value = serde_json::from_slice(&both.payload).unwrap();
@@ -124,6 +133,8 @@ mod tests {
             "{}",
             r#"{"payload":"a","payload_base64":"Zg=="}"#,
             r#"{"payload":"a","curser":1}"#,
+            r#"{"payload":"a","group":""}"#,
+            r#"{"payload":"a","group":7}"#,
         ] {
             assert!(read(wrong.into(), true).is_err(), "{wrong}");
         }

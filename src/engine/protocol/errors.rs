@@ -16,6 +16,8 @@ pub struct Failed {
     pub time_ms: u64,
     pub node: NodeId,
     pub error: Vec<u8>,
+    /// The group that it belongs to.
+    pub group: Option<String>,
     pub payload: Vec<u8>,
 }
 
@@ -32,6 +34,7 @@ impl Failed {
             time_ms,
             node: node.to_string(),
             error: error.as_bytes().to_vec(),
+            group: message.group,
             payload: message.payload.to_vec(),
         }
     }

@@ -38,3 +38,12 @@ pub enum Purged {
     /// This many nodes are alive. Nothing was removed.
     Alive(u64),
 }
+
+/// The answer to pausing a group, or letting it go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PausedGroup {
+    /// It is as was asked for; so many messages wait in its line.
+    Ok { waiting: u64 },
+    /// [`PAUSED_GROUPS_MAX`](crate::engine::PAUSED_GROUPS_MAX) are paused. Nothing was changed.
+    TooMany,
+}

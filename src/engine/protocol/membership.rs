@@ -34,6 +34,10 @@ pub struct Join {
     pub concurrency: u32,
     /// A message that this node takes for the so many-th time, and gets no outcome from it, becomes an error.
     pub deliveries_max: u16,
+    /// How many messages of one group may be in flight at once. What the last node that joined has set counts for all.
+    pub group_concurrency: u32,
+    /// A message that is put off leaves its group, which goes on without it. As above.
+    pub group_skip_retries: bool,
 }
 
 /// The answer to a join.

@@ -27,6 +27,8 @@ pub struct Item {
     pub payload: Bytes,
     /// An idempotency key: while it is remembered, a message with the same key is not put in again.
     pub key: Option<String>,
+    /// The group that it belongs to, whose messages are handled one at a time and in order.
+    pub group: Option<String>,
     /// Handled only after this time, by the store's time of day.
     pub delay_ms: u64,
 }
@@ -37,6 +39,7 @@ impl Item {
         Self {
             payload: payload.into(),
             key: None,
+            group: None,
             delay_ms: 0,
         }
     }
@@ -45,6 +48,13 @@ impl Item {
     #[must_use]
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
+        self
+    }
+
+    /// As one of a group: messages of one group are handled one at a time and in the order of their numbers.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = Some(group.into());
         self
     }
 

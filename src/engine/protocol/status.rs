@@ -40,7 +40,21 @@ pub struct Status {
     /// nothing waits any more; until then they are among those queued.
     pub missing: u64,
     pub grain: u64,
+    pub groups: GroupFigures,
     pub nodes: Vec<NodeStatus>,
+}
+
+/// What waits in groups.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GroupFigures {
+    /// How many groups have messages in line.
+    pub groups: u64,
+    /// How many messages wait in all lines: they are among those queued.
+    pub messages: u64,
+    /// The groups with the longest lines, the longest first.
+    pub longest: Vec<(String, u64)>,
+    /// The groups that are paused, by name.
+    pub paused: Vec<String>,
 }
 
 impl Status {

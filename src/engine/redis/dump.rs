@@ -6,12 +6,12 @@ use bytes::Bytes;
 use redis::Value;
 
 use super::reply::{Decode, Named, Reply, named};
-use super::unsettled::{Hash, Unsettled, is_piece};
+use super::unsettled::{Hash, Unsettled, in_line, is_piece};
 use super::{RedisEngine, broken, number};
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record::{self, Process};
-use crate::engine::store::{About, Meta, StepCounts};
+use crate::engine::store::{About, GroupRules, Groups, Meta, StepCounts, Turn};
 use crate::engine::{Failed, Paused, Receipt};
 use crate::error::Result;
 use crate::message::Pack;
@@ -33,10 +33,13 @@ impl RedisEngine {
             .transpose()?;
         // What the list of those who have not spoken tells as well.
         fields.take::<Option<Bytes>>("heard")?;
-        state.meta = meta(fields)?;
+        // 2 is for groups whose turn it is, and 1 for what is to be taken again.
+        let again: u64 = fields.take::<Option<_>>("again")?.unwrap_or_default();
+        state.meta = meta(fields, again)?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
         state.again = self.packs(&keys.again, &mut unsettled).await?.into();
         state.later = self.later().await?;
+        self.groups(&mut state, &mut unsettled).await?;
         state.once = self.once().await?;
         state.nodes = self.with_scores(&keys.nodes).await?;
         state.dead = self.all_of::<Vec<_>>("LRANGE", &keys.dead).await?.into();
@@ -95,6 +98,49 @@ impl RedisEngine {
         let mut cmd = redis::cmd("ZRANGE");
         cmd.arg(key).arg(0).arg(-1).arg("WITHSCORES");
         BTreeMap::decode(self.aside.query(&cmd).await?)
+    }
+
+    /// The lines of groups. What is counted must agree with what is there.
+    async fn groups(&self, state: &mut State, unsettled: &mut Unsettled) -> Result<()> {
+        let keys = &self.keys;
+        let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+        for entry in self.all_of::<Vec<Vec<u8>>>("ZRANGE", &keys.lines).await? {
+            let bytes = in_line(&entry).to_vec();
+            unsettled.add(bytes.clone())?;
+            let pack = Pack::decode(bytes.into())?;
+            let group = pack.group().unwrap_or_default().to_string();
+            let begins = [group.as_bytes(), &[0], &pack.first().to_be_bytes()].concat();
+            if !entry.starts_with(&begins) {
+                return Err(broken(format!("{} stands in another line", pack.first())));
+            }
+            *counts.entry(group.clone()).or_default() += 1;
+            state.lines.insert((group, pack.first()), pack);
+        }
+        let counted: BTreeMap<String, u64> = self.with_scores(&keys.groups).await?;
+        if counted != counts {
+            return Err(broken(format!(
+                "{counted:?} are counted in lines, {counts:?} are there"
+            )));
+        }
+        state.ready = self.all_of::<Vec<_>>("LRANGE", &keys.ready).await?.into();
+        for (group, number) in self.hash::<BTreeMap<String, u64>>(&keys.turns).await? {
+            if group.is_empty() {
+                state.group_rules = GroupRules::of_number(number);
+            } else {
+                state.turns.insert(group, Turn::of_number(number));
+            }
+        }
+        let paused: Vec<String> = self.all_of("ZRANGE", &keys.groups_paused).await?;
+        if paused != state.paused_groups()? {
+            return Err(broken(format!("{paused:?} are said to be paused")));
+        }
+        let mut cmd = redis::cmd("HGET");
+        cmd.arg(&keys.meta).arg("again");
+        let again = Option::<u64>::decode(self.aside.query(&cmd).await?)?.unwrap_or_default();
+        if (again / 2 == 1) == state.ready.is_empty() {
+            return Err(broken(format!("again is {again}, ready {:?}", state.ready)));
+        }
+        Ok(())
     }
 
     async fn later(&self) -> Result<BTreeMap<(u64, u64), Pack>> {
@@ -221,7 +267,7 @@ fn slot(field: &str) -> Result<(u64, u64)> {
 }
 
 /// `None`: there is no queue.
-fn meta(mut fields: Named) -> Result<Option<Meta>> {
+fn meta(mut fields: Named, again: u64) -> Result<Option<Meta>> {
     let Some(birth) = fields.take("birth")? else {
         return Ok(None);
     };
@@ -229,15 +275,15 @@ fn meta(mut fields: Named) -> Result<Option<Meta>> {
     let _: Option<u64> = fields.take("damaged")?;
     let heirs: String = fields.take("heirs")?;
     let heirs = heirs.split_whitespace().map(str::to_string).collect();
-    let (grain, again, paused): (u64, bool, Paused) =
-        (fields.take("grain")?, fields.take("again")?, fields.take("paused")?);
+    let (grain, paused): (u64, Paused) = (fields.take("grain")?, fields.take("paused")?);
     let steps = StepCounts::parse(&fields.take::<String>("steps")?);
     let shortcut: String = fields.take("shortcut")?;
-    if !shortcut.is_empty() && (shortcut != grain.to_string() || again || paused.handlers) {
+    if !shortcut.is_empty() && (shortcut != grain.to_string() || again > 0 || paused.handlers) {
         return Err(broken(format!(
             "the shortcut is {shortcut}, but the grain {grain}, again {again}, {paused:?}"
         )));
     }
+    let again = again % 2 == 1;
     Ok(Some(named!(mut fields => Meta {
         layout, names, clock, wall, step, generator, epoch, crown, seq, made, due, head, done, failed, requeued, rewinds, ruled,
         chosen, rank, skipped, trimmed, clearing, server, waited, waited_at,

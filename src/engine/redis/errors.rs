@@ -95,8 +95,18 @@ async fn list(engine: &RedisEngine, mut from: u64, order: &str, limit: u32) -> R
 pub(super) async fn requeue(engine: &RedisEngine, numbers: &[u64]) -> Result<Requeued> {
     let keys = &engine.keys;
     let run = engine.aside.run(&engine.scripts.requeue, |cmd| {
-        cmd.keys([&keys.meta, &keys.errors, &keys.records, &keys.again, &keys.bell])
-            .arg(numbers);
+        cmd.keys([
+            &keys.meta,
+            &keys.errors,
+            &keys.records,
+            &keys.again,
+            &keys.bell,
+            &keys.lines,
+            &keys.ready,
+            &keys.turns,
+            &keys.groups,
+        ])
+        .arg(numbers);
     });
     let reply = Reply::decode(run.await?)?;
     Ok(named!(reply => Requeued { looked, numbers }))

@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::Cmd;
 
-use super::RedisEngine;
 use super::bodies::{Bodies, Joined};
 use super::keys::Keys;
 use super::reply::{Decode, Reply};
 use super::settles;
+use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::{Chained, Exchange, Exchanged, NodeId, Settle, Ticket};
 use crate::error::{Error, Refusal, Result};
-use crate::message::{Effect, Outcome};
+use crate::message::{Effect, Outcome, Pack};
 
 pub(super) async fn exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<Exchanged> {
     let (exchanged, ticket) = exchange_ahead(engine, exchange).await?;
@@ -115,28 +115,38 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
     let waiting = engine
         .at_the_bell()
         .pop_then_run(&engine.keys.bell, at_most, &engine.scripts.exchange, arguments);
-    match waiting.await? {
-        Some(answer) => exchanged(engine, &with, answer).await,
-        None => exchange(engine, call).await,
+    if let Some(answer) = waiting.await?
+        && let Some(answer) = exchanged(engine, &with, answer).await?
+    {
+        return Ok(answer);
     }
+    exchange(engine, call).await
 }
 
 async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
-    let arguments = arguments(engine, exchange);
     let (link, script) = (&engine.exchange, &engine.scripts.exchange);
-    let (answer, ticket) = if exchange.settles.is_empty() {
-        // What is only taken may be lost with the server: then it is there still.
-        (link.run(script, arguments).await?, None)
-    } else {
-        link.run_marked(None, script, arguments).await?
-    };
-    Ok((exchanged(engine, exchange, answer).await?, ticket))
+    for _ in 0..LOOKS_MAX {
+        let arguments = arguments(engine, exchange);
+        let (answer, ticket) = if exchange.settles.is_empty() {
+            // What is only taken may be lost with the server: then it is there still.
+            (link.run(script, arguments).await?, None)
+        } else {
+            link.run_marked(None, script, arguments).await?
+        };
+        if let Some(exchanged) = exchanged(engine, exchange, answer).await? {
+            return Ok((exchanged, ticket));
+        }
+    }
+    Err(engine.restless())
 }
 
-async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Exchanged> {
+/// None: there are groups, and the call must be made again with their keys.
+async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Option<Exchanged>> {
     // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
     if let redis::Value::BulkString(pack) = answer {
-        return taken(engine, exchange, (vec![pack], None), Vec::new(), Chained::default()).await;
+        return taken(engine, exchange, (vec![pack], None), Vec::new(), Chained::default())
+            .await
+            .map(Some);
     }
     let mut reply = Reply::decode(answer)?;
     let answer = match reply.next::<String>()?.as_str() {
@@ -149,16 +159,49 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
                 Chained::default()
             };
             let bodies = reply.next_if_any()?;
-            return taken(engine, exchange, (packs, bodies), refused, chained).await;
+            return taken(engine, exchange, (packs, bodies), refused, chained)
+                .await
+                .map(Some);
         }
-        "unheard" => return Ok(Exchanged::Unheard),
+        "groups" => {
+            engine.groups.seen();
+            return Ok(None);
+        }
+        "unheard" => return Ok(Some(Exchanged::Unheard)),
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
         "unheld" => Exchanged::Unheld,
         other => return Err(super::unknown(other)),
     };
     engine.unreadable.forget(&exchange.node);
-    Ok(answer)
+    Ok(Some(answer))
+}
+
+/// Whether calls are made with the keys of groups. A call that needs them and lacks them changes nothing, says so, and is made again.
+#[derive(Default)]
+pub(super) struct Groups(AtomicU32);
+
+/// So many calls after the last one that met a group, they are made without.
+const CALLS_WITH_GROUPS: u32 = 64;
+
+impl Groups {
+    fn are_there(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+
+    fn seen(&self) {
+        self.0.store(CALLS_WITH_GROUPS, Ordering::Relaxed);
+    }
+
+    /// What a call brought.
+    fn came(&self, packs: &[Pack]) {
+        if packs.iter().any(Pack::is_enveloped) {
+            self.seen();
+        } else if self.are_there() {
+            let fewer = |calls: u32| Some(calls.saturating_sub(1));
+            let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+        }
+    }
 }
 
 /// What a call brought, with the bytes that are stored separately.
@@ -172,6 +215,7 @@ async fn taken(
     engine.unreadable.settled(exchange);
     let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
     engine.unreadable.add(&exchange.node, unreadable);
+    engine.groups.came(&packs);
     Ok(Exchanged::Ok {
         packs,
         refused,
@@ -237,7 +281,12 @@ impl Unreadable {
 
 /// What an exchange is called with.
 fn arguments<'a>(engine: &'a RedisEngine, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 'a {
-    let (settles, effect_keys) = settles::encode(&exchange.settles);
+    let (mut settles, effect_keys) = settles::encode(&exchange.settles);
+    let groups = engine.groups.are_there();
+    if groups && settles.is_empty() {
+        // An empty list, so that the script does not take its shortest path.
+        settles = vec![0x90];
+    }
     // It may be another one each time that the call is sent.
     let server =
         (!settles.is_empty() && exchange.publishes()).then_some(|| engine.exchange.server_or(&exchange.server));
@@ -249,7 +298,7 @@ fn arguments<'a>(engine: &'a RedisEngine, exchange: &'a Exchange) -> impl Fn(&mu
             &engine.keys,
             exchange,
             &taken,
-            bodies,
+            (bodies, groups),
             (&settles, &effect_keys),
             server,
             cmd,
@@ -261,7 +310,7 @@ fn put(
     keys: &Keys,
     exchange: &Exchange,
     taken: &str,
-    bodies: bool,
+    (bodies, groups): (bool, bool),
     (settles, effect_keys): (&[u8], &[&str]),
     server: Option<String>,
     cmd: &mut Cmd,
@@ -278,9 +327,17 @@ fn put(
         &keys.errors,
         &keys.records,
         &keys.later,
+        &keys.lines,
+        &keys.ready,
+        &keys.turns,
+        &keys.groups,
     ];
-    // The last three are for what is settled otherwise than as done.
-    let keys = if settles.is_empty() { &keys[..7] } else { &keys[..] };
+    // Three are for what is settled otherwise than as done, and the last four for groups.
+    let keys = match (groups, settles.is_empty()) {
+        (true, _) => &keys[..],
+        (false, true) => &keys[..7],
+        (false, false) => &keys[..10],
+    };
     let more = if server.is_some() { 2 } else { 0 };
     cmd.arg(keys.len() + effect_keys.len() + more)
         .arg(keys)
@@ -298,7 +355,7 @@ fn put(
         None => _ = cmd.arg(settles),
     }
     cmd.arg(exchange.want)
-        .arg(u8::from(exchange.woken) + 2 * u8::from(bodies))
+        .arg(u8::from(exchange.woken) + 2 * u8::from(bodies) + 4 * u8::from(groups))
         .arg(exchange.want_bytes);
     for (piece, count) in exchange.settles.iter().filter_map(settles::plain) {
         cmd.arg(piece).arg(count);
@@ -311,7 +368,15 @@ pub(crate) fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
     let mut cmd = redis::cmd("EVALSHA");
     let (settles, effect_keys) = settles::encode(&exchange.settles);
     let taken = keys.taken(&exchange.node);
-    put(keys, exchange, &taken, false, (&settles, &effect_keys), None, &mut cmd);
+    put(
+        keys,
+        exchange,
+        &taken,
+        (false, false),
+        (&settles, &effect_keys),
+        None,
+        &mut cmd,
+    );
     cmd.get_packed_command()
 }
 

@@ -24,6 +24,12 @@ pub struct Keys {
     pub reigns: String,
     pub unheard: String,
     pub sending: String,
+    /// The lines of groups, the groups whose turn it is, how each stands, how many wait in each, and which are paused.
+    pub lines: String,
+    pub ready: String,
+    pub turns: String,
+    pub groups: String,
+    pub groups_paused: String,
     pub purged: String,
     /// Written to, so that the server can say which replicas have it; expires.
     pub replicated: String,
@@ -57,6 +63,11 @@ impl Keys {
             reigns: key("reigns"),
             unheard: key("unheard"),
             sending: key("sending"),
+            lines: key("lines"),
+            ready: key("ready"),
+            turns: key("turns"),
+            groups: key("groups"),
+            groups_paused: key("groups:paused"),
             purged: key("purged"),
             replicated: key("replicated"),
             damaged: key("damaged"),
@@ -66,8 +77,14 @@ impl Keys {
         }
     }
 
-    /// The keys that every queue has, with the types of what they hold. The last one outlives it.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 20] {
+    /// What scripts need where there are messages of groups, in this order.
+    pub(super) fn of_groups(&self) -> [&String; 4] {
+        [&self.lines, &self.ready, &self.turns, &self.groups]
+    }
+
+    /// The keys that every queue has, with the types of what they hold. The last one outlives it. Scripts find those of groups from the
+    /// end.
+    pub(super) fn typed(&self) -> [(&String, &'static str); 25] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -88,6 +105,11 @@ impl Keys {
             (&self.crown, "list"),
             (&self.unheard, "list"),
             (&self.sending, "list"),
+            (&self.lines, "zset"),
+            (&self.ready, "list"),
+            (&self.turns, "hash"),
+            (&self.groups, "zset"),
+            (&self.groups_paused, "zset"),
             (&self.purged, "hash"),
         ]
     }

@@ -3,7 +3,7 @@
 use super::link::Keyed;
 use super::reply::{Decode, Reply};
 use super::{LOOKS_MAX, RedisEngine};
-use crate::engine::{Handover, Paused, Purged};
+use crate::engine::{Handover, Paused, PausedGroup, Purged};
 use crate::error::Result;
 
 pub(super) async fn pause(engine: &RedisEngine, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
@@ -17,6 +17,29 @@ pub(super) async fn pause(engine: &RedisEngine, generator: Option<bool>, handler
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
         "ok" => reply.next(),
+        _ => Err(engine.no_queue()),
+    }
+}
+
+pub(super) async fn pause_group(engine: &RedisEngine, group: &str, paused: bool) -> Result<PausedGroup> {
+    let keys = &engine.keys;
+    let run = engine.aside.run(&engine.scripts.pause_group, |cmd| {
+        cmd.keys([
+            &keys.meta,
+            &keys.bell,
+            &keys.groups_paused,
+            &keys.lines,
+            &keys.ready,
+            &keys.turns,
+            &keys.groups,
+        ])
+        .arg(group)
+        .arg(u8::from(paused));
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    match reply.next::<String>()?.as_str() {
+        "ok" => Ok(PausedGroup::Ok { waiting: reply.next()? }),
+        "many" => Ok(PausedGroup::TooMany),
         _ => Err(engine.no_queue()),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::link::{Keyed, Link};
 use super::reply::{Decode, Reply, named};
 use super::{LOOKS_MAX, RedisEngine, watching};
-use crate::engine::store::StepCounts;
+use crate::engine::store::{GroupRules, StepCounts};
 use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
 
@@ -72,6 +72,7 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
                 .arg(join.seen.made)
                 .arg(&join.seen.birth)
                 .arg(&process)
+                .arg(GroupRules::of_join(join).number())
                 .arg(&kinds);
         });
     let mut reply = Reply::decode(run.await?)?;
@@ -293,6 +294,10 @@ pub(super) async fn reap(engine: &RedisEngine, reap: &Reap) -> Result<Reaped> {
             &keys.bell,
             &keys.bodies,
             &keys.damaged,
+            &keys.lines,
+            &keys.ready,
+            &keys.turns,
+            &keys.groups,
         ])
         .arg(&reap.victim)
         .arg(watching::channel_of(engine, reap));

@@ -46,7 +46,9 @@ async fn hears(engine: &RedisEngine, publish: &Publish) -> Result<bool> {
 /// None: not all bodies were there.
 async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Published, Option<Ticket>)>> {
     let keys = &engine.keys;
-    let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min;
+    // What has an envelope travels whole: scripts read it.
+    let is_large = |pack: &&Pack| pack.bytes().len() >= engine.body_bytes_min && !pack.is_enveloped();
+    let has_groups = publish.packs.iter().any(Pack::is_enveloped);
     // What is published already stays as it is: a copy of a call that was changed on its way changes nothing.
     // What is written and then not published, since the server has forgotten the script or the connection breaks, is found by
     // the next publish through `sending`, if this node cannot repeat it.
@@ -61,11 +63,18 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
     };
     let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
     let run = engine.exchange.run_marked(before, &engine.scripts.publish, |cmd| {
-        let keys = [&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending];
+        let own = [&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending];
         // The last two are for large packs.
-        let keys = if before.is_some() { &keys[..] } else { &keys[..3] };
-        cmd.arg(keys.len())
-            .arg(keys)
+        let own = if before.is_some() || has_groups {
+            &own[..]
+        } else {
+            &own[..3]
+        };
+        let of_groups = keys.of_groups();
+        let of_groups = if has_groups { &of_groups[..] } else { &[] };
+        cmd.arg(own.len() + of_groups.len())
+            .arg(own)
+            .arg(of_groups)
             .arg(&publish.node)
             .arg(publish.epoch)
             .arg(publish.made)

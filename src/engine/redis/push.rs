@@ -1,15 +1,16 @@
 //! Messages from outside.
 
 use super::RedisEngine;
-use super::link::Keyed;
 use super::reply::{Decode, Reply};
 use crate::engine::{Push, Pushed, Receipt};
 use crate::error::Result;
+use crate::message::Envelope;
 
 pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
     let keys = &engine.keys;
+    let has_groups = push.items.iter().any(|item| item.group.is_some());
     let run = engine.aside.run_kept(&engine.scripts.push, &keys.replicated, |cmd| {
-        cmd.keys([
+        let own = [
             &keys.meta,
             &keys.queue,
             &keys.bell,
@@ -18,18 +19,25 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             &keys.once_values,
             &keys.nodes,
             &keys.unheard,
-        ])
-        .arg(&push.call)
-        .arg(push.keep_ms)
-        .arg(push.backlog_max)
-        .arg(keys.names.line())
-        .arg(&push.birth)
-        .arg(push.step_ms)
-        .arg(engine.aside.server_or(&push.server));
+        ];
+        let of_groups = keys.of_groups();
+        let of_groups = if has_groups { &of_groups[..] } else { &[] };
+        cmd.arg(own.len() + of_groups.len())
+            .arg(&own)
+            .arg(of_groups)
+            .arg(&push.call)
+            .arg(push.keep_ms)
+            .arg(push.backlog_max)
+            .arg(keys.names.line())
+            .arg(&push.birth)
+            .arg(push.step_ms)
+            .arg(engine.aside.server_or(&push.server));
         for item in &push.items {
-            cmd.arg(item.key.as_deref().unwrap_or_default())
-                .arg(item.delay_ms)
-                .arg(&item.payload[..]);
+            cmd.arg(item.key.as_deref().unwrap_or_default()).arg(item.delay_ms);
+            if has_groups {
+                cmd.arg(Envelope::of_group(item.group.as_deref()).encode());
+            }
+            cmd.arg(&item.payload[..]);
         }
     });
     let mut reply = Reply::decode(run.await?)?;

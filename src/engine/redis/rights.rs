@@ -19,8 +19,8 @@ pub(crate) const NEEDED: &[Right] = &[
     ),
     (
         "+@sortedset",
-        "ZADD K 1 a, ZCARD K, ZCOUNT K 0 1, ZPOPMIN K 1, ZRANGE K 0 0, ZRANGEBYSCORE K 0 1, ZREM K a, \
-         ZREMRANGEBYRANK K 0 0, ZREVRANGEBYSCORE K 1 0, ZSCORE K a",
+        "ZADD K 1 a, ZCARD K, ZCOUNT K 0 1, ZINCRBY K 0 a, ZMSCORE K a, ZPOPMIN K 1, ZRANGE K 0 0, ZRANGEBYLEX K - +, \
+         ZRANGEBYSCORE K 0 1, ZREM K a, ZREMRANGEBYRANK K 0 0, ZREVRANGE K 0 0, ZREVRANGEBYSCORE K 1 0, ZSCORE K a",
     ),
     (
         "+@scripting",

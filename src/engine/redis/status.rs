@@ -8,7 +8,7 @@ use super::reply::{Decode, Named, Reply, named};
 use super::unsettled::is_piece;
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::record::{self, Process};
-use crate::engine::{Held, NodeStatus, Status, StoreInfo, check_layout};
+use crate::engine::{GroupFigures, Held, NodeStatus, Status, StoreInfo, check_layout};
 use crate::error::Result;
 
 /// Who is there: each has a key of its own, which a script must be given.
@@ -99,6 +99,9 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
             &keys.readers,
             &keys.queue,
             &keys.again,
+            &keys.lines,
+            &keys.groups,
+            &keys.groups_paused,
         ];
         cmd.arg(fixed.len() + of_each.len()).arg(&fixed).arg(&of_each);
         there.name(cmd);
@@ -118,10 +121,21 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     )?;
     let (skipped, waits) = (look.take("skipped")?, look.take::<u64>("waits")? > 0);
     let (in_hand, queued, missing) = (look.take("orphaned")?, 0, 0);
+    // A look works whatever names someone else has put there.
+    let shown = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+    let mut paused: Vec<Vec<u8>> = look.take("paused_groups")?;
+    paused.sort_unstable();
+    let longest = look.take::<Reply>("longest")?.pairs::<Vec<u8>, u64>()?.into_iter();
+    let groups = GroupFigures {
+        groups: look.take("groups")?,
+        messages: look.take("grouped")?,
+        longest: longest.map(|(group, length)| (shown(group), length)).collect(),
+        paused: paused.into_iter().map(shown).collect(),
+    };
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
         rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing });
+    } with { in_hand, queued, missing, groups });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 

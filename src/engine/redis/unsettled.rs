@@ -45,6 +45,8 @@ pub(super) async fn unsettled(engine: &RedisEngine) -> Result<Vec<(u64, u64)>> {
     // The number of the message stands before it.
     let later = |bytes: Vec<u8>| found.add(bytes.get(8..).unwrap_or_default().to_vec());
     engine.in_pages("ZRANGE", &keys.later, later).await?;
+    let line = |entry: Vec<u8>| found.add(in_line(&entry).to_vec());
+    engine.in_pages("ZRANGE", &keys.lines, line).await?;
     for node in engine.there().await?.nodes() {
         // Some fields may come twice.
         let mut pieces = Hash::new();
@@ -62,6 +64,12 @@ pub(super) async fn unsettled(engine: &RedisEngine) -> Result<Vec<(u64, u64)>> {
     engine.check_bodies(&found).await?;
     found.runs.sort_unstable();
     Ok(found.runs)
+}
+
+/// The pack in an entry of `lines`: before it come its group, a NUL, and its number.
+pub(super) fn in_line(entry: &[u8]) -> &[u8] {
+    let group = entry.iter().position(|byte| *byte == 0).unwrap_or(0);
+    entry.get(group + 9..).unwrap_or_default()
 }
 
 /// Whether a field of `taken:NODE` is a pack in hand.

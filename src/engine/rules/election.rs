@@ -1,6 +1,7 @@
 //! The beat: it renews a lease, and elects the generator.
 
 use super::clock::{advance, expired};
+use super::groups::line_up;
 use super::membership::{lacks, leaves_hole, notice_server, raise};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
@@ -186,7 +187,8 @@ fn watches_crown(meta: &mut Meta, beat: &Beat, generator: bool) -> bool {
 fn keep_house(store: &mut impl Store, meta: &mut Meta, wall_ms: u64) -> Result<(Option<NodeId>, bool)> {
     let more_due = move_due(store, meta, wall_ms)?;
     let rings = store.guard("second-bell") && !meta.paused.handlers;
-    if rings && !(store.is_empty(Line::Queue)? && store.is_empty(Line::Again)?) {
+    let groups_wait = store.ready_count()? > 0;
+    if rings && (groups_wait || !(store.is_empty(Line::Queue)? && store.is_empty(Line::Again)?)) {
         store.ring(Wake::Bell)?;
     }
     let victim = match store.dead()?.into_iter().next() {
@@ -208,10 +210,14 @@ fn move_due(store: &mut impl Store, meta: &mut Meta, wall_ms: u64) -> Result<boo
         let Some(pack) = store.pop_due(until)? else {
             return Ok(false);
         };
-        store.push_back(Line::Again, &pack)?;
+        if pack.is_before_its_line() && store.guard("group-due") {
+            line_up(store, &pack)?;
+        } else {
+            store.push_back(Line::Again, &pack)?;
+            meta.again = true;
+        }
         moved += 1;
         bytes += pack.bytes().len();
-        meta.again = true;
     }
     Ok(true)
 }

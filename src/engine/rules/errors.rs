@@ -1,11 +1,12 @@
 //! Failed messages: reading, requeueing, discarding and trimming them.
 
 use super::clock::{advance, expired, hive};
+use super::groups::line_up;
 use crate::engine::limits::{CHUNK_MAX, COLLECT_BYTES_MAX, TRIM_MAX};
 use crate::engine::store::{Lessee, Line, Store};
 use crate::engine::{Collect, Collected, Failed, Requeued, Wake, record};
 use crate::error::Result;
-use crate::message::PackBuilder;
+use crate::message::{Envelope, Pack};
 
 /// Confirms what a reader has printed, and takes its next batch.
 pub fn collect(store: &mut impl Store, wall_ms: u64, collect: &Collect) -> Result<Collected> {
@@ -95,7 +96,6 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
         });
     };
     let (mut requeued, mut looked, mut bytes) = (Vec::new(), 0, 0);
-    let mut builder = PackBuilder::new();
     for number in numbers {
         let found = store.failed_between(*number, number.saturating_add(1), 1, 0)?.pop();
         bytes += found.as_ref().map_or(0, |failed| record::encode(failed).len());
@@ -107,14 +107,19 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
         if store.guard("requeue-withdraws") {
             store.remove_failed(*number)?;
         }
-        builder.push(&failed.payload);
-        let pack = builder.build(*number, failed.epoch, failed.published_ms);
-        store.push_back(Line::Again, &pack.marked_unordered())?;
+        let envelope = Envelope::of_group(failed.group.as_deref());
+        let pack = Pack::of_one(&envelope, &failed.payload, *number, failed.epoch, failed.published_ms);
+        if pack.group().is_some() && store.guard("group-requeue") {
+            // Its number puts it at the head of its line.
+            line_up(store, &pack)?;
+        } else {
+            store.push_back(Line::Again, &pack.marked_unordered())?;
+            meta.again = true;
+        }
         requeued.push(*number);
     }
     if !requeued.is_empty() {
         meta.requeued += requeued.len() as u64;
-        meta.again = true;
         store.set_meta(&meta)?;
         store.ring(Wake::Bell)?;
     }

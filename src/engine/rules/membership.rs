@@ -1,6 +1,7 @@
 //! Who is a member: join, leave, and the reaping of nodes whose lease has run out.
 
 use super::clock::{advance, hive};
+use super::groups::{ended, set_rules};
 use crate::engine::layout::check_layout;
 use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, UNHEARD_STEP_MS};
 use crate::engine::store::{About, Lane, Lessee, Line, Meta, StepCounts, Store};
@@ -67,6 +68,7 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
         for lane in 0..join.lanes {
             store.set_lane(&join.node, lane, &Lane::default())?;
         }
+        set_rules(store, join)?;
         store.set_lease(Lessee::Node, &join.node, meta.clock + join.lease_ms)?;
     }
     store.set_meta(&meta)?;
@@ -139,12 +141,14 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
         None if store.dead()?.contains(victim) => false,
         None => return Ok(Reaped::default()),
     };
-    let (redelivered, failed) = hand_on(store, wall_ms, reap)?;
+    let (redelivered, failed, readied) = hand_on(store, wall_ms, reap)?;
     // Deposing has changed it.
     let mut meta = store.meta()?.unwrap_or(meta);
     meta.failed += failed;
     if redelivered > 0 {
         meta.again = true;
+    }
+    if redelivered > 0 || readied {
         store.ring(Wake::Bell)?;
     }
     store.set_meta(&meta)?;
@@ -165,12 +169,12 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
     })
 }
 
-/// Hands on what the victim holds, as much as one step may move. How many messages were handed on, and how many had been
-/// delivered too often and became errors.
-fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u64)> {
+/// Hands on what the victim holds, as much as one step may move. How many messages were handed on, how many had been
+/// delivered too often and became errors, and whether a group may go on by that.
+fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u64, bool)> {
     let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
     let most = store.about(victim)?.unwrap_or_default().deliveries_max;
-    let (mut redelivered, mut failed, mut bytes) = (0, 0, 0);
+    let (mut redelivered, mut failed, mut bytes, mut readied) = (0, 0, 0, false);
     for _ in 0..REAP_PACKS_MAX {
         let Some(pack) = store.pieces(victim, 1, 0)?.pop() else {
             break;
@@ -186,13 +190,18 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
             for index in 0..pack.count() {
                 store.add_failed(&Failed::of(&pack, index, time_ms, victim, &text))?;
             }
+            if let Some(group) = pack.holds_up()
+                && store.guard("group-reaped")
+            {
+                readied |= ended(store, group)?;
+            }
             failed += pack.count() as u64;
         } else {
             redelivered += pack.count() as u64;
             store.push_back(Line::Again, &pack.next_attempt())?;
         }
     }
-    Ok((redelivered, failed))
+    Ok((redelivered, failed, readied))
 }
 
 /// Ends a membership. What the node still holds is to be handed on by whoever reaps it. Returns how many messages that are,

@@ -1,8 +1,9 @@
 //! Giving numbers to messages that no generator made: those that are pushed, and those that effects publish.
 
+use super::groups::line_up;
 use crate::engine::store::{Line, Meta, Store};
 use crate::error::Result;
-use crate::message::{Pack, PackBuilder};
+use crate::message::{Envelope, Pack, PackBuilder};
 
 /// Messages from the next number on, in packs. Worked out before anything is written.
 pub(super) struct Numbering {
@@ -15,6 +16,8 @@ pub(super) struct Numbering {
     time_ms: u64,
     builder: PackBuilder,
     pub(super) packs: Vec<Pack>,
+    /// To be put into the lines of their groups.
+    pub(super) grouped: Vec<Pack>,
     later: Vec<(u64, Pack)>,
 }
 
@@ -28,8 +31,25 @@ impl Numbering {
             time_ms,
             builder: PackBuilder::new(),
             packs: Vec::new(),
+            grouped: Vec::new(),
             later: Vec::new(),
         }
+    }
+
+    /// One of a group is a pack of its own. If it is for later, it gets into its line when it is due.
+    pub(super) fn add_to(&mut self, group: Option<&str>, payload: &[u8], delay_ms: u64) {
+        if group.is_none() {
+            return self.add(payload, delay_ms);
+        }
+        self.close();
+        let pack = Pack::of_one(&Envelope::of_group(group), payload, self.seq, self.epoch, self.time_ms);
+        if delay_ms > 0 {
+            self.later.push((self.time_ms + delay_ms, pack.marked_before_line()));
+        } else {
+            self.grouped.push(pack);
+        }
+        self.seq += 1;
+        self.first = self.seq;
     }
 
     /// One for later has a pack of its own.
@@ -63,6 +83,9 @@ impl Numbering {
     pub(super) fn write(&self, store: &mut impl Store, meta: &mut Meta) -> Result<()> {
         for pack in &self.packs {
             store.push_back(Line::Queue, pack)?;
+        }
+        for pack in &self.grouped {
+            line_up(store, pack)?;
         }
         for (due_ms, pack) in &self.later {
             store.put_off(*due_ms, pack)?;

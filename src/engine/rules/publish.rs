@@ -1,6 +1,7 @@
 //! What a generator publishes.
 
 use super::clock::hive;
+use super::groups::line_up;
 use super::membership::awaits_members;
 use crate::engine::store::{Line, Meta, Replay, Store};
 use crate::engine::{Publish, Published, Wake};
@@ -53,9 +54,19 @@ pub fn publish(store: &mut impl Store, wall_ms: u64, publish: &Publish) -> Resul
             return Ok(Published::Full);
         }
     }
+    // Lines have the same limit for themselves: the numbers of what waits in them say nothing about the queue.
+    let grouped = publish.packs.iter().filter(|pack| pack.group().is_some()).count() as u64;
+    let is_full = grouped > 0 && store.grouped_count()? + grouped > publish.backlog_max;
+    if is_full && !fills && store.guard("full") {
+        return Ok(Published::Full);
+    }
     meta.head = head.min(publish.first);
     for pack in &publish.packs {
-        store.push_back(Line::Queue, pack)?;
+        if pack.group().is_some() {
+            line_up(store, pack)?;
+        } else {
+            store.push_back(Line::Queue, pack)?;
+        }
     }
     if publish.interval_ms > 0 {
         meta.due = next_due(meta.due, clock, publish.interval_ms);

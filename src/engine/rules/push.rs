@@ -58,7 +58,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
             }
         }
         if !repeated {
-            plan.add(&item.payload, item.delay_ms);
+            plan.add_to(item.group.as_deref(), &item.payload, item.delay_ms);
         }
         answers.push(Receipt { number, repeated });
     }
@@ -69,6 +69,10 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
             return Ok(Pushed::Full);
         }
         meta.head = head;
+    }
+    let grouped = plan.grouped.len() as u64;
+    if grouped > 0 && store.grouped_count()? + grouped > push.backlog_max && store.guard("push-full") {
+        return Ok(Pushed::Full);
     }
 
     plan.write(store, &mut meta)?;
@@ -84,7 +88,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     store.set_once(&call, time_ms + CALL_MS, &answers)?;
     // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
     store.forget_once(time_ms, 2 * count + 2)?;
-    if !plan.packs.is_empty() {
+    if !plan.packs.is_empty() || grouped > 0 {
         store.ring(Wake::Bell)?;
     }
     Ok(Pushed::Ok(answers))

@@ -3,9 +3,9 @@
 use super::clock::{hive, shown};
 use super::no_queue;
 use crate::engine::layout::check_layout;
-use crate::engine::limits::COLLECT_BYTES_MAX;
+use crate::engine::limits::{COLLECT_BYTES_MAX, LONGEST_GROUPS};
 use crate::engine::store::{Lane, Lessee, Line, Store};
-use crate::engine::{Held, NodeStatus, Status};
+use crate::engine::{GroupFigures, Held, NodeStatus, Status};
 use crate::error::Result;
 
 /// How many numbers were given out.
@@ -53,6 +53,14 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
     for node in store.dead()? {
         orphaned += store.about(&node)?.and_then(|about| about.held).unwrap_or(0);
     }
+    let (groups, longest) = store.longest_lines(LONGEST_GROUPS)?;
+    let groups = GroupFigures {
+        groups,
+        messages: store.grouped_count()?,
+        longest,
+        paused: store.paused_groups()?,
+    };
+    let waits = groups.messages > 0 || !store.is_empty(Line::Queue)? || !store.is_empty(Line::Again)?;
     let gone = Status {
         birth: meta.birth,
         time_ms,
@@ -73,9 +81,9 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         damaged: store.damaged_count()?,
         missing: 0,
         grain: meta.grain,
+        groups,
         nodes,
     };
-    let waits = !store.is_empty(Line::Queue)? || !store.is_empty(Line::Again)?;
     Ok(gone.with_members(meta.skipped, waits))
 }
 

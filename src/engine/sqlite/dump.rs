@@ -7,7 +7,7 @@ use crate::engine::Wake;
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Taken};
 use crate::engine::record;
-use crate::engine::store::{Effects, Errors, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store};
+use crate::engine::store::{Effects, Errors, Groups, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -29,6 +29,7 @@ impl Tables<'_> {
             }
         }
         self.dump_later_and_once(&mut state)?;
+        self.dump_groups(&mut state)?;
         state.reigns = self.reigns()?.into();
         for range in Range::ALL {
             for slot in 0..range.steps() {
@@ -89,6 +90,27 @@ impl Tables<'_> {
             state.apply(effect)?;
         }
         Ok(state)
+    }
+
+    fn dump_groups(&mut self, state: &mut State) -> Result<()> {
+        state.group_rules = self.group_rules()?;
+        for pack in self.packs("SELECT pack FROM grouped WHERE queue = ?", params![self.queue])? {
+            let group = pack.group().unwrap_or_default().to_string();
+            state.enter_line(&group, &pack)?;
+        }
+        state.ready = self
+            .names_of("SELECT grp FROM ready WHERE queue = ? ORDER BY position")?
+            .into();
+        for group in self.names_of("SELECT grp FROM turns WHERE queue = ?")? {
+            let turn = self.turn(&group)?;
+            state.set_turn(&group, turn)?;
+        }
+        #[cfg(feature = "mutants")]
+        if self.damaged_count()? == 0 {
+            let counted = (self.grouped_count()?, self.longest_lines(usize::MAX)?);
+            assert_eq!(counted, (state.grouped_count()?, state.longest_lines(usize::MAX)?));
+        }
+        Ok(())
     }
 
     /// What is put off, and what is remembered of pushes.

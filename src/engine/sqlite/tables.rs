@@ -2,6 +2,7 @@
 
 mod effects;
 mod errors;
+mod groups;
 mod leases;
 mod lines;
 mod meta;

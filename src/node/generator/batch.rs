@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::progress::Progress;
 use crate::engine::{CURSOR_BYTES_MAX, PUBLISH_PACKS_MAX};
 use crate::error::{Error, Result};
-use crate::message::{PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder};
+use crate::message::{Envelope, PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder, wrong_group};
 use crate::mutants::guard;
 use crate::node::generate::{Draft, Generate, Made, Next};
 use crate::node::membership::Reign;
@@ -64,6 +64,7 @@ pub(super) async fn make<G: Generate>(
     let mut draft = Draft {
         payload: Vec::new(),
         cursor: cursor.to_vec(),
+        group: None,
     };
     let pack = |builder: &mut PackBuilder, end: u64| {
         let published_ms = wall_ms(Instant::now());
@@ -72,6 +73,7 @@ pub(super) async fn make<G: Generate>(
     builder.clear();
     while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
         draft.payload.clear();
+        draft.group = None;
         let next = Next {
             number,
             epoch: reign.epoch,
@@ -92,6 +94,16 @@ pub(super) async fn make<G: Generate>(
         if draft.cursor.len() > CURSOR_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(too_large(number, &draft));
         }
+        if let Some(group) = draft.group.take() {
+            // A message of a group is a pack of its own.
+            if !builder.is_empty() {
+                packs.push(pack(builder, number));
+            }
+            bytes += payload.len() + group.len();
+            packs.push(grouped(group, payload, number, reign.epoch, wall_ms(Instant::now()))?);
+            number += 1;
+            continue;
+        }
         if !builder.has_room(payload.len()) {
             packs.push(pack(builder, number));
         }
@@ -111,6 +123,17 @@ pub(super) async fn make<G: Generate>(
         draft.cursor.into()
     };
     Ok(Batch { packs, cursor, is_last })
+}
+
+fn grouped(group: String, payload: &[u8], number: u64, epoch: u64, published_ms: u64) -> Result<Pack> {
+    if let Some(why) = wrong_group(&group) {
+        return Err(Error::Setting {
+            setting: "group",
+            reason: format!("of message {number} {why}"),
+        });
+    }
+    let envelope = Envelope { group: Some(group) };
+    Ok(Pack::of_one(&envelope, payload, number, epoch, published_ms))
 }
 
 #[cold]

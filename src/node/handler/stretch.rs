@@ -95,6 +95,7 @@ impl Open {
         Message {
             number: self.sample.number + index as u64,
             payload: self.pack.payload(index),
+            group: self.sample.group.clone(),
             ..self.sample
         }
     }

@@ -93,6 +93,8 @@ impl<B: Bench> Hive<B> {
             version: "0.1.0".into(),
             concurrency: 7,
             deliveries_max: 5,
+            group_concurrency: 1,
+            group_skip_retries: false,
         }
     }
 

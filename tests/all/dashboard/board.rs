@@ -152,6 +152,8 @@ pub fn hostile_host(server: &RedisServer, queue: &str, text: &str) {
         version: text.into(),
         concurrency: 1,
         deliveries_max: 5,
+        group_concurrency: 1,
+        group_skip_retries: false,
     };
     let engine = RedisEngine::open(&server.url(), &settings(queue)).expect("an engine");
     block_on(engine.join(&join)).expect("joined");

@@ -67,6 +67,9 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
         "memory",
         "idle 10",
         "task",
+        "groups 2000",
+        "groups, a backlog",
+        "groups 10",
         "file",
     ];
     assert_eq!(names, BTreeSet::from(wanted));

@@ -4,6 +4,7 @@ mod child;
 mod cron;
 mod each;
 mod generating;
+mod groups;
 mod http;
 mod orphans;
 mod printed;

@@ -8,13 +8,14 @@ use std::time::Duration;
 use queenright::app::lab::proxy::{Direction, Proxy};
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
-use queenright::engine::{Beat, Collect, Engine, Exchange, Figures, Gauges, Live, Reap, Report};
-use queenright::message::{Effect, Outcome};
+use queenright::engine::{Beat, Collect, Engine, Exchange, Figures, Gauges, Item, Live, Reap, Report};
+use queenright::message::{Effect, Outcome, Pack};
 use queenright::settings::Names;
 use redis::aio::MultiplexedConnection;
 
 use crate::checker;
 use crate::conformance::hive::{CROWN_MS, LEASE_MS, STEP_MS, done, failure, part, run, whole, with};
+use crate::conformance::push::push_call;
 use crate::conformance::{Bench, Hive, QUEUE, RedisBench, patient};
 use crate::oracle::twin::{Answer, Call, ask};
 
@@ -48,6 +49,35 @@ async fn a_beat_that_elects() {
             hive.beat_humbly("b").await;
         }
         Call::Beat(Redis::beat_call("b"))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn groups() {
+    let push = |call: &str| {
+        let item = |group: &str| Item::new("x").group(group);
+        push_call(call, vec![item("g"), item("g"), item("h"), Item::new("plain")])
+    };
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        Call::Push(push("q"))
+    })
+    .await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        let packs = hive.take("b", 9).await;
+        let (done, failure) = (done(), failure());
+        let outcome = |pack: &Pack| whole(pack, if pack.first() == 0 { &done } else { &failure });
+        Call::Exchange(hive.next_call("b", 0, packs.iter().map(outcome).collect(), 9))
+    })
+    .await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        Call::PauseGroup("g".into(), true)
     })
     .await;
 }
@@ -249,7 +279,7 @@ async fn a_lane_that_forgets_its_last_call_is_noticed() {
 }
 
 async fn cut(scenario: impl AsyncFnOnce(&Redis) -> Call) {
-    Cuts::prepare(scenario).await.everywhere().await;
+    Box::pin(async { Cuts::prepare(scenario).await.everywhere().await }).await;
 }
 
 struct Cuts {
@@ -270,6 +300,10 @@ impl Cuts {
     }
 
     async fn prepare_without(guard: Option<&str>, scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
+        Box::pin(Self::prepare_here(guard, scenario)).await
+    }
+
+    async fn prepare_here(guard: Option<&str>, scenario: impl AsyncFnOnce(&Redis) -> Call) -> Self {
         let hive = Redis::new(RedisBench::fresh(&RedisBench::store(), guard).await).await;
         let call = scenario(&hive).await;
         let server = &hive.bench.server;
@@ -311,6 +345,11 @@ impl Cuts {
             assert_eq!(first, second, "{:?} is answered otherwise when repeated", self.call);
         }
 
+        if matches!(self.call, Call::Exchange(_)) {
+            // An engine that meets a group learns from it, and asks with fewer words the next time.
+            self.reset().await;
+            ask(&self.engine, &self.call).await.expect("an answer");
+        }
         for direction in [Direction::Requests, Direction::Replies] {
             self.reset().await;
             let before = self.proxy.passed(direction);

@@ -69,6 +69,20 @@ impl Harm {
         self.run("ZADD", &key, &[b"0", bytes]);
     }
 
+    /// It is the turn of this group, with this in its line.
+    fn grouped(&mut self, group: &[u8], entry: Option<&[u8]>) {
+        let keys = self.keys.clone();
+        self.run("RPUSH", &keys.ready, &[group]);
+        self.run("HSET", &keys.turns, &[group, b"1"]);
+        if let Some(entry) = entry {
+            let member = [group, b"\0", &[0; 8], entry].concat();
+            self.run("ZADD", &keys.lines, &[&b"0"[..], &member]);
+            self.run("ZADD", &keys.groups, &[b"1", group]);
+        }
+        self.meta("again", "2");
+        self.meta("shortcut", "");
+    }
+
     fn meta(&mut self, field: &str, value: &str) {
         let key = self.keys.meta.clone();
         self.run("HSET", &key, &[field, value]);
@@ -269,6 +283,25 @@ damages! {
     "a crown that is something else" => |harm| harm.typed(|keys| &keys.crown);
     "a history that is something else" => |harm| harm.typed(|keys| &keys.history);
     "reigns that are something else" => |harm| harm.typed(|keys| &keys.reigns);
+    "junk in the line of a group" (aside) => |harm| harm.grouped(b"g", Some(b"junk"));
+    "a message without a group in the line of one" (aside) => |harm| harm.grouped(b"g", Some(&pack()));
+    "a group of no text" (aside) => |harm| harm.grouped(b"\xff\xfe", Some(b"junk"));
+    "a group that is ready for nothing" => |harm| harm.grouped(b"g", None);
+    "turns of junk" => |harm| {
+        harm.grouped(b"g", None);
+        let key = harm.keys.turns.clone();
+        harm.run("HSET", &key, &["g", "-1e300", "", "junk"]);
+    };
+    "lines that are something else" => |harm| {
+        harm.typed(|keys| &keys.lines);
+        harm.meta("again", "2");
+        harm.meta("shortcut", "");
+    }, then |harm| harm.removed(|keys| &keys.lines);
+    "turns that are something else" => |harm| {
+        harm.typed(|keys| &keys.turns);
+        harm.meta("again", "2");
+        harm.meta("shortcut", "");
+    }, then |harm| harm.removed(|keys| &keys.turns);
     "again that is something else" => |harm| {
         harm.typed(|keys| &keys.again);
         harm.meta("again", "1");

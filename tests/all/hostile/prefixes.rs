@@ -269,6 +269,8 @@ fn join(run: &History) -> Join {
         version: "0".into(),
         concurrency: 1,
         deliveries_max: 5,
+        group_concurrency: 1,
+        group_skip_retries: false,
     }
 }
 

@@ -65,6 +65,7 @@ const PUSHING: &str = "nobody pushes here; the oracle and the checks do";
 const HEARING: &str = "what a node has seen is told by its beats here, and who is waited for is a matter of time; the checks and the simulator have it";
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
 const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
+const GROUPS: &str = "messages belong to no group here; the oracle, the checks and the simulator have them";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
 
 const WATCHING: &str =
@@ -82,6 +83,17 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("cursor", "messages carry nothing here"),
     ("digits", "numbers are small here"),
     ("due", LATER),
+    ("group-due", GROUPS),
+    ("group-ended", GROUPS),
+    ("group-keys", GROUPS),
+    ("group-left", GROUPS),
+    ("group-once", GROUPS),
+    ("group-paused", GROUPS),
+    ("group-reaped", GROUPS),
+    ("group-requeue", GROUPS),
+    ("group-returns", GROUPS),
+    ("group-skips", GROUPS),
+    ("group-turn", GROUPS),
     ("effect-number", EFFECTS),
     ("effect-own", EFFECTS),
     ("effect-rights", EFFECTS),

@@ -11,7 +11,7 @@ use queenright::engine::{
     Run, Seen, Settle,
 };
 use queenright::engine::{Gauges, Range, Report};
-use queenright::message::{Outcome, Pack};
+use queenright::message::{Envelope, Outcome, Pack};
 
 use super::ledger::{COUNTER, Ledger};
 use super::twin::{Answer, Call, Twin};
@@ -163,6 +163,8 @@ impl<B: Bench> History<B> {
             version: "0.1.0".into(),
             concurrency: self.rng.u32(..1000),
             deliveries_max: self.rng.u16(1..6),
+            group_concurrency: *self.rng.choice(&[1, 1, 1, 2, 3]).expect("some"),
+            group_skip_retries: self.chance(4),
         };
         // Now and then it has drawn the id of another.
         if self.chance(20)
@@ -293,6 +295,16 @@ impl<B: Bench> History<B> {
             again: false,
             packs: packs(member.seq, member.epoch, self.twin.wall_ms, &sizes),
         };
+        if self.chance(2) {
+            let first = call.first + call.count();
+            for number in first..first + self.rng.u64(1..6) {
+                let envelope = Envelope::of_group(Some(&self.group()));
+                let payload = number.to_string();
+                let wall_ms = self.twin.wall_ms;
+                let pack = Pack::of_one(&envelope, payload.as_bytes(), number, call.epoch, wall_ms);
+                call.packs.push(pack);
+            }
+        }
         match self.rng.u32(..40) {
             0 => call.made += 1,
             1 => call.epoch += 1,
@@ -311,12 +323,19 @@ impl<B: Bench> History<B> {
         Some(call)
     }
 
+    fn group(&mut self) -> String {
+        format!("g{}", self.rng.u32(..4))
+    }
+
     async fn push(&mut self) {
         let mut items = Vec::new();
         for _ in 0..self.rng.u32(..6) {
             let mut item = Item::new(self.rng.u64(..).to_string());
             if self.rng.bool() {
                 item = item.key(format!("key {}", self.rng.u32(..6)));
+            }
+            if self.chance(2) {
+                item = item.group(self.group());
             }
             if self.chance(3) {
                 item = item.delay(Duration::from_millis(self.rng.u64(..300)));
@@ -389,7 +408,9 @@ impl<B: Bench> History<B> {
     /// Pauses, resumes, or moves the crown.
     async fn rule(&mut self) {
         let maybe = |rng: &mut Rng| [None, Some(true), Some(false)][rng.usize(..3)];
-        let call = if self.rng.bool() {
+        let call = if self.chance(3) {
+            Call::PauseGroup(self.group(), self.rng.bool())
+        } else if self.rng.bool() {
             Call::Pause(maybe(&mut self.rng), maybe(&mut self.rng))
         } else {
             let anyone = format!("n{}", self.rng.u64(..=self.named));
@@ -494,6 +515,9 @@ impl<B: Bench> History<B> {
     /// Everyone who is left works until nothing is left to do.
     pub async fn settle_down(&mut self) {
         self.call(Call::Pause(Some(false), Some(false))).await;
+        for group in 0..4 {
+            self.call(Call::PauseGroup(format!("g{group}"), false)).await;
+        }
         for _ in 0..ROUNDS {
             self.twin.set_wall(self.twin.wall_ms + 40).await;
             if self.nodes.len() < 2 {
@@ -506,7 +530,7 @@ impl<B: Bench> History<B> {
                 panic!("there is a queue")
             };
             let state = &self.twin.state;
-            if look.in_hand == 0 && state.queue.is_empty() && state.again.is_empty() {
+            if look.in_hand == 0 && state.queue.is_empty() && state.again.is_empty() && state.lines.is_empty() {
                 // The clock may have been set back since: nobody waits for what was put off.
                 let Some((due_ms, _)) = state.later.keys().next().copied() else {
                     return;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use queenright::engine::memory::State;
 use queenright::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, History, Join, Joined, NodeId,
-    Paused, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Sights,
-    Status, Wake, rules,
+    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported,
+    Requeued, Sights, Status, Wake, rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
@@ -31,6 +31,7 @@ pub enum Call {
     Discard(Vec<u64>),
     Trim(u64),
     Pause(Option<bool>, Option<bool>),
+    PauseGroup(String, bool),
     Handover(Option<String>),
     Report(Box<Report>),
     History(Range),
@@ -52,6 +53,7 @@ pub enum Answer {
     Requeued(Requeued),
     Discarded(Vec<u64>),
     Paused(Paused),
+    PausedGroup(PausedGroup),
     Handover(Handover),
     Reported(Reported),
     History(Option<Box<History>>),
@@ -230,6 +232,7 @@ fn told(state: &mut State, now: u64, call: &Call) -> Result<Answer> {
         Call::Discard(numbers) => Answer::Discarded(rules::discard(state, numbers)?),
         Call::Trim(keep) => Answer::Discarded(rules::trim(state, *keep)?),
         Call::Pause(generator, handlers) => Answer::Paused(rules::pause(state, *generator, *handlers)?),
+        Call::PauseGroup(group, paused) => Answer::PausedGroup(rules::pause_group(state, group, *paused)?),
         Call::Handover(to) => Answer::Handover(rules::handover(state, now, to.as_deref())?),
         Call::Report(report) => Answer::Reported(rules::report(state, now, report)?),
         Call::History(range) => match rules::history(state, now, *range) {
@@ -263,6 +266,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Discard(numbers) => engine.discard(numbers).await.map(Answer::Discarded),
         Call::Trim(keep) => engine.trim(*keep).await.map(Answer::Discarded),
         Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
+        Call::PauseGroup(group, paused) => engine.pause_group(group, *paused).await.map(Answer::PausedGroup),
         Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
         Call::Report(report) => engine.report(report).await.map(Answer::Reported),
         Call::History(range) => match engine.history(*range).await {

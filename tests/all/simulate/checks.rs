@@ -209,6 +209,7 @@ impl Inner {
             (Call::Leave(node), _) => self.an_orderly_stop_hands_on_nothing(process, node, before),
             _ => {}
         }
+        self.groups_are_in_order(answer);
         match call {
             Call::Publish(_)
             | Call::Exchange(_)
@@ -252,7 +253,8 @@ impl Inner {
     }
 
     fn work_waits(&self) -> bool {
-        let waits = !self.state.queue.is_empty() || !self.state.again.is_empty();
+        let state = &self.state;
+        let waits = !(state.queue.is_empty() && state.again.is_empty() && state.ready.is_empty());
         waits && !self.book.paused.handlers
     }
 

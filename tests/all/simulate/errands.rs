@@ -20,6 +20,7 @@ const TRIES: u32 = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Errand {
     Pause(Option<bool>, Option<bool>),
+    PauseGroup(String, bool),
     Handover(Option<String>),
     Requeue,
     Discard,
@@ -42,6 +43,7 @@ pub fn start_operator(world: &Arc<World>, errand: Errand) {
 async fn run(wire: &Wire, errand: Errand) -> Result<()> {
     match errand {
         Errand::Pause(generator, handlers) => patiently(|| wire.pause(generator, handlers)).await.map(drop),
+        Errand::PauseGroup(group, paused) => patiently(|| wire.pause_group(&group, paused)).await.map(drop),
         Errand::Handover(to) => {
             patiently(|| wire.handover(to.as_deref())).await?;
             sleep_ms(wire.world.plan.lease_ms() / 2).await;
@@ -121,6 +123,10 @@ impl Inner {
             }
             if self.rng.u8(..4) == 0 {
                 item = item.delay(Duration::from_millis(self.rng.u64(1..=lease)));
+            }
+            // Drawn from what the push is, so that plans without groups stay as they were.
+            if let Some(group) = self.plan.group(process as u64 + 16 * index) {
+                item = item.group(group);
             }
             item
         });

@@ -48,6 +48,8 @@ pub fn befall(world: &Arc<World>, fault: Fault) {
             let resume = |resume: bool| resume.then_some(false);
             start_operator(world, Errand::Pause(resume(generator), resume(handlers)));
         }
+        Fault::HaltGroup => start_operator(world, Errand::PauseGroup("g0".into(), true)),
+        Fault::ResumeGroups => start_operator(world, Errand::PauseGroup("g0".into(), false)),
         Fault::Rogue => start_rogue(world),
         Fault::Read => {
             let limit = world.with(|inner| inner.rng.bool().then(|| inner.rng.u64(1..6)));

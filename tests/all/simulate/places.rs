@@ -50,6 +50,9 @@ impl Inner {
         for pack in self.state.queue.iter().chain(&self.state.again) {
             put(pack, Place::Waiting);
         }
+        for pack in self.state.lines.values() {
+            put(pack, Place::Waiting);
+        }
         for ((due_ms, _), pack) in &self.state.later {
             put(pack, Place::Later(*due_ms));
         }
@@ -235,7 +238,8 @@ impl Inner {
             return;
         };
         let sum = status.done + status.failed + status.queued + status.in_hand + status.later;
-        let waiting = count_of(self.state.queue.iter().chain(&self.state.again));
+        let lined_up = self.state.lines.values();
+        let waiting = count_of(self.state.queue.iter().chain(&self.state.again).chain(lined_up));
         let skipped = self.state.meta.as_ref().map_or(0, |meta| meta.skipped);
         if status.published + status.requeued != sum + skipped || status.queued != waiting {
             self.fail(&format!(

@@ -57,6 +57,9 @@ pub enum Fault {
         generator: bool,
         handlers: bool,
     },
+    /// A group is paused, and all are resumed.
+    HaltGroup,
+    ResumeGroups,
     /// The crown is handed to one of the nodes, to any, or to one that is not there.
     Handover,
     /// Errors are put in again, or removed.
@@ -135,6 +138,8 @@ pub struct Plan {
     pub lag_ms: u64,
     /// Of so many looks who is connected, one is lost, wrong, or misled by a connection that breaks; 0: none.
     pub lies: u32,
+    /// Most messages belong to one of so many groups; 0: there are none.
+    pub groups: u64,
 }
 
 impl Plan {
@@ -187,6 +192,7 @@ impl Plan {
             purge: false,
             lag_ms: 0,
             lies: 0,
+            groups: 0,
             settings,
         };
         plan.draw_faults(&mut rng, lease);
@@ -196,6 +202,7 @@ impl Plan {
         plan.draw_watching(&mut Rng::with_seed(seed ^ 0x7761_7463_6800));
         // Drawn apart, too.
         plan.chains = Rng::with_seed(seed ^ 0x6368_6169_6e73).u8(..5) == 0;
+        plan.draw_groups(&mut Rng::with_seed(seed ^ 0x6772_6f75_7073));
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }
@@ -234,6 +241,30 @@ impl Plan {
             self.settings.watch = true;
             self.lies = *rng.choice(&[0, 100, 20, 5]).expect("some");
         }
+    }
+
+    /// Whether messages belong to groups. Drawn apart, too.
+    fn draw_groups(&mut self, rng: &mut Rng) {
+        if rng.u8(..4) > 0 {
+            return;
+        }
+        self.groups = rng.u64(1..=4);
+        self.settings.group_concurrency = *rng.choice(&[1, 1, 1, 2]).expect("some");
+        self.settings.group_skip_retries = rng.u8(..3) == 0;
+        if rng.u8(..3) == 0 {
+            for _ in 0..rng.u64(1..=2) {
+                let at = rng.u64(0..=self.trouble_ms);
+                let until = at + rng.u64(1..=self.lease_ms());
+                self.faults
+                    .extend([(at, Fault::HaltGroup), (until, Fault::ResumeGroups)]);
+            }
+        }
+    }
+
+    /// The group of a message.
+    pub fn group(&self, number: u64) -> Option<String> {
+        let grouped = self.groups > 0 && self.dice(number ^ 0x67, 8) > 1;
+        grouped.then(|| format!("g{}", self.dice(number ^ 0x68, 64) % self.groups))
     }
 
     /// What only some fleets do. Drawn apart, so that the others stay as they are.

@@ -289,6 +289,7 @@ struct Maker {
 impl Generate for Maker {
     async fn generate(&mut self, next: Next, draft: &mut Draft) -> Made {
         draft.payload.extend(payload(next.number));
+        draft.group = self.world.plan.group(next.number);
         if !self.world.plan.cursor {
             return Made::Message;
         }
@@ -479,6 +480,8 @@ pub fn start_rogue(world: &Arc<World>) {
             version: "0".into(),
             concurrency: 1,
             deliveries_max: wire.world.plan.settings.deliveries_max,
+            group_concurrency: wire.world.plan.settings.group_concurrency,
+            group_skip_retries: wire.world.plan.settings.group_skip_retries,
         };
         if wire.join(&join).await.is_err() {
             return;

@@ -76,7 +76,9 @@ impl Inner {
         self.book.calls.insert(push.call.clone(), kept);
         self.book.last_push_ms = self.book.last_push_ms.max(before.wall_ms);
         self.pushed |= new > 0;
-        let waits = |(item, receipt): (&queenright::engine::Item, &Receipt)| item.delay_ms == 0 && !receipt.repeated;
+        // What stands in the line of a group has a limit of its own.
+        let queued = |item: &queenright::engine::Item| item.delay_ms == 0 && item.group.is_none();
+        let waits = |(item, receipt): (&queenright::engine::Item, &Receipt)| queued(item) && !receipt.repeated;
         if push.items.iter().zip(receipts).any(waits) {
             self.the_backlog_keeps_its_limit(before);
         }
@@ -118,6 +120,10 @@ impl Inner {
     fn only_a_full_queue_refuses(&mut self, push: &Push, before: &Glance) {
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         let head = self.state.queue.front().map_or(seq, queenright::message::Pack::first);
+        let grouped = push.items.iter().filter(|item| item.group.is_some()).count();
+        if grouped > 0 && (self.state.lines.len() + grouped) as u64 > push.backlog_max && seq == before.seq {
+            return;
+        }
         if seq != before.seq || seq + push.items.len() as u64 - head <= push.backlog_max {
             self.fail("a push is refused although there is room, or was applied all the same");
         }

@@ -161,6 +161,9 @@ async fn everything_comes_right(world: &Arc<World>) {
         if world.with(is_paused) {
             start_operator(world, Errand::Pause(Some(false), Some(false)));
         }
+        if world.with(|inner| inner.state.turns.values().any(|turn| turn.paused)) {
+            start_operator(world, Errand::PauseGroup("g0".into(), false));
+        }
         sleep_ms(lease / 4).await;
     }
     world.with(|inner| {

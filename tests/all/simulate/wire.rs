@@ -7,7 +7,7 @@ use queenright::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Join, Joined, NodeId, Publish, Published,
     Reap, Reaped, Renewed, Sights, Status, Wake,
 };
-use queenright::engine::{Handover, Held, Paused, Purged, Push, Pushed, Requeued, StoreInfo, rules};
+use queenright::engine::{Handover, Held, Paused, PausedGroup, Purged, Push, Pushed, Requeued, StoreInfo, rules};
 use queenright::engine::{History, Range, Report, Reported, Ticket};
 use queenright::error::{Absence, Error, Result};
 use tokio::sync::oneshot;
@@ -310,6 +310,7 @@ fn verb(call: &Call) -> &'static str {
         Call::Discard(_) => "discard",
         Call::Trim(_) => "trim",
         Call::Pause(..) => "pause",
+        Call::PauseGroup(..) => "pause-group",
         Call::Handover(_) => "handover",
         Call::Report(_) => "report",
         Call::History(_) => "history",
@@ -559,6 +560,10 @@ impl Engine for Wire {
 
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
         answer!(self, Call::Pause(generator, handlers), Paused)
+    }
+
+    async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
+        answer!(self, Call::PauseGroup(group.to_string(), paused), PausedGroup)
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {

@@ -282,7 +282,11 @@ impl Inner {
                 self.state.names = own;
                 Answer::Pushed(pushed?)
             }
-            Call::Pause(..) | Call::Handover(_) | Call::Purge(_) if self.state.meta.is_none() => return Err(no_queue()),
+            Call::Pause(..) | Call::PauseGroup(..) | Call::Handover(_) | Call::Purge(_)
+                if self.state.meta.is_none() =>
+            {
+                return Err(no_queue());
+            }
             call => local(&mut self.state, wall_ms, call),
         };
         self.note(|| format!("{process}: {}", brief(call, &answer)));
@@ -319,6 +323,7 @@ impl Inner {
             Call::Report(_) => 17,
             Call::History(_) => 18,
             Call::Purge(_) => 32,
+            Call::PauseGroup(..) => 33,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

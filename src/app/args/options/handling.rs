@@ -31,8 +31,8 @@ options! {
             Ok(())
         })
         .help(
-            "Run a command for each message: the payload on stdin; QUEENRIGHT_NUMBER, _DELIVERIES, _FAILURES, _EPOCH and _QUEUE \
-             in the environment. Exit code 0 is done, 75 is tried again later, all else is an error whose text is the end of \
+            "Run a command for each message: the payload on stdin; QUEENRIGHT_NUMBER, _DELIVERIES, _FAILURES, _EPOCH, _QUEUE \
+             and _GROUP (if it has one) in the environment. Exit code 0 is done, 75 is tried again later, all else is an error whose text is the end of \
              stderr",
         );
     WORKERS = Opt::text(GROUP, "workers", Takes::Value("N"), |to, text| {
@@ -54,6 +54,11 @@ options! {
     MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, |text| value::within(text, u16::MAX))
         .default(|to| to.settings.deliveries_max.to_string())
         .help("A message that was delivered this often, the last time alone, and never finished, since its handlers died, becomes an error");
+    GROUP_CONCURRENCY = setting!("group-concurrency", Takes::Value("N"), group_concurrency, |text| value::within(text, u32::MAX))
+        .default(|to| to.settings.group_concurrency.to_string())
+        .help("How many messages of one group the whole fleet may handle at once; with 1, in the order of their numbers. The copy that started last decides for all");
+    GROUP_SKIP_RETRIES = setting!("group-skip-retries", Takes::Nothing, group_skip_retries, value::yes)
+        .help("Let a group go on while a message of it waits to be tried again; otherwise it waits, too. The copy that started last decides for all");
     MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");

@@ -120,11 +120,17 @@ impl<'a> Glance<'a> {
     }
 
     fn waiting(&mut self) -> Result<i64, Failure> {
-        let length = self.socket.call(&[b"LLEN", self.keys.queue.as_bytes()]);
-        match length.map_err(|error| Failure::cannot("read the length of the queue", error))? {
-            Answer::Number(length) => Ok(length),
-            _ => Ok(0),
+        let mut sum = 0;
+        let waiting: [(&[u8], &String); 2] = [(b"LLEN", &self.keys.queue), (b"ZCARD", &self.keys.lines)];
+        for (command, key) in waiting {
+            let length = self.socket.call(&[command, key.as_bytes()]);
+            if let Answer::Number(length) =
+                length.map_err(|error| Failure::cannot("read the length of the queue", error))?
+            {
+                sum += length;
+            }
         }
+        Ok(sum)
     }
 }
 
@@ -138,7 +144,15 @@ pub(super) fn queued_bytes(session: &Session, messages: u64, generator: &str) ->
 /// As Redis counts it, of the queue alone: what clients and others use comes and goes.
 fn bytes_of_each(queue: &Queue, messages: u64) -> Result<f64, Failure> {
     let mut sum = 0;
-    for key in [&queue.keys().queue, &queue.keys().bodies] {
+    let keys = queue.keys();
+    for key in [
+        &keys.queue,
+        &keys.bodies,
+        &keys.lines,
+        &keys.ready,
+        &keys.turns,
+        &keys.groups,
+    ] {
         let asked: [&[u8]; 5] = [b"MEMORY", b"USAGE", key.as_bytes(), b"SAMPLES", b"0"];
         let used = queue.session.socket()?.call(&asked);
         if let Answer::Number(bytes) =
@@ -163,8 +177,13 @@ fn preload(queue: &Queue, messages: u64, generator: &str) -> Result<Copy, Failur
 
 /// How fast so many that wait are drained.
 pub(super) fn drain(session: &Session, messages: u64) -> Result<(f64, Cost), Failure> {
+    drain_of(session, messages, GENERATOR)
+}
+
+/// The same of what this generator makes.
+pub(super) fn drain_of(session: &Session, messages: u64, generator: &str) -> Result<(f64, Cost), Failure> {
     let queue = session.queue()?;
-    drop(preload(&queue, messages, GENERATOR)?);
+    drop(preload(&queue, messages, generator)?);
     let queued_bytes = bytes_of_each(&queue, messages)?;
     let meter = Cost::of_redis(session)?;
     let copies = queue.copies(HANDLERS, HANDLER)?;

@@ -50,6 +50,9 @@ impl Generate for Told {
             next.number
         };
         fill(&mut draft.payload, number, self.flags.payload);
+        if self.flags.groups > 0 {
+            draft.group = Some(format!("group {}", next.made % self.flags.groups));
+        }
         Made::Message
     }
 }

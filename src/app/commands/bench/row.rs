@@ -20,6 +20,7 @@ pub(super) enum Target {
     RatioAtLeast(f64),
     RatioAtMost(f64),
     AtMost(f64),
+    AtLeast(f64),
 }
 
 impl Row {
@@ -96,6 +97,7 @@ impl Row {
             Target::RatioAtLeast(least) => ratio >= least,
             Target::RatioAtMost(most) => ratio <= most,
             Target::AtMost(most) => self.value() <= most,
+            Target::AtLeast(least) => self.value() >= least,
         }
     }
 
@@ -106,6 +108,7 @@ impl Row {
             Some(Target::RatioAtLeast(least)) => format!(">= {least} x"),
             Some(Target::RatioAtMost(most)) => format!("<= {most} x"),
             Some(Target::AtMost(most)) => format!("<= {} {}", figure(most), self.unit),
+            Some(Target::AtLeast(least)) => format!(">= {} {}", figure(least), self.unit),
         }
     }
 }

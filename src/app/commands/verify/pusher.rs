@@ -26,9 +26,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 const ITEMS_MAX: u64 = 20;
 const DELAYED_EACH: u64 = 8;
 const DELAY_MS_MAX: u64 = 2000;
+/// Of how many messages one belongs to a group, and how many groups there are: so many that none has much to do.
+const GROUPED_EACH: u64 = 4;
+const GROUPS: u64 = 50;
 
-/// Number, payload, and when that was told, in milliseconds since 1970.
-type Told = (u64, String, u64);
+/// Number, payload, the group if its order is known, and when that was told, in milliseconds since 1970.
+type Told = (u64, String, Option<u64>, u64);
 
 pub(super) struct Pusher {
     pub(super) proxy: Option<Proxy>,
@@ -94,15 +97,17 @@ impl Pusher {
     pub(super) fn told(&self, directory: &Path) -> std::io::Result<Vec<checks::Push>> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
-        for (number, payload, ms) in told.iter() {
+        for (number, payload, group, ms) in told.iter() {
+            let group = group.map_or_else(|| "-".into(), |group| group.to_string());
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{ms} {number} {payload}");
+            let _ = writeln!(text, "{ms} {number} {group} {payload}");
         }
         std::fs::write(directory.join("pushes.txt"), text)?;
-        let pushes = told.iter().map(|(number, payload, ms)| checks::Push {
+        let pushes = told.iter().map(|(number, payload, group, ms)| checks::Push {
             number: *number,
             payload: print_of(*number, payload.as_bytes()),
             ms: *ms,
+            group: *group,
         });
         Ok(pushes.collect())
     }
@@ -120,8 +125,11 @@ impl OnEngine for Pushing {
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
         let mut made = 0;
         while !self.stop.load(Ordering::Relaxed) {
-            let payloads: Vec<String> = (0..=made % ITEMS_MAX)
-                .map(|item| format!("pushed {}", made + item))
+            let payloads: Vec<(String, Option<u64>)> = (0..=made % ITEMS_MAX)
+                .map(|item| {
+                    let group = (fastrand::u64(..GROUPED_EACH) == 0).then(|| fastrand::u64(..GROUPS));
+                    (format!("pushed {}", made + item), group)
+                })
                 .collect();
             made += payloads.len() as u64;
             let push = Push {
@@ -131,9 +139,13 @@ impl OnEngine for Pushing {
                 birth: new_id(),
                 step_ms: self.settings.step_ms(),
                 server: String::new(),
-                items: payloads.iter().map(|payload| item(payload)).collect(),
+                items: payloads.iter().map(|(payload, group)| item(payload, *group)).collect(),
             };
-            self.send(&*engine, &push, payloads).await?;
+            // What is put off is in order only once it is due.
+            let at_once = push.items.iter().map(|item| item.delay_ms == 0);
+            let sent = payloads.into_iter().zip(at_once);
+            let sent = sent.map(|((payload, group), at_once)| (payload, group.filter(|_| at_once)));
+            self.send(&*engine, &push, sent.collect()).await?;
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())
@@ -142,7 +154,7 @@ impl OnEngine for Pushing {
 
 impl Pushing {
     /// The same call until it is answered, whatever is broken.
-    async fn send<E: Engine>(&self, engine: &E, push: &Push, payloads: Vec<String>) -> Result<(), Failure> {
+    async fn send<E: Engine>(&self, engine: &E, push: &Push, sent: Vec<(String, Option<u64>)>) -> Result<(), Failure> {
         let give_up = Instant::now() + PATIENCE;
         loop {
             match engine.push(push).await {
@@ -150,7 +162,8 @@ impl Pushing {
                     let numbers = receipts.iter().map(|receipt| receipt.number);
                     let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
                     let now = now_ms();
-                    told.extend(numbers.zip(payloads).map(|(number, payload)| (number, payload, now)));
+                    let all = numbers.zip(sent);
+                    told.extend(all.map(|(number, (payload, group))| (number, payload, group, now)));
                     return Ok(());
                 }
                 Err(error) if Instant::now() >= give_up => return Err(error.into()),
@@ -160,8 +173,9 @@ impl Pushing {
     }
 }
 
-fn item(payload: &str) -> Item {
+fn item(payload: &str, group: Option<u64>) -> Item {
     let mut item = Item::new(payload.to_string());
+    item.group = group.map(|group| format!("group {group}"));
     if fastrand::u64(..DELAYED_EACH) == 0 {
         item.delay_ms = fastrand::u64(..DELAY_MS_MAX);
     }

@@ -101,6 +101,9 @@ export function show(sample) {
     say(tiles[key].big, rate(status.rates?.[key]));
     say(tiles[key].small, `${short(status[key])} in all`);
   }
+  const { waiting, longest } = status.groups;
+  const groups = `in ${short(waiting)} ${waiting === 1 ? "group" : "groups"}, longest ${longest[0]?.group} (${short(longest[0]?.messages)})`;
+  say(tiles.queued.small, waiting ? groups : "wait to be taken");
   say(tiles.errors.small, status.trimmed ? `${short(status.trimmed)} more were trimmed` : "failed and are kept");
   tiles.errors.box.classList.toggle("alarm", status.errors > 0);
   nodes(status);

@@ -57,6 +57,8 @@ pub struct Push {
     /// The print of what was pushed.
     pub payload: u64,
     pub ms: u64,
+    /// The group that it belongs to, if it was to be handled at once.
+    pub group: Option<u64>,
 }
 
 /// What one reader of errors printed.
@@ -82,7 +84,10 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     for number in observed.prints.iter().flat_map(|print| &print.numbers) {
         history.ledger.saw_error(*number);
     }
-    for Push { number, payload, ms } in &observed.pushes {
+    for Push {
+        number, payload, ms, ..
+    } in &observed.pushes
+    {
         if history.ledger.push(*number, *ms) {
             history.recorded.saw_payload(*number, *payload);
         }
@@ -103,6 +108,7 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     findings.extend(errors_printed(history, observed));
     findings.extend(wrong_effects);
     findings.extend(chains.findings);
+    findings.extend(groups_in_order(history, observed));
     findings.extend(no_rewind(history));
     findings.extend(observed.incidents.iter().cloned());
     Verdict {
@@ -227,6 +233,36 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
     }
     let what = "delivered again, though its holder was alive and a member";
     found(&[(&unexplained.minus(&[&history.ledger.unsure()]), what)])
+}
+
+/// Of a group nothing is taken before all that came before it have their outcomes: so no later than its first take, all takes of those were
+/// told. What a node that was given up, killed or stopped took says nothing: it may have heard of it late.
+fn groups_in_order(history: &History, observed: &Observed) -> Vec<String> {
+    // A store that forgot takes again, in order, what was taken.
+    if !history.ledger.forgot.is_empty() {
+        return Vec::new();
+    }
+    let recorded = &history.recorded;
+    let mut groups: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for push in &observed.pushes {
+        if let Some(group) = push.group {
+            groups.entry(group).or_default().insert(push.number);
+        }
+    }
+    let takes = recorded.takes_of(&groups.values().flatten().copied().collect());
+    let of = |number: &u64| takes.get(number).into_iter().flatten();
+    let mut early = Numbers::default();
+    for numbers in groups.values() {
+        let mut told_ms = 0;
+        for number in numbers {
+            if of(number).any(|take| take.ms < told_ms) {
+                early.insert(*number, 1);
+            }
+            let sure = of(number).filter(|take| !recorded.is_over(take.member));
+            told_ms = sure.map(|take| take.ms).fold(told_ms, u64::max);
+        }
+    }
+    found(&[(&early, "taken before an earlier message of its group was settled")])
 }
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.

@@ -245,7 +245,7 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// `{"number":…,"deliveries":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, and `payload_base64` for what is no text.
+/// `{"number":…,"deliveries":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, with a `group` where there is one, and `payload_base64` for what is no text.
 /// `attempt` is the old name of `deliveries`, for one release.
 fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     let Message {
@@ -260,6 +260,11 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
         out,
         r#"{{"number":{number},"deliveries":{deliveries},"attempt":{deliveries},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
     );
+    if let Some(group) = &message.group {
+        out.extend_from_slice(br#""group":"#);
+        let _ = serde_json::to_writer(&mut *out, group);
+        out.push(b',');
+    }
     if let Ok(text) = std::str::from_utf8(&message.payload) {
         out.extend_from_slice(br#""payload":"#);
         let _ = serde_json::to_writer(&mut *out, text);

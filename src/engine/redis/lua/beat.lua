@@ -1,5 +1,6 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
--- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue
+-- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue, the
+--       last ones lines ready turns groups groups:paused purged
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack, below this number
 --       (or nothing)
@@ -19,7 +20,7 @@ local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
   'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled', 'steps', 'server', 'head', 'done', 'failed', 'requeued',
-  'trimmed', 'damaged')
+  'trimmed', 'damaged', 'again')
 if not m[1] then return {'deposed'} end
 -- Fields that someone has changed into no numbers. What the queue cannot do without must be set right by hand. Hints and counts
 -- begin anew: what is missing from the counts shows in `status`.
@@ -36,7 +37,7 @@ if not (is_whole(m[1]) and is_whole(m[5]) and is_whole(m[8]) and is_whole(m[9]))
 end
 -- They are looked at by who keeps house, and by all while the crown is no number. Others that meet one wait for that.
 local looks = m[4] == node or not is_whole(m[6]) or tonumber(m[6]) <= tonumber(m[1])
-lack = lacks('HSET', 'ZADD', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
+lack = lacks('HSET', 'ZADD', 'ZINCRBY', 'ZREMRANGEBYRANK', 'RPUSH', 'LPUSH', 'LTRIM', 'LREM', 'DEL') -- guard: rights
 if lack then return lack end
 local OTHERS = looks and {[2] = 'wall', [3] = 'step', [6] = 'crown', [10] = 'due', [11] = 'grain', [12] = 'rewinds', [13] = 'skipped',
   [14] = 'paused', [16] = 'rank', [17] = 'ruled', [20] = 'head', [21] = 'done', [22] = 'failed', [23] = 'requeued', [24] = 'trimmed'}
@@ -145,7 +146,7 @@ end
 if keeps and not wrong then
   -- Messages that are due go back to be taken, a bounded number a beat. They are read one by one: how long an element of a
   -- sorted set is, no command tells.
-  local now, due, spoilt, looked, bytes = '+inf', {}, {}, 0, 0
+  local now, due, spoilt, lines, looked, bytes = '+inf', {}, {}, {}, 0, 0
   now = num(wall) -- guard: due
   local count = redis.call('ZCOUNT', KEYS[8], '-inf', now)
   more = 1
@@ -154,18 +155,30 @@ if keeps and not wrong then
     local entry = redis.call('ZRANGE', KEYS[8], looked, looked)[1]
     local pack = string.sub(entry, 9)
     looked, bytes = looked + 1, bytes + #entry - 8
-    if sound(pack) then due[#due + 1] = pack else spoilt[#spoilt + 1] = entry end
+    local to = due
+    if string.byte(pack) == 2 and sound(pack) and select(5, head(pack)) == 3 and string.byte(pack, 45) > 0 then to = lines end -- guard: group-due
+    if sound(pack) then to[#to + 1] = pack else spoilt[#spoilt + 1] = entry end
   end
   if looked > 0 then redis.call('ZREMRANGEBYRANK', KEYS[8], 0, looked - 1) end
   for _, entry in ipairs(spoilt) do
     --+ aside
     set_aside(KEYS[1], KEYS[11], 'later', entry)
   end
+  local again = m[26] or '0'
   if #due > 0 then
     redis.call('RPUSH', KEYS[4], unpack(due))
-    redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
+    again = again >= '2' and '3' or '1'
+    redis.call('HSET', KEYS[1], 'again', again, 'shortcut', '')
   end
-  local waits = m[14] < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) > 0
+  -- What was pushed for later gets into the line of its group only now.
+  if #lines > 0 then
+    local at = #KEYS - 5
+    --+ groups
+    for i, pack in ipairs(lines) do lines[i] = string.sub(pack, 1, 6) .. '\0\0' .. string.sub(pack, 9) end
+    line_up(lines)
+    mark_ready(KEYS[1], again)
+  end
+  local waits = m[14] < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) + redis.call('LLEN', KEYS[#KEYS - 4]) > 0
   if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then

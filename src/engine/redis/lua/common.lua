@@ -30,7 +30,13 @@ end
 local function sound(pack)
   if #pack < 44 then return end
   local version, flags, _, _, _, first, _, _, count, base = struct.unpack('<BBHHHI8I8I8I4I4', pack)
-  if version ~= 1 or count < 1 or count > $PACK_MESSAGES_MAX or first + count > $COUNTER_MAX then return end
+  if version ~= 1 then
+    -- A message with an envelope before its payload is a pack of its own: length of the group, the group, length of the attributes, these.
+    if version ~= 2 or flags ~= 0 or count ~= 1 or #pack < 47 then return end
+    local group = string.byte(pack, 45)
+    if #pack < 47 + group or #pack < 47 + group + struct.unpack('<H', pack, 46 + group) then return end
+  end
+  if count < 1 or count > $PACK_MESSAGES_MAX or first + count > $COUNTER_MAX then return end
   if flags == 0 then
     local data = 40 + 4 * count
     if #pack < data or #pack - data ~= struct.unpack('<I4', pack, data - 3) - base then return end

@@ -1,5 +1,5 @@
 -- Which effects of an exchange are applied: all of a message, or none. Included only where there are outcomes other than plain ones. Their keys
--- are those behind the tenth.
+-- are those behind `effects_at`.
 -- Effects are checked against what the keys hold, and against those already admitted in this call.
 local known = {}
 local function lookup(trial, key)
@@ -32,7 +32,7 @@ local SHOWN = {string = 'value', hash = 'hash', list = 'list'}
 local function refusal(effects)
   local trial = {}
   for _, effect in ipairs(effects) do
-    local key = KEYS[10 + effect[2]]
+    local key = KEYS[effects_at + effect[2]]
     if string.find(key, '^{qr:[^}]*}:') then return 'key ' .. key .. ' belongs to a queue' end -- guard: effect-own
     local missing = nil
     missing = lacking(effect[1], key) -- guard: effect-rights

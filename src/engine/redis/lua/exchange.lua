@@ -1,14 +1,14 @@
 -- exchange: settles what is finished, then takes what comes next.
--- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later, then
---       the keys of effects; if some of these publish, nodes and unheard are the last two
--- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), or both (3) 7 bytes
---       wanted, then piece and count of those that are done from their start
+-- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later; with groups
+--       these and 11 lines 12 ready 13 turns 14 groups; then the keys of effects; if some of these publish, nodes and unheard are the last two
+-- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), the keys of groups are given (4), as
+--       a sum 7 bytes wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}. What effects publish comes behind them:
 --       {{delay, payload}, ...}; and then behind all settles {most waiting, server}
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
 --          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
---          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more)
+--          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups (their keys are needed: nothing was written)
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
@@ -42,7 +42,7 @@ local function placed(id)
 end
 -- Who is far away gets the bytes with the packs: to fetch them would cost another way there and back. Nothing, if a right for it is
 -- missing, or someone has put something else there: then they are fetched, and that tells why.
-local bodies_of = ARGV[6] >= '2' and function(packs)
+local bodies_of = ARGV[6] >= '2' and ARGV[6] % 4 >= 2 and function(packs)
   --+ packs
   local bodies = {}
   for _, pack in ipairs(packs) do
@@ -88,9 +88,24 @@ if not m[1] then return {'deposed'} end
 local paused = false
 paused = m[3] > '1' -- guard: paused-handlers
 if paused then want = 0 end
+-- Who meets no group has neither their keys nor their functions. Nothing is written before it is known that they are needed.
+local groups, effects_at, ready = nil, 10, m[2] and m[2] > '1'
+if ARGV[6] >= '4' then
+  local function made()
+    local at = 11
+    --+ aside
+    --+ groups
+    --+ groups_take
+    --+ groups_exchange
+  end
+  groups, effects_at = made(), 14
+  local wrong = groups.misplaced()
+  if wrong then return wrong end
+end
+if ready and want > 0 and not groups then return {'groups'} end -- guard: group-keys
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
-local gone, set, ended, rest, named = {}, {}, none, none, {}
+local gone, set, ended, rest, named, over = {}, {}, none, none, {}, none
 local errors, records, back, back_again, later, effects, refused = none, none, none, none, none, none, none
 local done, failed, returned, suspects, alone, most = 0, 0, 0, 0, 0, nil
 if stored[2] ~= '0 0' then
@@ -116,12 +131,17 @@ end
 for i = 8, unarrived and 0 or #ARGV, 2 do
   local at, n = i / 2, tonumber(ARGV[i + 1])
   local pack = stored[at]
-  local _, flags, attempt, _, _, _, _, _, count = head(pack)
-  if n == count and attempt == 1 then
+  local version, flags, attempt, _, _, _, _, _, count = head(pack)
+  if n == count and attempt == 1 and (version == 1 or groups) then
     gone[#gone + 1], done = fields[at], done + n
     if flags == 1 then
       if ended == none then ended = {} end
       ended[#ended + 1] = {pack, n}
+    end
+    if version ~= 1 then
+      if not sound(pack) then return {'unheld'} end
+      if over == none then over = {} end
+      if select(5, head(pack)) ~= 2 then over[#over + 1] = groups.of(pack) end
     end
   else
     if rest == none then rest = {} end
@@ -152,12 +172,12 @@ if rest ~= none then
     return number
   end
   -- Tried again under the same number: mostly failures + 1, and out of the order of numbers.
-  local function put_off(pack, index, after, failed)
+  local function put_off(pack, index, after, failed, leaves)
     local one = piece(pack, index, 1)
-    local _, _, _, failures, _, number = head(one)
+    local _, _, _, failures, unordered, number = head(one)
     local counted = failures
     counted = math.min(failures + failed, 65535) -- guard: failures
-    one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, 1) .. string.sub(one, 9)
+    one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, math.max(unordered, leaves and 2 or 1)) .. string.sub(one, 9)
     later[#later + 1] = num(now() + after)
     later[#later + 1] = later_entry(number, one)
   end
@@ -171,7 +191,17 @@ if rest ~= none then
     -- What cannot be read is not held.
     if not sound(pack) then return {'unheld'} end
     local at, released, kept = 0, 0, 0
-    local _, _, attempt, _, unordered, first, _, _, count = head(pack)
+    local version, _, attempt, _, unordered, first, _, _, count = head(pack)
+    -- A message of a group stays in flight until it has its outcome, wherever it is meanwhile. What has left its group is not waited for.
+    local is_grouped, leaves = version == 2 and string.byte(pack, 45) > 0, false
+    if is_grouped and not groups then
+      for _, run in ipairs(runs) do
+        if run[3] ~= 2 then return {'groups'} end -- guard: group-keys
+      end
+    end
+    local group = is_grouped and groups and groups.of(pack)
+    if unordered == 2 then group = nil end -- guard: group-left
+    if is_grouped and groups then leaves = groups.skips() end -- guard: group-skips
     -- The body is fetched only if an outcome needs it: not for messages that are done or kept, nor for a pack that goes back whole.
     -- If someone has removed it, the messages that need it are errors.
     local full, lost, entire = nil, false, not is_part(pack)
@@ -222,12 +252,17 @@ if rest ~= none then
       elseif outcome == 3 and lost then
         for index = from, from + n - 1 do fail(pack, index, 'to be tried again') end
       elseif outcome == 3 then
-        for index = from, from + n - 1 do put_off(full, index, run[4], 1) end
+        for index = from, from + n - 1 do put_off(full, index, run[4], 1, leaves) end
       else
         local to = (attempt > 1 or unordered ~= 0) and back_again or back
+        if is_grouped then to = back_again end -- guard: group-returns
         to[#to + 1] = piece(full or pack, from, n)
         returned = returned + n
         if not full then kept = kept + n end
+      end
+      if group and not crowded and (outcome < 2 or outcome == 3 and leaves) then
+        if over == none then over = {} end
+        over[#over + 1] = group
       end
       at, released = from + n, released + n
     end
@@ -251,7 +286,7 @@ local lack, may = nil, redis.acl_check_cmd
 if may then
   if not may('HSET') or not may('LPUSH') then lack = 'HSET or LPUSH' end -- guard: rights
   if ended ~= none and not may('HINCRBY') then lack = 'HINCRBY' end -- guard: rights
-  if m[2] == '1' or #back_again > 0 then
+  if m[2] == '1' or m[2] == '3' or #back_again > 0 then
     if not (may('HGET') and may('HINCRBY') and may('TIME') and may('LPOP')) then lack = 'HGET, HINCRBY, TIME or LPOP' end -- guard: rights
   end
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
@@ -286,7 +321,7 @@ if ended ~= none then
   for _, one in ipairs(ended) do let_go(KEYS[4], one[1], one[2]) end
 end
 for _, effect in ipairs(effects) do
-  local kind, key = effect[1], KEYS[10 + effect[2]]
+  local kind, key = effect[1], KEYS[effects_at + effect[2]]
   if kind == 'add' then redis.call('INCRBY', key, num(effect[3]))
   elseif kind == 'set' then redis.call('SET', key, effect[3])
   elseif kind == 'field' then redis.call('HSET', key, effect[3], effect[4])
@@ -301,7 +336,9 @@ for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[10], unpack(later, i, 
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
 local follows = chain and chain.write(KEYS[10])
-local again = m[2] == '1' or #back_again > 0
+local again = m[2] == '1' or m[2] == '3' or #back_again > 0
+local goes_on = over ~= none and groups.ended(over)
+if goes_on then ready = true end
 
 -- Then the take: `again` before the queue.
 local packs, total, bytes, bytes_max, grain, spoilt, trouble = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1]), 0, nil
@@ -377,6 +414,14 @@ while again and not makes_room and total < goal and bytes < bytes_max and #packs
   if left < 1 then alone, goal = 2, total end
   if left < 2 then break end
 end
+local take_groups = groups and ready and total < goal and function(quota)
+  local room = math.min(quota, $TAKE_PACKS_MAX - #packs)
+  for _, pack in ipairs(groups.take(room, bytes, bytes_max, #packs == 0)) do
+    packs[#packs + 1] = pack
+    total, bytes = total + 1, bytes + #pack
+  end
+end
+if take_groups then take_groups(groups.first_share(goal - total)) end
 local pop = $TAKE_POP_START
 while total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   -- A take that has nearly all that it wants ends here; so does one that has many bytes, if a pack as large as those before would
@@ -434,6 +479,8 @@ while total < goal and bytes < bytes_max and #packs < $TAKE_PACKS_MAX do
   if left ~= none or spoilt >= $DAMAGED_MAX then break end
   pop = pop * 2
 end
+if take_groups and total < goal then take_groups(goal - total) end
+if groups then ready = groups.wait() end
 local ids = {}
 for i = 1, #packs do
   local pack = packs[i]
@@ -448,7 +495,8 @@ if want > 0 then
   elseif aim > grain then grain = grain + math.ceil((aim - grain) / $TAKE_SHARES) end
 end
 local flag = again and '1' or '0'
-local shortcut = again and '' or paused and '' or num(grain)
+if ready then flag = again and '3' or '2' end
+local shortcut = flag ~= '0' and '' or paused and '' or num(grain)
 if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
   redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
 end
@@ -461,7 +509,9 @@ set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
 for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
 local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or want == 0)
-if returned > 0 or (woken or follows) and not trouble and (woken and again or redis.call('LLEN', KEYS[2]) > 0) then ring(KEYS[5]) end
+-- A group that may go on, and that this lane left to others, wakes one of them.
+local rings = returned > 0 or goes_on and ready
+if rings or (woken or follows) and not trouble and (woken and (again or ready) or redis.call('LLEN', KEYS[2]) > 0) then ring(KEYS[5]) end
 -- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
 if trouble then return trouble end
 local bodies = bodies_of and bodies_of(packs) or nil

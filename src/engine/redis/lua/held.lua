@@ -26,6 +26,7 @@ for i = 1, math.min(#firsts, tonumber(ARGV[1])) do
     local _, flags, deliveries, failures, _, first, _, published, count = head(pack)
     local from, to = 1, 0
     if flags == 0 then from, to = offset(pack, count, 0), offset(pack, count, 1) - 1 end
+    if string.byte(pack) == 2 then from = inside(pack, from) end
     local start = string.sub(pack, from, math.min(to, from + $HELD_START_BYTES - 1))
     held[#held + 1] = {'first', first, 'count', count, 'deliveries', deliveries, 'failures', failures, 'published_ms', published,
       'start', start}

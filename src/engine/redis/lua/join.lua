@@ -1,9 +1,9 @@
 -- join: becomes a member. Creates the queue if there is none.
--- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys, the last is purged: the types of all are
---       checked
+-- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys, the last are turns groups groups:paused purged:
+--       the types of all are checked
 -- ARGV  1 node 2 lanes 3 lease 4 how far it lets one look move the hive clock 5 key names 6 token of this join, and the birth id
---       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12.. the types that the keys must
---       have
+--       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12 how groups are served (as in groups.lua) 13.. the types that the keys
+--       must have
 -- Returns  ok and by name: birth purged, maybe rewound | taken (another node has this id) | older (to be adopted first)
 --          | other layout names (not ours) | type key found
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
@@ -12,7 +12,7 @@
 --+ rights
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
-  if found ~= 'none' and found ~= ARGV[11 + i] then return {'type', key, found} end -- guard: key-types
+  if found ~= 'none' and found ~= ARGV[12 + i] then return {'type', key, found} end -- guard: key-types
 end
 lack = lacks('HSET', 'ZADD') -- guard: rights
 if lack then return lack end
@@ -75,6 +75,9 @@ if not known then
   end
   redis.call('HSET', KEYS[3], unpack(fields))
   redis.call('ZADD', KEYS[2], num(clock + ARGV[3]), node)
+  -- The last that joins says how groups are served. Whose turn it is stays as it is.
+  local rules = tonumber(redis.call('HGET', KEYS[#KEYS - 3], '') or 4) or 4
+  if rules - rules % 2 ~= tonumber(ARGV[12]) then redis.call('HSET', KEYS[#KEYS - 3], '', num(ARGV[12] + rules % 2)) end
 end
 local answer = {'ok', 'birth', birth, 'purged', purged and 1 or 0}
 if rewound then

@@ -1,9 +1,9 @@
 -- Gives numbers to messages that no generator made, from `seq` on, and packs them: as many in one as the grain says, and each that is for later
--- alone. Needs `packs`.
+-- alone, as is each that has an envelope: if it belongs to a group, it is for the line of that. Needs `packs`.
 local function numbering(seq, epoch, grain, wall)
-  local self, batch, batch_bytes = {seq = seq, packs = {}, later = {}}, {}, 0
-  local function pack(first, payloads, unordered)
-    local parts, at = {struct.pack(HEADER, 1, 0, 1, 0, unordered, first, epoch, wall, #payloads)}, 0
+  local self, batch, batch_bytes = {seq = seq, packs = {}, grouped = {}, later = {}}, {}, 0
+  local function pack(first, payloads, unordered, version)
+    local parts, at = {struct.pack(HEADER, version or 1, 0, 1, 0, unordered, first, epoch, wall, #payloads)}, 0
     for _, payload in ipairs(payloads) do
       parts[#parts + 1] = struct.pack('<I4', at)
       at = at + #payload
@@ -15,8 +15,18 @@ local function numbering(seq, epoch, grain, wall)
     if #batch > 0 then self.packs[#self.packs + 1] = pack(self.seq - #batch, batch, 0) end
     batch, batch_bytes = {}, 0
   end
-  function self.add(payload, delay)
-    if delay > 0 then
+  function self.add(payload, delay, envelope)
+    if envelope and envelope ~= '' then
+      -- If it is put off, it goes into the line of its group when it is due.
+      self.close()
+      local body, is_grouped = {envelope .. payload}, string.byte(envelope) > 0
+      local to = is_grouped and self.grouped or self.packs
+      if delay == 0 then to[#to + 1] = pack(self.seq, body, 0, 2)
+      else
+        self.later[#self.later + 1] = num(wall + delay)
+        self.later[#self.later + 1] = later_entry(self.seq, pack(self.seq, body, is_grouped and 3 or 1, 2))
+      end
+    elseif delay > 0 then
       self.close()
       self.later[#self.later + 1] = num(wall + delay)
       self.later[#self.later + 1] = later_entry(self.seq, pack(self.seq, {payload}, 1))

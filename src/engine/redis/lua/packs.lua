@@ -62,13 +62,24 @@ local function let_go(bodies, pack, n)
   end
 end
 
--- The record of a failed message. Of a stub, whose bytes someone has removed, the payload is empty.
+-- Where the payload begins that has an envelope before it.
+local function inside(pack, from)
+  local group = string.byte(pack, from)
+  return from + 3 + group + struct.unpack('<H', pack, from + 1 + group)
+end
+
+-- The record of a failed message, with the envelope of one that has it. Of a stub, whose bytes someone has removed, the payload is empty.
 local function failure(pack, index, time, node, text)
   local _, _, attempt, failures, _, first, epoch, published, count = head(pack)
-  local payload = ''
+  local payload, envelope = '', nil
   if is_stub(pack) then text = text .. ' (its bytes are gone from the store)'
-  else payload = string.sub(pack, offset(pack, count, index), offset(pack, count, index + 1) - 1) end
-  return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures})
+  else
+    local from = offset(pack, count, index)
+    local begins = string.byte(pack) == 2 and inside(pack, from) or from
+    if begins > from then envelope = string.sub(pack, from, begins - 1) end
+    payload = string.sub(pack, begins, offset(pack, count, index + 1) - 1)
+  end
+  return first + index, cmsgpack.pack({first + index, attempt, epoch, published, time, node, text, payload, failures, envelope})
 end
 
 -- A message as an element of `later`: its number comes first, so that of two that are due together the older one is first.

@@ -1,5 +1,5 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
--- KEYS  1 meta 2 queue 3 bell; with large packs also 4 bodies 5 sending
+-- KEYS  1 meta 2 queue 3 bell; with large packs also 4 bodies 5 sending; with messages of groups these and 6 lines 7 ready 8 turns 9 groups
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9 it was
 --       published before, and a failover has taken it back (1) 10 server 11.. packs
 -- Returns  one text: seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
@@ -55,11 +55,14 @@ if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end
 if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: crown-lease
 
 local made, first, last = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local n, reign = 0, tonumber(m[5])
+local n, reign, grouped = 0, tonumber(m[5]), nil
 for i = 11, #ARGV do
   local version, flags, _, _, _, number, epoch, _, count = head(ARGV[i])
   if version ~= 1 or flags > 1 or number ~= first + n or epoch ~= reign or count < 1 then
-    return without_bodies(redis.error_reply('ERR queenright: malformed pack'))
+    local fits = version == 2 and number == first + n and epoch == reign and sound(ARGV[i])
+    local is_grouped = fits and string.byte(ARGV[i], 45) > 0
+    if not fits or is_grouped and not KEYS[9] then return without_bodies(redis.error_reply('ERR queenright: malformed pack')) end
+    grouped = grouped or is_grouped
   end
   n = n + count
 end
@@ -101,8 +104,28 @@ end
 local lack = false
 lack = redis.acl_check_cmd and not redis.acl_check_cmd('HSET') -- guard: rights
 if lack then return without_bodies(redis.error_reply('NOPERM queenright: this user has no permissions to run HSET')) end
-local pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 11))
-if type(pushed) == 'table' then return without_bodies(pushed) end
+local pushed = nil
+if grouped then
+  local at, plain, lines = 6, {}, {}
+  --+ groups
+  local wrong = misplaced()
+  if wrong then return without_bodies(wrong) end
+  for i = 11, #ARGV do
+    local to = group_of(ARGV[i]) and lines or plain
+    to[#to + 1] = ARGV[i]
+  end
+  local is_full = redis.call('ZCARD', KEYS[6]) + #lines > limit and not fills
+  if is_full then return without_bodies({'full'}) end -- guard: full
+  -- When memory is full, this is refused.
+  pushed = redis.pcall('ZINCRBY', KEYS[9], 0, (group_of(lines[1])))
+  if type(pushed) == 'table' then return without_bodies(pushed) end
+  if #plain > 0 then redis.call('RPUSH', KEYS[2], unpack(plain)) end
+  line_up(lines)
+  mark_ready(KEYS[1], redis.call('HGET', KEYS[1], 'again') or '0')
+else
+  pushed = redis.pcall('RPUSH', KEYS[2], unpack(ARGV, 11))
+  if type(pushed) == 'table' then return without_bodies(pushed) end
+end
 if large then
   local ids, left = large_ones()
   local marks = {}

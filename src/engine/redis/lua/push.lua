@@ -1,7 +1,7 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
--- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard
+-- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups
 -- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server, then of each
---       message: key (or nothing) delay payload
+--       message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
 -- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
@@ -11,19 +11,20 @@
 --+ members
 --+ rights
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
+local width = #KEYS > 8 and 4 or 3
 local _, wall = hive(0, 0, 0)
 if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
   -- The types of keys are checked by join, and nobody has joined yet.
-  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list'}) do
-    local found = redis.call('TYPE', KEYS[i]).ok
+  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list', 'zset', 'list', 'hash', 'zset'}) do
+    local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
     if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found} end -- guard: push-types
   end
 end
 local asked = {'c' .. ARGV[1]}
-for i = 8, #ARGV, 3 do asked[#asked + 1] = 'k' .. ARGV[i] end
+for i = 8, #ARGV, width do asked[#asked + 1] = 'k' .. ARGV[i] end
 local known = redis.call('HMGET', KEYS[6], unpack(asked))
 local answered = nil
 answered = known[1] -- guard: push-repeat
@@ -40,11 +41,12 @@ end
 local seq, epoch, grain = (m[3] or 0) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
 local answer, remembered, values, seen = {}, {}, {}, {}
 local new = numbering(seq, epoch, grain, wall)
-for i = 8, #ARGV, 3 do
-  local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2]
+for i = 8, #ARGV, width do
+  local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + width - 1]
+  local envelope = width == 4 and ARGV[i + 2] or ''
   local number, repeated = new.seq, 0
   if key ~= '' then
-    local was, until_ms = string.match(known[(i - 8) / 3 + 2] or '', '(%d+) (%d+)')
+    local was, until_ms = string.match(known[(i - 8) / width + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
     lives = lives and tonumber(until_ms) > wall -- guard: once-until
     was = seen[key] or (lives and tonumber(was))
@@ -56,7 +58,7 @@ for i = 8, #ARGV, 3 do
       values[#values + 1] = 'k' .. key; values[#values + 1] = num(number) .. ' ' .. ends
     end
   end
-  if repeated == 0 then new.add(payload, delay) end
+  if repeated == 0 then new.add(payload, delay, envelope) end
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 new.close()
@@ -66,6 +68,16 @@ if #new.packs > 0 and new.seq - waiting_from > limit then
   if first then waiting_from = select(2, sound(first)) or waiting_from else waiting_from = seq end
   if new.seq - waiting_from > limit then return {'full'} end -- guard: push-full
 end
+local at, grouped, line_up, mark_ready = 9, new.grouped, nil, nil
+if #grouped > 0 then
+  local function groups()
+    --+ groups
+    return misplaced(), line_up, mark_ready
+  end
+  lack, line_up, mark_ready = groups()
+  if lack then return lack end
+  if redis.call('ZCARD', KEYS[9]) + #grouped > limit then return {'full'} end -- guard: push-full
+end
 
 -- Now the writes.
 if not m[1] then
@@ -74,13 +86,17 @@ if not m[1] then
 end
 new.write(KEYS[2], KEYS[4])
 if new.seq > seq then redis.call('HSET', KEYS[1], 'seq', num(new.seq), 'head', num(waiting_from)) end
+if #grouped > 0 then
+  line_up(grouped)
+  mark_ready(KEYS[1], redis.call('HGET', KEYS[1], 'again') or '0')
+end
 remembered[#remembered + 1] = num(wall + $CALL_MS); remembered[#remembered + 1] = asked[1]
 values[#values + 1] = asked[1]; values[#values + 1] = cmsgpack.pack(answer)
 for i = 1, #values, $UNPACK_MAX do
   redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
   redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
-if #new.packs > 0 then ring(KEYS[3]) end
+if #new.packs + #grouped > 0 then ring(KEYS[3]) end
 -- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then

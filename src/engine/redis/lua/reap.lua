@@ -1,5 +1,5 @@
 -- reap: deposes a member whose lease has run out, or whose connection was closed, and hands on what it held, a bounded number of packs a call.
--- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged
+-- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged 11 lines 12 ready 13 turns 14 groups
 -- ARGV  1 victim 2 its channel, if its connection was seen and is seen no more (or nothing)
 -- Returns  by name: redelivered failed more deposed
 -- Deposes before it moves anything: from then on the calls of the victim are refused.
@@ -11,16 +11,19 @@
 --+ members
 --+ rights
 --+ alive
+local at = 11
+--+ groups
 local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
   return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
 end
-local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'again')
 if not m[1] then return answer(0, 0, 0, 0) end
 local clock, wall = hive(m[1], m[2], m[3])
 local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
 local kind = redis.call('TYPE', KEYS[4]).ok
-lack = lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
+lack = misplaced()
+lack = lack or lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
 if lack then return lack end
 local gone = ARGV[2] ~= ''
 if gone and is_connected(ARGV[2]) then gone = false end -- guard: reap-look
@@ -44,7 +47,7 @@ for _, field in ipairs(redis.call('HKEYS', KEYS[4])) do
   if string.match(field, '^%d+$') then pieces[#pieces + 1] = field end
 end
 table.sort(pieces, function(a, b) return tonumber(a) < tonumber(b) end)
-local moved, redelivered, failed, bytes, again, errors, records, spent_stubs, spoilt = {}, 0, 0, 0, {}, {}, {}, {}, {}
+local moved, redelivered, failed, bytes, again, errors, records, spent_stubs, spoilt, over = {}, 0, 0, 0, {}, {}, {}, {}, {}, {}
 for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
   -- What does not fit is not read: a stub is short, but what it stands for may have to be brought.
   local field = pieces[i]
@@ -69,6 +72,8 @@ for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
       records[#records + 1] = num(number); records[#records + 1] = kept
     end
     failed = failed + count
+    local group = group_of(pack)
+    if group and select(5, head(pack)) ~= 2 then over[#over + 1] = group end -- guard: group-reaped
   else
     again[#again + 1] = string.sub(pack, 1, 2) .. struct.pack('<H', attempt + 1) .. string.sub(pack, 5)
     redelivered = redelivered + count
@@ -81,11 +86,16 @@ for i = 1, #errors, $UNPACK_MAX do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
+local flag = m[4] or '0'
 if #again > 0 then
   redis.call('RPUSH', KEYS[5], unpack(again))
-  redis.call('HSET', KEYS[1], 'again', '1', 'shortcut', '')
-  ring(KEYS[8])
+  flag = flag >= '2' and '3' or '1'
+  redis.call('HSET', KEYS[1], 'again', flag, 'shortcut', '')
 end
+-- A message that became an error lets its group go on.
+local goes_on = ended(over)
+if goes_on then mark_ready(KEYS[1], flag) end
+if goes_on or #again > 0 then ring(KEYS[8]) end
 if failed > 0 then redis.pcall('HINCRBY', KEYS[1], 'failed', num(failed)) end
 if #moved == #pieces then
   redis.call('LREM', KEYS[3], 0, victim)

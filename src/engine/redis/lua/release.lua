@@ -17,9 +17,9 @@ if ARGV[2] == '1' then
 end
 local batch = redis.call('LRANGE', KEYS[5], 1, -1)
 for _, record in ipairs(batch) do
-  -- A record is an array of nine. The number comes first in it, and the rest need not be read.
+  -- A record is an array of nine, or ten with an envelope. The number comes first in it, and the rest need not be read.
   local fine, _, number = pcall(cmsgpack.unpack_one, record, 1)
-  if fine and type(number) == 'number' and string.byte(record) == 9 * 16 + 9 then
+  if fine and type(number) == 'number' and (string.byte(record) == 9 * 16 + 9 or string.byte(record) == 9 * 16 + 10) then
     number = num(number)
     redis.call('ZADD', KEYS[2], number, number)
     redis.call('HSET', KEYS[3], number, record)

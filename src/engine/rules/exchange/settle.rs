@@ -1,5 +1,6 @@
 //! What an exchange settles.
 
+use super::super::groups::ended;
 use super::chain::{Chain, Room};
 use super::effects::{Known, admit};
 use crate::engine::limits::{CROWDED_MS, DELAY_MS_MAX};
@@ -22,6 +23,9 @@ pub(super) struct Plan<'a> {
     pub(super) back_again: Vec<Pack>,
     pub(super) errors: Vec<Failed>,
     pub(super) refused: Vec<(u64, String)>,
+    /// The groups of which a message ended, or is not waited for any more: of messages that are simply done, of those that were delivered
+    /// before, and of all others. In this order scripts come to them.
+    ended: [Vec<String>; 3],
     /// Counts of messages.
     pub(super) done: u64,
     pub(super) returned: u64,
@@ -47,6 +51,7 @@ impl<'a> Plan<'a> {
             back_again: Vec::new(),
             errors: Vec::new(),
             refused: Vec::new(),
+            ended: [const { Vec::new() }; 3],
             done: 0,
             returned: 0,
         };
@@ -94,6 +99,24 @@ impl<'a> Plan<'a> {
     ) -> Result<()> {
         let (from, count) = (run.from as usize, run.count as usize);
         let indices = from..from + count;
+        let grouped = pack.group().is_some();
+        let skips = grouped && store.group_rules()?.skips_retries && store.guard("group-skips");
+        let ends = match &run.outcome {
+            Outcome::Done(_) | Outcome::Error(_) => true,
+            Outcome::Retry { .. } => skips,
+            Outcome::Return => false,
+        };
+        // What has left its group before is not waited for.
+        let group = if store.guard("group-left") {
+            pack.holds_up()
+        } else {
+            pack.group()
+        };
+        let order = match &run.outcome {
+            outcome if !outcome.is_plain() => 2,
+            _ => usize::from(pack.deliveries() > 1),
+        };
+        let over = group.filter(|_| ends).map(str::to_string);
         let failed = |index, text: &str| Failed::of(pack, index, time_ms, node, text);
         match &run.outcome {
             Outcome::Done(effects) => {
@@ -105,8 +128,9 @@ impl<'a> Plan<'a> {
                     Room::Crowded => {
                         self.chain.told.crowded.extend(numbers);
                         let due_ms = time_ms + CROWDED_MS;
-                        let again = indices.map(|index| (due_ms, pack.piece(index, 1).marked_unordered()));
+                        let again = indices.map(|index| (due_ms, pack.piece(index, 1).put_off()));
                         self.later.extend(again);
+                        // It stays in flight: its group waits for it.
                         return Ok(());
                     }
                 };
@@ -128,11 +152,13 @@ impl<'a> Plan<'a> {
                 self.later.extend(indices.map(|index| {
                     let message = pack.piece(index, 1);
                     let message = if counts { message.next_failure() } else { message };
-                    (due_ms, message)
+                    (due_ms, if skips { message.marked_left() } else { message })
                 }));
             }
             Outcome::Return => {
-                let back = if pack.deliveries() > 1 || pack.unordered() {
+                // A message of a group stays in flight: nobody is to take it from its line.
+                let grouped = grouped && store.guard("group-returns");
+                let back = if pack.deliveries() > 1 || pack.unordered() || grouped {
                     &mut self.back_again
                 } else {
                     &mut self.back
@@ -141,6 +167,7 @@ impl<'a> Plan<'a> {
                 self.returned += count as u64;
             }
         }
+        self.ended[order].extend(over);
         Ok(())
     }
 
@@ -149,7 +176,8 @@ impl<'a> Plan<'a> {
         self.done + self.errors.len() as u64 + self.later.len() as u64 + self.returned
     }
 
-    pub(super) fn write(&self, store: &mut impl Store, node: &str) -> Result<()> {
+    /// Returns whether a group has become ready by it.
+    pub(super) fn write(&self, store: &mut impl Store, node: &str) -> Result<bool> {
         for first in &self.gone {
             store.remove_piece(node, *first)?;
         }
@@ -171,6 +199,10 @@ impl<'a> Plan<'a> {
         for pack in self.back_again.iter().rev() {
             store.push_front(Line::Again, pack)?;
         }
-        Ok(())
+        let mut readied = false;
+        for group in self.ended.iter().flatten() {
+            readied |= ended(store, group)?;
+        }
+        Ok(readied)
     }
 }

@@ -1,5 +1,6 @@
 //! What an exchange takes.
 
+use super::super::groups::{first_share, take_groups};
 use crate::engine::limits::{
     CLEARING_MS, GRAIN_START, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START,
     TAKE_SHARES, take_cut, take_fits, take_is_enough,
@@ -31,6 +32,11 @@ pub(super) fn take(
     }
     if take.goal > 0 && meta.again && !makes_room {
         take_again(store, meta, (node, &mut *about), clock, &mut take)?;
+    }
+    let groups_wait = store.ready_count()? > 0 && take.total < take.goal;
+    if groups_wait {
+        let share = first_share(store, take.goal - take.total, want)?;
+        take_groups(store, &mut take, share)?;
     }
     let mut pop = TAKE_POP_START;
     while take.total < take.goal && take.bytes < take.bytes_max && take.packs.len() < TAKE_PACKS_MAX {
@@ -81,6 +87,10 @@ pub(super) fn take(
             break;
         }
         pop = pop.saturating_mul(2);
+    }
+    if groups_wait && take.total < take.goal {
+        let rest = take.goal - take.total;
+        take_groups(store, &mut take, rest)?;
     }
     if want > 0 {
         let want = want.min(GRAIN_START);
@@ -163,7 +173,7 @@ fn clears(meta: &mut Meta, about: &About, clock: u64) -> bool {
 
 /// What a take has so far.
 #[derive(Default)]
-struct Take {
+pub(in crate::engine::rules) struct Take {
     /// It ends with so many.
     goal: u64,
     packs: Vec<Pack>,
@@ -174,6 +184,23 @@ struct Take {
 }
 
 impl Take {
+    /// Whether it may look for one more pack.
+    pub(in crate::engine::rules) fn has_room(&self) -> bool {
+        self.bytes < self.bytes_max && self.packs.len() < TAKE_PACKS_MAX
+    }
+
+    /// Whether a pack fits as a whole. The first one does in any case.
+    pub(in crate::engine::rules) fn holds(&self, pack: &Pack) -> bool {
+        self.packs.is_empty() || self.bytes + pack.bytes().len() <= self.bytes_max
+    }
+
+    /// Takes a pack that was never delivered before.
+    pub(in crate::engine::rules) fn add_new(&mut self, pack: Pack) {
+        self.total += pack.count() as u64;
+        self.bytes += pack.bytes().len();
+        self.packs.push(pack);
+    }
+
     /// How many messages of a pack fit into what is left of the bytes.
     fn fits(&self, pack: &Pack) -> usize {
         let (count, length) = (pack.count(), pack.bytes().len());
@@ -186,8 +213,6 @@ impl Take {
 
     fn add(&mut self, about: &mut About, pack: Pack) {
         about.took(&pack);
-        self.total += pack.count() as u64;
-        self.bytes += pack.bytes().len();
-        self.packs.push(pack);
+        self.add_new(pack);
     }
 }

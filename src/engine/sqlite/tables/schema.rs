@@ -27,6 +27,14 @@ CREATE UNIQUE INDEX lines_by_position ON lines (queue, line, position);
 CREATE TABLE later (queue TEXT, due INT, number INT, pack BLOB);
 CREATE UNIQUE INDEX later_by_due ON later (queue, due, number);
 
+CREATE TABLE grouped (queue TEXT, grp TEXT, number INT, pack BLOB);
+CREATE UNIQUE INDEX grouped_by_line ON grouped (queue, grp, number);
+CREATE TABLE turns (queue TEXT, grp TEXT, turn INT, waiting INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
+CREATE INDEX turns_by_length ON turns (queue, waiting, grp) WHERE waiting > 0;
+CREATE INDEX turns_paused ON turns (queue, grp) WHERE turn / 2 % 2 = 1;
+CREATE TABLE ready (queue TEXT, position INT, grp TEXT, PRIMARY KEY (queue, position)) WITHOUT ROWID;
+CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOUT ROWID;
+
 CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 
@@ -52,7 +60,8 @@ pub(in crate::engine::sqlite) const DAMAGED: &str =
     "CREATE TABLE IF NOT EXISTS damaged (id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, place TEXT, bytes BLOB);";
 
 /// What a file of an older layout lacks: the statements that bring it to each one, from the second on.
-pub(in crate::engine::sqlite) const SINCE: [&str; 1] = ["
+pub(in crate::engine::sqlite) const SINCE: [&str; 2] = [
+    "
 ALTER TABLE meta ADD COLUMN clearing INT DEFAULT 0;
 ALTER TABLE meta ADD COLUMN steps TEXT DEFAULT '';
 ALTER TABLE meta ADD COLUMN server TEXT DEFAULT '';
@@ -65,11 +74,42 @@ ALTER TABLE nodes ADD COLUMN deliveries_max INT DEFAULT 5;
 ALTER TABLE nodes ADD COLUMN alone INT DEFAULT 0;
 ALTER TABLE nodes ADD COLUMN token TEXT DEFAULT '';
 ALTER TABLE nodes ADD COLUMN step INT DEFAULT 0;
-"];
+",
+    "
+CREATE TABLE grouped (queue TEXT, grp TEXT, number INT, pack BLOB);
+CREATE UNIQUE INDEX grouped_by_line ON grouped (queue, grp, number);
+CREATE TABLE turns (queue TEXT, grp TEXT, turn INT, waiting INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
+CREATE INDEX turns_by_length ON turns (queue, waiting, grp) WHERE waiting > 0;
+CREATE INDEX turns_paused ON turns (queue, grp) WHERE turn / 2 % 2 = 1;
+CREATE TABLE ready (queue TEXT, position INT, grp TEXT, PRIMARY KEY (queue, position)) WITHOUT ROWID;
+CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOUT ROWID;
+",
+];
 
 /// The tables that hold queues; the other ones hold what effects have written and which queues were removed, and stay when a
 /// queue is removed.
-pub(super) const OF_QUEUES: [&str; 19] = [
-    "meta", "cursors", "bells", "leases", "dead", "nodes", "lanes", "pieces", "lines", "later", "once", "errors",
-    "readers", "reading", "reports", "history", "reigns", "unheard", "damaged",
+pub(super) const OF_QUEUES: [&str; 23] = [
+    "meta",
+    "cursors",
+    "bells",
+    "leases",
+    "dead",
+    "nodes",
+    "lanes",
+    "pieces",
+    "lines",
+    "later",
+    "once",
+    "errors",
+    "readers",
+    "reading",
+    "reports",
+    "history",
+    "reigns",
+    "unheard",
+    "damaged",
+    "grouped",
+    "turns",
+    "ready",
+    "group_rules",
 ];

@@ -45,6 +45,7 @@ fn no_control_character_comes_out_of_the_escaper_the_log_or_get_errors() {
             time_ms: u64::from_le_bytes(std::array::from_fn(|i| input.get(i).copied().unwrap_or(0))),
             node: lossy.to_string(),
             error: input.to_vec(),
+            group: Some(String::from_utf8_lossy(input).into_owned()),
             payload: input.to_vec(),
         };
         let mut line = String::new();

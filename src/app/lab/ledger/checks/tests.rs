@@ -1,6 +1,7 @@
 //! Fabricated histories with one violation each: every one must be caught, and named.
 
 mod chains;
+mod groups;
 
 use std::path::Path;
 
@@ -354,7 +355,13 @@ fn whatever_else_was_seen_to_go_wrong() {
 
 fn push(number: u64, payload: &[u8], ms: u64) -> Push {
     let payload = print_of(number, payload);
-    Push { number, payload, ms }
+    let group = None;
+    Push {
+        number,
+        payload,
+        ms,
+        group,
+    }
 }
 
 /// The same run, in which number 10 was pushed and handled.

@@ -1,0 +1,16 @@
+-- What an exchange needs of groups. Needs `groups` and `groups_take`, and `want` and `none` of the exchange.
+return {
+  of = group_of, misplaced = misplaced, ended = ended, take = take_groups,
+  skips = function() look_up(none); return math.floor(rules / 2) % 2 == 1 end,
+  wait = function() return redis.call('LLEN', READY) > 0 end,
+  -- How much groups get before the queue. The next take begins the other way round. A take that has half of what it wants cuts no
+  -- pack of the queue: so it has less than that of groups.
+  first_share = function(wanted)
+    look_up(none)
+    local first = rules % 2
+    rules = rules + 1 - 2 * first
+    local share = math.floor((wanted + first) / 2)
+    if want >= $TAKE_EXACT then share = math.floor(wanted / 4) end
+    return math.min(share, $TAKE_PACKS_MAX / 2)
+  end,
+}
