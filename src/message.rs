@@ -8,7 +8,7 @@ mod pack;
 use bytes::Bytes;
 
 pub use effect::Effect;
-pub use envelope::{Envelope, GROUP_BYTES_MAX, wrong_group};
+pub use envelope::{Envelope, GROUP_BYTES_MAX, Sealed, wrong_group};
 pub use pack::{PACK_BYTES_MAX, PACK_MESSAGES_MAX, Pack, PackBuilder};
 
 /// The largest payload of one message.
@@ -29,8 +29,8 @@ pub struct Message {
     pub epoch: u64,
     /// When it was published, in milliseconds since 1970 by the store's clock.
     pub published_ms: u64,
-    /// Messages of one group are handled one at a time and in the order of their numbers. Most belong to none.
-    pub group: Option<String>,
+    /// What it carries besides its payload: most messages carry nothing.
+    pub envelope: Sealed,
     pub payload: Bytes,
 }
 
@@ -43,9 +43,15 @@ impl Message {
             failures: 0,
             epoch: 1,
             published_ms: 0,
-            group: None,
+            envelope: Sealed::default(),
             payload: payload.into(),
         }
+    }
+
+    /// The group that it belongs to. Messages of one group are handled one at a time and in the order of their numbers.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        self.envelope.open()?.group.as_deref()
     }
 }
 

@@ -51,6 +51,54 @@ impl Envelope {
     }
 }
 
+/// The envelope of a message, if it has one. Most have none, and pay for one look when it is copied and one when it is dropped: the rest is
+/// not where they pass by.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Sealed(Option<Box<Envelope>>);
+
+impl Sealed {
+    /// What is in it.
+    #[must_use]
+    #[inline]
+    pub fn open(&self) -> Option<&Envelope> {
+        self.0.as_deref()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl From<Envelope> for Sealed {
+    fn from(envelope: Envelope) -> Self {
+        Self((!envelope.is_empty()).then(|| Box::new(envelope)))
+    }
+}
+
+impl Clone for Sealed {
+    #[inline]
+    fn clone(&self) -> Self {
+        if self.0.is_some() { self.copy() } else { Self(None) }
+    }
+}
+
+impl Drop for Sealed {
+    #[inline]
+    fn drop(&mut self) {
+        if self.0.is_some() {
+            discard(self.0.take());
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn discard(envelope: Option<Box<Envelope>>) {
+    drop(envelope);
+}
+
 /// Whether a group may have this name; the empty one stands for no group.
 fn is_group(name: &str) -> bool {
     name.len() <= GROUP_BYTES_MAX && !name.contains('\0')
@@ -69,12 +117,6 @@ fn split(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let (attributes, rest) = rest.split_first_chunk::<2>()?;
     let attributes = usize::from(u16::from_le_bytes(*attributes));
     (attributes <= rest.len()).then_some((group, 1 + group.len() + 2 + attributes))
-}
-
-/// Where the payload begins, of a message whose envelope was looked at before.
-#[inline]
-pub(super) fn end(bytes: &[u8]) -> usize {
-    split(bytes).map_or(0, |(_, end)| end)
 }
 
 /// The group, of a message whose envelope was looked at before.
@@ -105,7 +147,7 @@ mod tests {
     fn attributes_that_are_not_known_are_skipped() {
         let bytes = [1, b'g', 2, 0, 0x81, 0xc0, b'p'];
         assert_eq!(Envelope::decode(&bytes), Some((Envelope::of_group(Some("g")), 6)));
-        assert_eq!((end(&bytes), group(&bytes)), (6, Some("g")));
+        assert_eq!(group(&bytes), Some("g"));
     }
 
     #[test]

@@ -1,11 +1,16 @@
-//! Packs: how messages are stored and moved, many at a time.
+//! Packs: how messages are stored and moved, many at a time. How they are made is in `build`, what becomes of them in `marks`.
+
+mod build;
+mod marks;
 
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::{Envelope, Message, envelope};
+use super::{Envelope, Message, Sealed, envelope};
 use crate::error::{Error, Result};
+pub use build::PackBuilder;
+use marks::{BEFORE_LINE, LEFT_GROUP};
 
 /// The most messages one pack holds.
 pub const PACK_MESSAGES_MAX: usize = 1000;
@@ -16,14 +21,6 @@ const VERSION: u8 = 1;
 /// The same, but an envelope stands before the payload. Such a pack has one message.
 const ENVELOPED: u8 = 2;
 const HEADER_BYTES: usize = 36;
-
-/// How a pack stands to the order of numbers.
-const ORDERED: u8 = 0;
-const UNORDERED: u8 = 1;
-/// Put off, and its group goes on without it.
-const LEFT_GROUP: u8 = 2;
-/// Put off, and not in the line of its group yet.
-const BEFORE_LINE: u8 = 3;
 
 const OFFSET_BYTES: usize = 4;
 
@@ -37,6 +34,8 @@ const OFFSET_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pack {
     bytes: Bytes,
+    /// How many bytes of its data stand before the payload of its message: those of an envelope. To add it costs less than to ask for it.
+    front: usize,
 }
 
 #[inline]
@@ -84,10 +83,21 @@ impl Pack {
         if data + (last - base) as usize != bytes.len() {
             return Err(broken("length does not match offsets"));
         }
-        if bytes[0] == ENVELOPED && (count > 1 || Envelope::decode(&bytes[data..]).is_none()) {
-            return Err(broken("no envelope"));
+        let front = if bytes[0] == ENVELOPED {
+            let envelope = (count == 1).then(|| Envelope::decode(&bytes[data..])).flatten();
+            envelope.ok_or_else(|| broken("no envelope"))?.1
+        } else {
+            0
+        };
+        Ok(Self { bytes, front })
+    }
+
+    /// The same messages, or some of them, in these bytes.
+    fn with(&self, bytes: BytesMut) -> Self {
+        Self {
+            bytes: bytes.freeze(),
+            front: self.front,
         }
-        Ok(Self { bytes })
     }
 
     #[inline]
@@ -158,24 +168,14 @@ impl Pack {
     #[inline]
     pub fn payload(&self, index: usize) -> Bytes {
         let place = self.payloads(index, 1);
-        if self.is_enveloped() {
-            return self.behind_envelope(place);
-        }
-        self.bytes.slice(place)
-    }
-
-    /// Apart: most messages have no envelope, and pay for one look at the version.
-    #[cold]
-    fn behind_envelope(&self, mut place: Range<usize>) -> Bytes {
-        place.start += envelope::end(&self.bytes[place.clone()]);
-        self.bytes.slice(place)
+        self.bytes.slice(place.start + self.front..place.end)
     }
 
     /// Whether an envelope stands before its payload.
     #[must_use]
     #[inline]
     pub fn is_enveloped(&self) -> bool {
-        self.head()[0] == ENVELOPED
+        self.front > 0
     }
 
     /// The group of its message, if it belongs to one.
@@ -211,10 +211,21 @@ impl Pack {
         place(from)..place(from + count)
     }
 
-    /// What its message carries besides the payload.
+    /// What its message carries besides the payload. Most carry nothing.
     #[must_use]
-    pub fn envelope(&self) -> Envelope {
-        Envelope::of_group(self.group())
+    #[inline]
+    pub fn envelope(&self) -> Sealed {
+        if self.is_enveloped() {
+            self.enveloped()
+        } else {
+            Sealed::default()
+        }
+    }
+
+    #[cold]
+    fn enveloped(&self) -> Sealed {
+        let decoded = Envelope::decode(&self.bytes[self.payloads(0, 1)]);
+        decoded.map_or_else(Sealed::default, |(envelope, _)| envelope.into())
     }
 
     /// The message at `index`.
@@ -226,7 +237,7 @@ impl Pack {
             failures: self.failures(),
             epoch: self.epoch(),
             published_ms: self.published_ms(),
-            group: self.group().map(str::to_string),
+            envelope: self.envelope(),
             payload: self.payload(index),
         }
     }
@@ -247,261 +258,9 @@ impl Pack {
         let offsets = HEADER_BYTES + OFFSET_BYTES * from;
         out.put_slice(&self.bytes[offsets..offsets + OFFSET_BYTES * (count + 1)]);
         out.put_slice(&self.bytes[payloads]);
-        Self { bytes: out.freeze() }
-    }
-
-    /// The same messages, delivered once more.
-    #[must_use]
-    pub fn next_attempt(&self) -> Self {
-        let mut out = BytesMut::from(&self.bytes[..]);
-        out[2..4].copy_from_slice(&self.deliveries().saturating_add(1).to_le_bytes());
-        Self { bytes: out.freeze() }
-    }
-
-    /// The same messages, marked as out of the order of numbers.
-    #[must_use]
-    pub fn marked_unordered(&self) -> Self {
-        self.marked(UNORDERED)
-    }
-
-    /// The same messages, put off without a failure.
-    #[must_use]
-    pub fn put_off(&self) -> Self {
-        self.marked(self.bytes[6].max(UNORDERED))
-    }
-
-    /// The same message, which its group does not wait for any more.
-    #[must_use]
-    pub fn marked_left(&self) -> Self {
-        self.marked(LEFT_GROUP)
-    }
-
-    /// The same message, to be put into the line of its group when it is due.
-    #[must_use]
-    pub fn marked_before_line(&self) -> Self {
-        self.marked(BEFORE_LINE)
-    }
-
-    /// The same message, as it stands in the line of its group.
-    #[must_use]
-    pub fn in_line(&self) -> Self {
-        self.marked(ORDERED)
-    }
-
-    fn marked(&self, mark: u8) -> Self {
-        let mut out = BytesMut::from(&self.bytes[..]);
-        out[6] = mark;
-        Self { bytes: out.freeze() }
-    }
-
-    /// The same messages, failed once more.
-    #[must_use]
-    pub fn next_failure(&self) -> Self {
-        let mut out = BytesMut::from(&self.bytes[..]);
-        out[4..6].copy_from_slice(&self.failures().saturating_add(1).to_le_bytes());
-        out[6] = out[6].max(UNORDERED);
-        Self { bytes: out.freeze() }
-    }
-}
-
-impl Pack {
-    /// A message with an envelope, at its first delivery: a pack of its own. Without anything in the envelope it is one like any other.
-    #[must_use]
-    pub fn of_one(envelope: &Envelope, payload: &[u8], first: u64, epoch: u64, published_ms: u64) -> Self {
-        let mut builder = PackBuilder::new();
-        if envelope.is_empty() {
-            builder.push(payload);
-            return builder.build(first, epoch, published_ms);
-        }
-        builder.push(&[&envelope.encode()[..], payload].concat());
-        let mut out = BytesMut::from(&builder.build(first, epoch, published_ms).bytes[..]);
-        out[0] = ENVELOPED;
-        Self { bytes: out.freeze() }
-    }
-}
-
-/// Collects payloads into a pack.
-#[derive(Debug, Default)]
-pub struct PackBuilder {
-    count: usize,
-    /// As they are stored.
-    offsets: Vec<u8>,
-    payloads: Vec<u8>,
-}
-
-impl PackBuilder {
-    /// An empty one.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How many messages it has.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Whether nothing was added yet.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Whether one more payload of this size still belongs into the pack.
-    #[must_use]
-    #[inline]
-    pub fn has_room(&self, payload_bytes: usize) -> bool {
-        self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
-    }
-
-    /// Adds a message.
-    #[inline]
-    pub fn push(&mut self, payload: &[u8]) {
-        let offset = u32::try_from(self.payloads.len()).expect("bounded by has_room");
-        self.offsets.extend_from_slice(&offset.to_le_bytes());
-        self.payloads.extend_from_slice(payload);
-        self.count += 1;
-    }
-
-    /// Forgets what was pushed.
-    pub fn clear(&mut self) {
-        self.count = 0;
-        self.offsets.clear();
-        self.payloads.clear();
-    }
-
-    /// The pack, at its first deliveries; the builder is empty again and keeps its memory.
-    ///
-    /// # Panics
-    /// If nothing was pushed.
-    pub fn build(&mut self, first: u64, epoch: u64, published_ms: u64) -> Pack {
-        assert!(!self.is_empty(), "a pack has messages");
-        let count = self.count;
-        let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len());
-        out.put_slice(&[VERSION, 0]);
-        out.put_u16_le(1);
-        out.put_u32_le(0);
-        out.put_u64_le(first);
-        out.put_u64_le(epoch);
-        out.put_u64_le(published_ms);
-        out.put_u32_le(u32::try_from(count).expect("at most PACK_MESSAGES_MAX"));
-        out.put_slice(&self.offsets);
-        out.put_u32_le(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
-        out.put_slice(&self.payloads);
-        self.clear();
-        Pack { bytes: out.freeze() }
+        self.with(out)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pack(payloads: &[&[u8]]) -> Pack {
-        let mut builder = PackBuilder::new();
-        for payload in payloads {
-            builder.push(payload);
-        }
-        builder.build(7, 3, 99)
-    }
-
-    #[test]
-    fn a_piece_of_a_piece_still_finds_its_payloads() {
-        let whole = pack(&[b"a", b"", b"ccc", b"dd", b"e"]);
-        let tail = whole.piece(1, 4);
-        let middle = tail.piece(1, 2);
-        assert_eq!(middle.first(), 9);
-        assert_eq!(middle.payload(0), "ccc");
-        assert_eq!(middle.payload(1), "dd");
-        assert_eq!(Pack::decode(middle.bytes().clone()).unwrap(), middle);
-        assert_eq!(whole.piece(0, 5), whole);
-    }
-
-    #[test]
-    fn a_piece_from_behind_a_large_payload_can_be_read() {
-        let tail = pack(&[&[0; 5000], b"last"]).piece(1, 1);
-        assert_eq!(Pack::decode(tail.bytes().clone()).unwrap().payload(0), "last");
-        assert_eq!(tail.piece(0, 1), tail);
-    }
-
-    #[test]
-    fn the_next_attempt_changes_nothing_else() {
-        let whole = pack(&[b"a", b"b"]);
-        let again = whole.next_attempt();
-        assert_eq!(again.deliveries(), 2);
-        assert_eq!(again.message(1).payload, "b");
-        assert_eq!(again.epoch(), 3);
-        assert_eq!(again.published_ms(), 99);
-        assert_eq!(
-            (again.next_failure().deliveries(), again.next_failure().failures()),
-            (2, 1)
-        );
-        assert_eq!(again.next_failure().message(1).payload, "b");
-    }
-
-    #[test]
-    fn a_grouped_message_keeps_its_group_and_its_payload_through_everything_that_happens_to_it() {
-        let pack = Pack::of_one(&Envelope::of_group(Some("tenant 7")), b"pay", 7, 3, 99);
-        let later = pack.next_attempt().next_failure();
-        for each in [
-            &pack,
-            &later,
-            &later.marked_left(),
-            &pack.marked_before_line(),
-            &pack.piece(0, 1),
-        ] {
-            let each = Pack::decode(each.bytes().clone()).unwrap();
-            assert_eq!(
-                (each.group(), each.message(0).group.as_deref()),
-                (Some("tenant 7"), Some("tenant 7"))
-            );
-            assert_eq!((each.payload(0), each.count(), each.first()), ("pay".into(), 1, 7));
-        }
-        assert_eq!(
-            (pack.holds_up(), later.holds_up(), later.marked_left().holds_up()),
-            (Some("tenant 7"), Some("tenant 7"), None)
-        );
-        assert_eq!(later.marked_left().next_failure().holds_up(), None);
-        assert_eq!(pack.marked_before_line().in_line(), pack);
-        let plain = Pack::of_one(&Envelope::default(), b"pay", 7, 3, 99);
-        assert_eq!(
-            (plain.group(), plain.is_enveloped(), plain.payload(0)),
-            (None, false, "pay".into())
-        );
-    }
-
-    #[test]
-    fn broken_envelopes_are_refused_at_every_bit_and_never_panic() {
-        let pack = Pack::of_one(&Envelope::of_group(Some("g")), b"p", 7, 3, 99);
-        for i in 0..pack.bytes().len() {
-            assert!(Pack::decode(pack.bytes().slice(..i)).is_err(), "{i}");
-            for bit in 0..8 {
-                let mut bytes = pack.bytes().to_vec();
-                bytes[i] ^= 1 << bit;
-                if let Ok(pack) = Pack::decode(bytes.into()) {
-                    let _ = (pack.message(pack.count() - 1), pack.holds_up());
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn broken_bytes_are_refused_at_every_length_and_never_panic() {
-        let whole = pack(&[b"hello", b"world"]);
-        for end in 0..whole.bytes().len() {
-            assert!(Pack::decode(whole.bytes().slice(..end)).is_err(), "{end}");
-        }
-        for i in 0..whole.bytes().len() {
-            for bit in 0..8 {
-                let mut bytes = whole.bytes().to_vec();
-                bytes[i] ^= 1 << bit;
-                if let Ok(pack) = Pack::decode(bytes.into()) {
-                    for index in 0..pack.count() {
-                        let _ = pack.message(index);
-                    }
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -34,7 +34,7 @@ impl Handle for Each {
             .env("QUEENRIGHT_ATTEMPT", message.deliveries.to_string())
             .env("QUEENRIGHT_FAILURES", message.failures.to_string())
             .env("QUEENRIGHT_EPOCH", message.epoch.to_string());
-        match &message.group {
+        match message.group() {
             Some(group) => command.env("QUEENRIGHT_GROUP", group),
             // One that this copy was started with is not the message's.
             None => command.env_remove("QUEENRIGHT_GROUP"),

@@ -92,10 +92,7 @@ impl Http {
         headers.insert("queenright-failures", message.failures.into());
         headers.insert("queenright-epoch", message.epoch.into());
         // A header has no line ends and no other control characters.
-        let group = message
-            .group
-            .as_deref()
-            .map(|group| HeaderValue::from_bytes(group.as_bytes()));
+        let group = message.group().map(|group| HeaderValue::from_bytes(group.as_bytes()));
         if let Some(Ok(group)) = group {
             headers.insert("queenright-group", group);
         }

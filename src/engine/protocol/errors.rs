@@ -34,7 +34,7 @@ impl Failed {
             time_ms,
             node: node.to_string(),
             error: error.as_bytes().to_vec(),
-            group: message.group,
+            group: message.group().map(str::to_string),
             payload: message.payload.to_vec(),
         }
     }

@@ -95,7 +95,7 @@ impl Open {
         Message {
             number: self.sample.number + index as u64,
             payload: self.pack.payload(index),
-            group: self.sample.group.clone(),
+            envelope: self.sample.envelope.clone(),
             ..self.sample
         }
     }

@@ -66,7 +66,7 @@ async fn a_group_is_handled_one_message_at_a_time_and_in_order<B: Bench>(hive: &
     hive.found("a", &["b", "c"]).await;
     push(hive, "p", &["g", "g", "g"]).await;
     let mut held = hive.take("b", 9).await;
-    assert_eq!(held[0].message(0).group.as_deref(), Some("g"));
+    assert_eq!(held[0].message(0).group(), Some("g"));
     for number in 0..3 {
         assert_eq!(numbers(&held), [number]);
         assert_eq!(held[0].payload(0), "g");
@@ -103,7 +103,7 @@ async fn what_a_generator_publishes_for_groups_stands_in_line_with_what_is_pushe
         held = finish(hive, "b", &held, 9).await;
     }
     let of = |group: Option<&str>| -> Vec<u64> {
-        let messages = order.iter().filter(|message| message.group.as_deref() == group);
+        let messages = order.iter().filter(|message| message.group() == group);
         messages.map(|message| message.number).collect()
     };
     assert_eq!(
@@ -454,7 +454,12 @@ async fn a_group_has_any_name_that_fits<B: Bench>(hive: &Hive<B>) {
     let first = hive.take("b", 99).await;
     assert_eq!(numbers(&first), (0..names.len() as u64).collect::<Vec<_>>());
     let second = finish(hive, "b", &first, 99).await;
-    let of = |packs: &[Pack]| -> Vec<String> { packs.iter().filter_map(|pack| pack.message(0).group).collect() };
+    let of = |packs: &[Pack]| -> Vec<String> {
+        packs
+            .iter()
+            .filter_map(|pack| pack.group().map(str::to_string))
+            .collect()
+    };
     assert_eq!(
         (of(&first), of(&second)),
         (names.iter().map(ToString::to_string).collect(), of(&first))

@@ -260,7 +260,7 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
         out,
         r#"{{"number":{number},"deliveries":{deliveries},"attempt":{deliveries},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
     );
-    if let Some(group) = &message.group {
+    if let Some(group) = message.group() {
         out.extend_from_slice(br#""group":"#);
         let _ = serde_json::to_writer(&mut *out, group);
         out.push(b',');
