@@ -73,8 +73,14 @@ fn chaos_on_a_server_of_its_own_harms_everything_and_loses_nothing() {
     let kept = directory.path().join("kept");
     let keep = kept.display();
     let output = verify(&format!("--chaos --seed 5 --duration 25s --json --keep {keep}"));
-    let chains = json_lines(&output.stdout).remove(0)["chains_complete"].as_u64();
-    assert!(chains > Some(0), "chains are in the load: {}", said(&output));
+    for count in ["chains_complete", "groups_in_order"] {
+        let seen = json_lines(&output.stdout).remove(0)[count].as_u64();
+        assert!(
+            seen > Some(0),
+            "{count}: chains and groups are in the load: {}",
+            said(&output)
+        );
+    }
     let result = passed(&output);
     assert_eq!(result["seed"], 5);
     let faults = result["faults"].as_object().expect("an object");

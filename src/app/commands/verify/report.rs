@@ -119,6 +119,7 @@ impl Report {
                 ("handled_more_than_once", verdict.handled_more_than_once),
                 ("effects_twice", verdict.effects_twice),
                 ("chains_complete", verdict.chains),
+                ("groups_in_order", verdict.in_order),
                 ("generators", reigns.len() as u64),
             ],
             seconds,

@@ -1,6 +1,8 @@
 //! The verdict on a run. One function for each promise; each trusts only what nodes wrote down before and after they
 //! asked, what was printed, and what the store held, and nothing that the system says of its own health.
 
+mod groups;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -76,6 +78,8 @@ pub struct Verdict {
     pub handled_more_than_once: u64,
     pub effects_twice: u64,
     pub chains: u64,
+    /// Messages that were taken behind another of their group.
+    pub in_order: u64,
     /// Each says which promise was broken, and by what.
     pub findings: Vec<String>,
 }
@@ -108,7 +112,8 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     findings.extend(errors_printed(history, observed));
     findings.extend(wrong_effects);
     findings.extend(chains.findings);
-    findings.extend(groups_in_order(history, observed));
+    let (in_order, out_of_order) = groups::groups_in_order(history, observed);
+    findings.extend(out_of_order);
     findings.extend(no_rewind(history));
     findings.extend(observed.incidents.iter().cloned());
     Verdict {
@@ -116,6 +121,7 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
         handled_more_than_once,
         effects_twice,
         chains: chains.complete,
+        in_order,
         findings,
     }
 }
@@ -233,36 +239,6 @@ fn redeliveries_explained(history: &History) -> Vec<String> {
     }
     let what = "delivered again, though its holder was alive and a member";
     found(&[(&unexplained.minus(&[&history.ledger.unsure()]), what)])
-}
-
-/// Of a group nothing is taken before all that came before it have their outcomes: so no later than its first take, all takes of those were
-/// told. What a node that was given up, killed or stopped took says nothing: it may have heard of it late.
-fn groups_in_order(history: &History, observed: &Observed) -> Vec<String> {
-    // A store that forgot takes again, in order, what was taken.
-    if !history.ledger.forgot.is_empty() {
-        return Vec::new();
-    }
-    let recorded = &history.recorded;
-    let mut groups: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for push in &observed.pushes {
-        if let Some(group) = push.group {
-            groups.entry(group).or_default().insert(push.number);
-        }
-    }
-    let takes = recorded.takes_of(&groups.values().flatten().copied().collect());
-    let of = |number: &u64| takes.get(number).into_iter().flatten();
-    let mut early = Numbers::default();
-    for numbers in groups.values() {
-        let mut told_ms = 0;
-        for number in numbers {
-            if of(number).any(|take| take.ms < told_ms) {
-                early.insert(*number, 1);
-            }
-            let sure = of(number).filter(|take| !recorded.is_over(take.member));
-            told_ms = sure.map(|take| take.ms).fold(told_ms, u64::max);
-        }
-    }
-    found(&[(&early, "taken before an earlier message of its group was settled")])
 }
 
 /// How many messages were started more than once; and those of them that no kill, leave or deposition explains.

@@ -27,3 +27,27 @@ fn a_group_that_is_out_of_order_is_found() {
     // One that was killed may have written late what it took early.
     grouped((DEAD, 901), (GENERATOR, 900)).finds(&[]);
 }
+
+#[test]
+fn a_group_is_in_order_before_and_after_a_time_that_the_store_forgot() {
+    let forgetful = |first, second, gap| {
+        let mut run = grouped((HANDLER, first), (HANDLER, second));
+        run.history.ledger.forgot = vec![gap];
+        run.judge()
+    };
+    let early = |verdict: &Verdict| {
+        verdict
+            .findings
+            .iter()
+            .filter(|line| line.starts_with("taken before"))
+            .count()
+    };
+    // What was taken then was taken again.
+    assert_eq!(early(&forgetful(901, 900, (880, 950))), 0);
+    assert_eq!(early(&forgetful(901, 900, (10_000, 10_100))), 1);
+    let well = forgetful(900, 901, (10_000, 10_100));
+    assert_eq!((early(&well), well.in_order), (0, 1));
+    // Of two eras nothing can be said.
+    let verdict = forgetful(9000, 900, (1000, 2000));
+    assert_eq!((early(&verdict), verdict.in_order), (0, 0));
+}
