@@ -17,7 +17,12 @@ pub enum Effect {
     Push { key: String, value: Vec<u8> },
     /// Publish the next message, for now or for later. It gets its number in the settle of this one. Where the queue is full, this one
     /// is tried again later: nothing of it has happened.
-    Publish { payload: Bytes, delay_ms: u64 },
+    Publish {
+        payload: Bytes,
+        delay_ms: u64,
+        /// The group that it belongs to.
+        group: Option<String>,
+    },
 }
 
 impl Effect {
@@ -61,7 +66,17 @@ impl Effect {
         Self::Publish {
             payload: payload.into(),
             delay_ms: crate::settings::ms(delay),
+            group: None,
         }
+    }
+
+    /// What it publishes belongs to this group, whose messages are handled one at a time and in order. Other effects stay as they are.
+    #[must_use]
+    pub fn in_group(mut self, name: impl Into<String>) -> Self {
+        if let Self::Publish { group, .. } = &mut self {
+            *group = Some(name.into());
+        }
+        self
     }
 
     /// The key that it writes to; a message is published to the queue itself.
@@ -81,7 +96,7 @@ impl Effect {
             Self::Add { key, .. } => key.len(),
             Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
             Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
-            Self::Publish { payload, .. } => payload.len(),
+            Self::Publish { payload, group, .. } => payload.len() + group.as_ref().map_or(0, String::len),
         }
     }
 }

@@ -30,6 +30,10 @@ const CATCHES: &[(&str, &str)] = &[
         "chain-full",
         "where_the_queue_is_full_a_message_is_tried_again_and_nothing_has_failed",
     ),
+    (
+        "chain-group",
+        "where_lines_are_full_a_message_is_tried_again_unless_its_own_group_waits_for_it",
+    ),
     ("chain-never", "what_can_never_fit_is_an_error"),
     ("chain-turn", "whoever_finds_the_queue_full_makes_room_in_it"),
     (

@@ -38,10 +38,11 @@ struct Change {
     value: Option<String>,
     value_base64: Option<String>,
     delay: Option<String>,
+    group: Option<String>,
 }
 
 const FORMS: &str = r#"an answer is {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}"#;
-const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s"}"#;
+const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s","group":"g"}"#;
 
 /// The number of the message, if the answer says it, and its outcome. An error is no answer at all.
 pub(super) fn read(line: &[u8]) -> Result<(Option<u64>, Handled), String> {
@@ -85,6 +86,7 @@ fn effect(change: Change) -> Result<Effect, String> {
         by,
         field,
         delay: None,
+        group: None,
         ..
     } = change
     else {
@@ -125,6 +127,7 @@ fn published(change: Change) -> Result<Effect, String> {
         publish,
         publish_base64,
         delay,
+        group,
     } = change
     else {
         return Err(EFFECTS.into());
@@ -132,7 +135,11 @@ fn published(change: Change) -> Result<Effect, String> {
     let payload = bytes(publish, publish_base64)?.ok_or(EFFECTS)?;
     let delay = delay.map(|text| duration(&text)).transpose();
     let delay = delay.map_err(|reason| format!("delay: {reason}"))?;
-    Ok(Effect::publish_after(payload, delay.unwrap_or_default()))
+    let effect = Effect::publish_after(payload, delay.unwrap_or_default());
+    Ok(match group {
+        Some(group) => effect.in_group(group),
+        None => effect,
+    })
 }
 
 #[cfg(test)]
@@ -162,7 +169,8 @@ mod tests {
         assert_eq!(answer(r#"{"retry":"busy","after":"5s"}"#), Err(later));
         let effects = r#"{"ok":true,"effects":[{"add":"a"},{"add":"a","by":-3},{"set":"s","value":"é"},
             {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"},
-            {"publish":"next"},{"publish":"","delay":"5s"},{"publish_base64":"//77","delay":"1ms"}]}"#;
+            {"publish":"next"},{"publish":"","delay":"5s"},{"publish_base64":"//77","delay":"1ms"},
+            {"publish":"x","group":"tenant 7"}]}"#;
         let key = |key: &str| key.to_string();
         let wanted = vec![
             Effect::Add { key: key("a"), by: 1 },
@@ -183,6 +191,7 @@ mod tests {
             Effect::publish("next"),
             Effect::publish_after("", Duration::from_secs(5)),
             Effect::publish_after(vec![0xff, 0xfe, 0xfb], Duration::from_millis(1)),
+            Effect::publish("x").in_group("tenant 7"),
         ];
         assert_eq!(answer(effects), Ok(wanted));
     }
@@ -212,6 +221,7 @@ mod tests {
             r#"{"ok":true,"effects":[{"publish":"p","value":"v"}]}"#,
             r#"{"ok":true,"effects":[{"publish":"p","publish_base64":"Zg=="}]}"#,
             r#"{"ok":true,"effects":[{"publish":"p","add":"k"}]}"#,
+            r#"{"ok":true,"effects":[{"add":"k","group":"g"}]}"#,
             r#"{"error":"x","effects":[{"publish":"p"}]}"#,
             r#"{"ok":true,"efects":[]}"#,
             "{\"error\":\"\\ud800\"}",

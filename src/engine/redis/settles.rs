@@ -2,7 +2,7 @@
 
 use crate::engine::record::{array, int, text, uint};
 use crate::engine::{DELAY_MS_MAX, Run, Settle};
-use crate::message::{Effect, Outcome};
+use crate::message::{Effect, Envelope, Outcome};
 
 /// The piece and the count of a settle that says only: done, from its start on.
 pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
@@ -76,10 +76,18 @@ pub(super) fn publishing(out: &mut Vec<u8>, backlog_max: u64, server: &str) {
 }
 
 fn encode_publish(out: &mut Vec<u8>, effect: &Effect) {
-    if let Effect::Publish { payload, delay_ms } = effect {
-        array(out, 2);
+    if let Effect::Publish {
+        payload,
+        delay_ms,
+        group,
+    } = effect
+    {
+        array(out, if group.is_some() { 3 } else { 2 });
         uint(out, (*delay_ms).min(DELAY_MS_MAX));
         text(out, payload);
+        if group.is_some() {
+            text(out, &Envelope::of_group(group.as_deref()).encode());
+        }
     }
 }
 

@@ -70,7 +70,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     }
 
     let readied = plan.write(store, node)?;
-    let chains = plan.chain.write(store, &mut meta)?;
+    let (chains, lines) = plan.chain.write(store, &mut meta)?;
     let was = (meta.again, meta.grain, meta.clearing);
     meta.again |= !plan.back_again.is_empty();
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
@@ -108,7 +108,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     }
     // A handler that the bell woke wakes the next one if work is left, also when it takes nothing itself.
     let passes_on = exchange.woken && !paused && (taken > 0 || want == 0);
-    let groups_wait = (passes_on || readied) && store.ready_count()? > 0;
+    let groups_wait = (passes_on || readied || lines) && store.ready_count()? > 0;
     // A group that may go on, and that this node left to others, wakes one of them.
     let waits = groups_wait || meta.again && passes_on || (passes_on || chains) && !store.is_empty(Line::Queue)?;
     if plan.returned > 0 || waits {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::pool::Pool;
 use super::stretch::Stretch;
 use crate::engine::{DELAY_MS_MAX, NodeId};
-use crate::message::{Effect, Message, Outcome};
+use crate::message::{Effect, Message, Outcome, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
@@ -102,9 +102,16 @@ fn bounded(effects: Vec<Effect>) -> Handled {
         );
         return Err(text.into());
     }
-    let late = |effect: &&Effect| matches!(effect, Effect::Publish { delay_ms, .. } if *delay_ms > DELAY_MS_MAX);
-    if effects.iter().any(|effect| late(&effect)) {
-        return Err("it publishes a message for more than 366 days ahead".into());
+    for effect in &effects {
+        let Effect::Publish { delay_ms, group, .. } = effect else {
+            continue;
+        };
+        if *delay_ms > DELAY_MS_MAX {
+            return Err("it publishes a message for more than 366 days ahead".into());
+        }
+        if let Some(why) = group.as_deref().and_then(wrong_group) {
+            return Err(format!("it publishes to a group whose name {why}").into());
+        }
     }
     Ok(effects)
 }

@@ -25,6 +25,8 @@ checks![
     a_settle_that_publishes_waits_until_all_members_have_spoken_to_another_server,
     a_repeat_that_wants_nothing_still_tells_what_was_published,
     a_settle_that_publishes_wakes_others_if_work_is_left,
+    a_chain_goes_on_in_groups_and_in_order,
+    where_lines_are_full_a_message_is_tried_again_unless_its_own_group_waits_for_it,
 ];
 
 /// `a` generates single messages, `b` takes them.
@@ -323,4 +325,63 @@ async fn a_settle_that_publishes_wakes_others_if_work_is_left<B: Bench>(hive: &H
     hive.call(&hive.next_call("b", 0, vec![whole(&packs[2], &later)], 0))
         .await;
     assert!(!hive.rung(Wake::Bell).await, "nobody can take it yet");
+}
+
+async fn a_chain_goes_on_in_groups_and_in_order<B: Bench>(hive: &Hive<B>) {
+    let packs = taken(hive, 1).await;
+    let later = Effect::publish_after("later", Duration::from_millis(500)).in_group("g");
+    let effects = [
+        later,
+        Effect::publish("one").in_group("g"),
+        Effect::publish("plain"),
+        Effect::publish("two").in_group("g"),
+        Effect::publish("other").in_group("h"),
+    ];
+    let call = hive.next_call("b", 0, vec![whole(&packs[0], &with(&effects))], 9);
+    let (packs, _, told) = chained(hive, &call).await;
+    assert_eq!(told.links, [link(0, 1, 5)]);
+    let mut first = payloads(&packs);
+    first.sort_unstable();
+    assert_eq!(first, ["one", "other", "plain"], "one of each group");
+    let status = hive.status().await;
+    assert_eq!((status.later, status.groups.groups), (1, 1));
+    // The next of the same group, published by the one before it, comes behind what waits there.
+    let one = packs.iter().find(|pack| pack.payload(0) == "one").expect("taken");
+    assert_eq!(one.group(), Some("g"));
+    let next = with(&[Effect::publish("three").in_group("g")]);
+    let mut call = hive.next_call("b", 0, vec![whole(one, &next)], 9);
+    for wanted in ["two", "three"] {
+        let (packs, ..) = chained(hive, &call).await;
+        assert_eq!(
+            (payloads(&packs), packs[0].group()),
+            (vec![wanted.to_string()], Some("g"))
+        );
+        call = hive.next_call("b", 0, vec![whole(&packs[0], &done())], 9);
+    }
+    let (packs, ..) = chained(hive, &call).await;
+    assert_eq!(payloads(&packs), [""; 0]);
+    hive.pass(600, &["a", "b"]).await;
+    assert_eq!(payloads(&hive.take("b", 9).await), ["later"]);
+}
+
+async fn where_lines_are_full_a_message_is_tried_again_unless_its_own_group_waits_for_it<B: Bench>(hive: &Hive<B>) {
+    let packs = taken(hive, 2).await;
+    let grouped = |texts: &[&str]| {
+        let each = texts.iter().map(|text| Effect::publish(text.to_string()).in_group("g"));
+        with(&each.collect::<Vec<_>>())
+    };
+    let mut call = hive.next_call("b", 0, vec![whole(&packs[0], &grouped(&["one", "two", "three"]))], 1);
+    call.backlog_max = 3;
+    let (one, _, told) = chained(hive, &call).await;
+    assert_eq!((told.links.len(), payloads(&one)), (1, vec!["one".to_string()]));
+    // Two wait: there is room for one.
+    let mut call = hive.next_call("b", 0, vec![whole(&packs[1], &grouped(&["x", "y"]))], 0);
+    call.backlog_max = 3;
+    let (_, _, told) = chained(hive, &call).await;
+    assert_eq!((&told.links[..], &told.crowded[..]), (&[][..], &[1][..]));
+    let mut call = hive.next_call("b", 0, vec![whole(&one[0], &grouped(&["four", "five"]))], 1);
+    call.backlog_max = 3;
+    let (packs, _, told) = chained(hive, &call).await;
+    assert_eq!((told.links.len(), told.crowded.len()), (1, 0));
+    assert_eq!(payloads(&packs), ["two"]);
 }

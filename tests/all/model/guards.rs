@@ -99,6 +99,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("effect-rights", EFFECTS),
     ("effect-type", EFFECTS),
     ("chain-full", EFFECTS),
+    ("chain-group", EFFECTS),
     ("chain-never", EFFECTS),
     ("chain-turn", EFFECTS),
     ("chain-unheard", HEARING),

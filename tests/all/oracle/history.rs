@@ -323,7 +323,7 @@ impl<B: Bench> History<B> {
         Some(call)
     }
 
-    fn group(&mut self) -> String {
+    pub(super) fn group(&mut self) -> String {
         format!("g{}", self.rng.u32(..4))
     }
 

@@ -44,9 +44,15 @@ impl Inner {
             }
             let first = next;
             for effect in effects {
-                if let Effect::Publish { payload, delay_ms } = effect {
+                if let Effect::Publish {
+                    payload,
+                    delay_ms,
+                    group,
+                } = effect
+                {
                     self.book.pushed.insert(next, payload.clone());
-                    delayed |= *delay_ms > 0;
+                    // What stands in the line of a group has a limit of its own.
+                    delayed |= *delay_ms > 0 || group.is_some();
                     next += 1;
                 }
             }
@@ -80,7 +86,8 @@ impl Inner {
             let at = usize::try_from(number).expect("few");
             let now = matches!(self.book.places.get(at).map(|spot| spot.place), Some(Place::Held(_)));
             let count = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
-            if now && before.seq + given + count - head <= exchange.backlog_max {
+            let in_lines = effects.iter().any(is_grouped);
+            if now && !in_lines && before.seq + given + count - head <= exchange.backlog_max {
                 return self.fail(&format!("message {number} is put off although there is room"));
             }
         }
@@ -100,6 +107,10 @@ impl Inner {
             self.fail("a message has published, and is not done");
         }
     }
+}
+
+fn is_grouped(effect: &Effect) -> bool {
+    matches!(effect, Effect::Publish { group: Some(_), .. })
 }
 
 /// The messages of a call whose effects publish, in the order of their settles.

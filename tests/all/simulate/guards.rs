@@ -151,6 +151,10 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     ("nobody here publishes more at once than may wait", &["chain-never"]),
     (
+        "lines are never so full here that a message which holds up its group would wait for them for ever",
+        &["chain-group"],
+    ),
+    (
         "nodes leave chains twice the room of a generator, and none here is so short of it that it stands still",
         &["chain-turn"],
     ),

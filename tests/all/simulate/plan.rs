@@ -457,7 +457,11 @@ impl Plan {
     pub fn published(&self, number: u64) -> impl Iterator<Item = Effect> {
         let late = self.dice(number ^ 0xc4c, 4) == 0;
         let delay = Duration::from_millis(if late { self.lease_ms() / 4 } else { 0 });
-        (0..self.links(number)).map(move |index| Effect::publish_after(format!("{index} of {number}"), delay))
+        let group = self.group(number ^ 0xc4d);
+        (0..self.links(number)).map(move |index| {
+            let effect = Effect::publish_after(format!("{index} of {number}"), delay);
+            group.iter().fold(effect, |effect, group| effect.in_group(group))
+        })
     }
 
     pub fn work_ms(&self, number: u64) -> u64 {

@@ -11,6 +11,8 @@ use crate::message::Effect;
 const EACH: u64 = 16;
 /// So many follow it.
 const LENGTH: u64 = 3;
+/// The one before the last belongs to one of so many groups.
+const GROUPS: u64 = 64;
 /// The last one of a chain is put off for so long.
 const DELAY: std::time::Duration = std::time::Duration::from_millis(300);
 
@@ -23,10 +25,12 @@ pub fn next(number: u64, payload: &[u8]) -> Option<Effect> {
         None => return None,
     };
     let step: u64 = step.parse().ok()?;
-    let next = link(root.parse().ok()?, step + 1);
+    let root: u64 = root.parse().ok()?;
+    let next = link(root, step + 1);
     match LENGTH.saturating_sub(step) {
         0 => None,
         1 => Some(Effect::publish_after(next, DELAY)),
+        2 => Some(Effect::publish(next).in_group(format!("chain {}", root % GROUPS))),
         _ => Some(Effect::publish(next)),
     }
 }

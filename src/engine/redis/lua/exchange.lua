@@ -5,7 +5,7 @@
 --       a sum 7 bytes wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}. What effects publish comes behind them:
---       {{delay, payload}, ...}; and then behind all settles {most waiting, server}
+--       {{delay, payload, maybe envelope}, ...}; and then behind all settles {most waiting, server}
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
 --          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
 --          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups (their keys are needed: nothing was written)
@@ -199,7 +199,7 @@ if rest ~= none then
         if run[3] ~= 2 then return {'groups'} end -- guard: group-keys
       end
     end
-    local group = is_grouped and groups and groups.of(pack)
+    local group = is_grouped and groups and groups.of(pack) or nil
     if unordered == 2 then group = nil end -- guard: group-left
     if is_grouped and groups then leaves = groups.skips() end -- guard: group-skips
     -- The body is fetched only if an outcome needs it: not for messages that are done or kept, nor for a pack that goes back whole.
@@ -221,7 +221,8 @@ if rest ~= none then
       if n < 1 or from < at or from + n > count then return {'unheld'} end -- guard: runs
       if from > at then keep(at, from - at) end
       local why, crowded = nil, false
-      if run[5] then why, crowded = chain.room(run[5]) end
+      if run[5] and not groups and chain.needs_groups(run[5]) then return {'groups'} end -- guard: group-keys
+      if run[5] then why, crowded = chain.room(run[5], groups, group) end
       if crowded then
         -- Nobody has failed: it is tried again as it is.
         for index = from, from + n - 1 do
@@ -335,10 +336,11 @@ for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[10], unpack(later, i, 
 -- Returned packs go back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end
-local follows = chain and chain.write(KEYS[10])
+local follows, lines = nil, none
+if chain then follows, lines = chain.write(KEYS[10]) end
 local again = m[2] == '1' or m[2] == '3' or #back_again > 0
 local goes_on = over ~= none and groups.ended(over)
-if goes_on then ready = true end
+if #lines > 0 and groups.line_up(lines) or goes_on then ready = true end
 
 -- Then the take: `again` before the queue.
 local packs, total, bytes, bytes_max, grain, spoilt, trouble = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1]), 0, nil
@@ -510,7 +512,7 @@ for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
 local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or want == 0)
 -- A group that may go on, and that this lane left to others, wakes one of them.
-local rings = returned > 0 or goes_on and ready
+local rings = returned > 0 or (goes_on or #lines > 0) and ready
 if rings or (woken or follows) and not trouble and (woken and (again or ready) or redis.call('LLEN', KEYS[2]) > 0) then ring(KEYS[5]) end
 -- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
 if trouble then return trouble end

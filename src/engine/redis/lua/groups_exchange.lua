@@ -1,6 +1,7 @@
 -- What an exchange needs of groups. Needs `groups` and `groups_take`, and `want` and `none` of the exchange.
 return {
-  of = group_of, misplaced = misplaced, ended = ended, take = take_groups,
+  of = group_of, misplaced = misplaced, ended = ended, take = take_groups, line_up = line_up,
+  waiting = function() return redis.call('ZCARD', LINES) end,
   skips = function() look_up(none); return math.floor(rules / 2) % 2 == 1 end,
   wait = function() return redis.call('LLEN', READY) > 0 end,
   -- How much groups get before the queue. The next take begins the other way round. A take that has half of what it wants cuts no

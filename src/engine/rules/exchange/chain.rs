@@ -41,12 +41,13 @@ impl Chain {
     }
 
     /// As with a push: a message that publishes only for later always has room.
-    pub(super) fn room(&mut self, store: &mut impl Store, effects: &[Effect]) -> Result<Room> {
-        let (count, soon) = (
-            published(effects).count() as u64,
-            published(effects).filter(|(_, delay)| *delay == 0),
-        );
-        if soon.count() == 0 {
+    /// One that holds up its group is not put off because lines are full: it may be what fills them, and then nothing would ever go on.
+    pub(super) fn room(&mut self, store: &mut impl Store, effects: &[Effect], holds_up: bool) -> Result<Room> {
+        let count = published(effects).count() as u64;
+        let soon = || published(effects).filter(|link| link.delay_ms == 0);
+        let grouped = soon().filter(|link| link.group.is_some()).count() as u64;
+        let plain = soon().count() as u64 - grouped;
+        if plain + grouped == 0 {
             return Ok(Room::Fits);
         }
         if count > self.backlog_max && store.guard("chain-never") {
@@ -56,19 +57,24 @@ impl Chain {
             )));
         }
         let behind = self.numbering.seq + count;
-        if behind - self.head > self.backlog_max && !self.is_head_sure {
+        if plain > 0 && behind - self.head > self.backlog_max && !self.is_head_sure {
             self.head = store.front(Line::Queue)?.map_or(self.from, |pack| pack.first());
             self.is_head_sure = true;
         }
-        let fits = behind - self.head <= self.backlog_max || !store.guard("chain-full");
+        let in_lines = store.grouped_count()? + self.numbering.grouped.len() as u64 + grouped;
+        let holds_up = holds_up && store.guard("chain-group");
+        let are_lines_full = grouped > 0 && !holds_up && in_lines > self.backlog_max;
+        let is_full = plain > 0 && behind - self.head > self.backlog_max || are_lines_full;
+        let fits = !is_full || !store.guard("chain-full");
         Ok(if fits { Room::Fits } else { Room::Crowded })
     }
 
     /// Numbers what the effects of a message publish.
     pub(super) fn follow(&mut self, cause: u64, effects: &[Effect]) {
         let first = self.numbering.seq;
-        for (payload, delay_ms) in published(effects) {
-            self.numbering.add(payload, delay_ms.min(DELAY_MS_MAX));
+        for link in published(effects) {
+            let delay_ms = link.delay_ms.min(DELAY_MS_MAX);
+            self.numbering.add_to(link.group, link.payload, delay_ms);
         }
         let count = self.numbering.seq - first;
         if count > 0 {
@@ -84,21 +90,35 @@ impl Chain {
         }
     }
 
-    /// Puts them in. True: someone should be woken, if they are still there.
-    pub(super) fn write(&self, store: &mut impl Store, meta: &mut Meta) -> Result<bool> {
+    /// Puts them in. True: someone should be woken if they are still there, in the queue or in the lines of groups.
+    pub(super) fn write(&self, store: &mut impl Store, meta: &mut Meta) -> Result<(bool, bool)> {
         if !self.told.links.is_empty() {
             self.numbering.write(store, meta)?;
             meta.head = self.head;
             store.set_meta(meta)?;
         }
-        Ok(!self.numbering.packs.is_empty())
+        Ok((!self.numbering.packs.is_empty(), !self.numbering.grouped.is_empty()))
     }
 }
 
-/// The messages that effects publish, and for how long each is put off.
-fn published(effects: &[Effect]) -> impl Iterator<Item = (&[u8], u64)> {
+/// A message that an effect publishes.
+struct Next<'a> {
+    payload: &'a [u8],
+    delay_ms: u64,
+    group: Option<&'a str>,
+}
+
+fn published(effects: &[Effect]) -> impl Iterator<Item = Next<'_>> {
     effects.iter().filter_map(|effect| match effect {
-        Effect::Publish { payload, delay_ms } => Some((&payload[..], *delay_ms)),
+        Effect::Publish {
+            payload,
+            delay_ms,
+            group,
+        } => Some(Next {
+            payload,
+            delay_ms: *delay_ms,
+            group: group.as_deref(),
+        }),
         _ => None,
     })
 }

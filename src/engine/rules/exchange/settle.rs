@@ -121,7 +121,7 @@ impl<'a> Plan<'a> {
         match &run.outcome {
             Outcome::Done(effects) => {
                 let mut numbers = indices.clone().map(|index| pack.first() + index as u64);
-                let why = match self.chain.room(store, effects)? {
+                let why = match self.chain.room(store, effects, group.is_some())? {
                     Room::Fits => admit(store, known, effects)?,
                     Room::Never(why) => Some(why),
                     // Nobody has failed: it is tried again as it is.

@@ -166,7 +166,12 @@ impl<B: Bench> History<B> {
         if self.chance(3) {
             for next in 0..self.rng.u32(1..3) {
                 let delay = Duration::from_millis(if self.chance(3) { self.rng.u64(..300) } else { 0 });
-                effects.push(Effect::publish_after(format!("{number} publishes {next}"), delay));
+                let effect = Effect::publish_after(format!("{number} publishes {next}"), delay);
+                effects.push(if self.chance(3) {
+                    effect.in_group(self.group())
+                } else {
+                    effect
+                });
             }
         }
         effects
