@@ -11,6 +11,7 @@ use super::bell::Bell;
 use super::budget::Budget;
 use super::held::Held;
 use super::next::{Next, Seen, next};
+use super::patience::Patience;
 use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
@@ -45,6 +46,8 @@ pub(super) struct Lane<'a, E, H> {
     held: Held,
     /// The last take brought everything that was queued.
     dry: bool,
+    /// What a limit has told.
+    patience: Patience,
     /// When the store last answered.
     called: Instant,
     backoff: Backoff,
@@ -84,6 +87,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             call: 0,
             held: Held::default(),
             dry: false,
+            patience: Patience::default(),
             called: Instant::now(),
             backoff: Backoff::new(&context.settings),
             budget: Budget::new(context.settings.lease),
@@ -138,6 +142,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 packs,
                 refused,
                 chained,
+                wait_ms,
             } = exchanged
             else {
                 // After a lost reply this says nothing: the call may have been applied before the membership ended.
@@ -152,7 +157,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             self.account(finished, &Answered { refused, chained }, &packs, ticket)
                 .await;
             self.held.release(&exchange.settles);
-            self.take_in(&exchange, packs);
+            self.take_in(&exchange, packs, wait_ms);
         }
     }
 
@@ -172,6 +177,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             burst: self.context.settings.burst,
             holds: !self.held.is_empty(),
             dry: self.dry,
+            held_until: self.patience.until(),
             rung: self.bell.has_rung(),
             heeded: self.bell.is_heeded(),
             pool,
@@ -232,7 +238,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         // Whoever has work rings. What ends a wait without a ring is only to find a connection that is dead. Redis wakes whoever has waited
         // longest, and each new wait begins at the end of the line: with short ones, those that began right before a tick were passed
         // over again and again.
-        let at_most = self.context.settings.lease;
+        let at_most = self.patience.at_most(self.context.settings.lease);
         tokio::select! {
             biased;
             // First: a node that has become the generator, or is to stop, takes nothing more.
@@ -389,13 +395,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 
     /// Hands what a call brought to the slots.
-    fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>) {
+    fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>, wait_ms: Option<u64>) {
         // A take of 0 says nothing about the queue.
         if exchange.want > 0 {
-            self.dry = is_dry(exchange, &packs);
+            self.patience.told(wait_ms, packs.is_empty());
+            self.dry = wait_ms.is_none() && is_dry(exchange, &packs);
             // A take may end at a message that was delivered before, whether more are queued or not.
-            self.pool
-                .took_all(self.dry || packs.iter().any(|pack| pack.deliveries() > 1));
+            let ended = packs.iter().any(|pack| pack.deliveries() > 1);
+            self.pool.took_all(self.dry || wait_ms.is_some() || ended);
         }
         for pack in &packs {
             self.held.insert(pack.clone());

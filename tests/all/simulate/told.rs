@@ -81,7 +81,13 @@ impl Inner {
     }
 
     pub fn got(&mut self, process: usize, exchanged: &Exchanged) {
-        let Exchanged::Ok { packs, chained, .. } = exchanged else {
+        let Exchanged::Ok {
+            packs,
+            chained,
+            wait_ms,
+            ..
+        } = exchanged
+        else {
             return;
         };
         for link in &chained.links {
@@ -89,7 +95,7 @@ impl Inner {
         }
         let now = self.now();
         let taker = &mut self.processes[process];
-        taker.last_was_empty = packs.is_empty() && taker.last_want > 0;
+        taker.last_was_empty = packs.is_empty() && taker.last_want > 0 && wait_ms.is_none();
         for pack in packs {
             let end = pack.first() + pack.count() as u64;
             taker.seen = taker.seen.max(end);
