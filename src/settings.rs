@@ -57,6 +57,9 @@ pub struct Names {
     pub errors: String,
     pub bell: String,
     pub crown: String,
+    /// How many shards the queue has, of which this is one. They are recorded with the names: a node that knows of fewer or more would number
+    /// and publish as if it were alone.
+    pub shards: u32,
 }
 
 impl Default for Names {
@@ -65,6 +68,7 @@ impl Default for Names {
             errors: "errors".into(),
             bell: "bell".into(),
             crown: "crown".into(),
+            shards: 1,
         }
     }
 }
@@ -73,7 +77,11 @@ impl Names {
     /// As recorded in `meta`, and shown to people.
     #[must_use]
     pub fn line(&self) -> String {
-        format!("errors={} bell={} crown={}", self.errors, self.bell, self.crown)
+        let shards = match self.shards {
+            0 | 1 => String::new(),
+            shards => format!(" shards={shards}"),
+        };
+        format!("errors={} bell={} crown={}{shards}", self.errors, self.bell, self.crown)
     }
 
     /// No two keys of a queue may be one.

@@ -16,6 +16,13 @@ pub(super) fn check_layout(queue: &str, names: &Names, layout: u64, recorded: &s
             known: LAYOUT,
         });
     }
+    if shards(recorded) != shards(&names.line()) {
+        return Err(Error::OtherShards {
+            queue: queue.to_string(),
+            recorded: shards(recorded),
+            given: shards(&names.line()),
+        });
+    }
     if recorded != names.line() {
         return Err(Error::OtherNames {
             queue: queue.to_string(),
@@ -24,4 +31,37 @@ pub(super) fn check_layout(queue: &str, names: &Names, layout: u64, recorded: &s
         });
     }
     Ok(())
+}
+
+/// How many shards a line of names speaks of.
+fn shards(line: &str) -> u32 {
+    let said = line.split(' ').find_map(|part| part.strip_prefix("shards="));
+    said.and_then(|count| count.parse().ok()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_with_another_number_of_shards_is_refused_as_that() {
+        let of = |shards| Names {
+            shards,
+            ..Names::default()
+        };
+        assert!(check_layout("jobs", &of(3), LAYOUT, &of(3).line()).is_ok());
+        let error = check_layout("jobs", &of(1), LAYOUT, &of(3).line()).expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            "queue \"jobs\" has 3 shards, and this node works on 1: open it with as many as it was made with"
+        );
+        assert!(matches!(
+            check_layout("jobs", &of(3), LAYOUT, &of(1).line()),
+            Err(Error::OtherShards {
+                recorded: 1,
+                given: 3,
+                ..
+            })
+        ));
+    }
 }

@@ -32,6 +32,8 @@ pub use local::Local;
 pub struct State {
     pub queue_name: String,
     pub names: Names,
+    /// Where the numbers of a queue that is created begin.
+    pub first_number: u64,
     pub meta: Option<Meta>,
     pub queue: VecDeque<Pack>,
     pub again: VecDeque<Pack>,

@@ -16,7 +16,7 @@ pub use manage::{Handover, Paused, Purged};
 pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
 pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};
-pub use status::{Held, NodeStatus, Status};
+pub use status::{Held, NodeStatus, ShardStatus, Status};
 
 /// A call whose writes replicas may lack yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

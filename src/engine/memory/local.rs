@@ -80,6 +80,16 @@ impl Local {
         }
     }
 
+    /// The same as a shard of a queue that has so many; 0 is the home shard.
+    #[must_use]
+    pub fn shard(self, shard: usize, shards: usize) -> Self {
+        let mut state = self.state();
+        state.first_number = crate::engine::sharded::first_number(shard);
+        state.names.shards = u32::try_from(shards).unwrap_or(u32::MAX);
+        drop(state);
+        self
+    }
+
     /// The whole state, to look at or to change.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

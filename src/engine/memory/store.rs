@@ -55,6 +55,10 @@ impl Store for State {
         &self.names
     }
 
+    fn first_number(&self) -> u64 {
+        self.first_number
+    }
+
     #[cfg(feature = "mutants")]
     fn guard(&self, name: &str) -> bool {
         self.without.as_deref() != Some(name)

@@ -1,5 +1,6 @@
 //! Every key of a queue. All carry one hash tag, so that a queue lives in one slot of a cluster.
 
+use super::slots;
 use crate::settings::Names;
 
 /// The keys of one queue.
@@ -7,6 +8,8 @@ use crate::settings::Names;
 pub struct Keys {
     pub queue_name: String,
     pub names: Names,
+    /// Where the numbers of a queue that is created begin.
+    pub first_number: u64,
     pub prefix: String,
     pub meta: String,
     pub queue: String,
@@ -36,11 +39,34 @@ pub struct Keys {
 impl Keys {
     #[must_use]
     pub fn new(queue: &str, names: &Names) -> Self {
-        let prefix = format!("{{qr:{queue}}}:");
+        Self::tagged(queue, names, &format!("qr:{queue}"))
+    }
+
+    /// Those of a shard of a queue that has so many; 0 is the home shard. Their slots are spread evenly over a cluster.
+    #[must_use]
+    pub fn of_shard(queue: &str, names: &Names, shard: usize, shards: usize) -> Self {
+        let names = Names {
+            shards: u32::try_from(shards).unwrap_or(u32::MAX),
+            ..names.clone()
+        };
+        let tag = match shard {
+            0 => format!("qr:{queue}"),
+            _ => slots::tag(queue, shard, shards),
+        };
+        Self {
+            first_number: crate::engine::sharded::first_number(shard),
+            ..Self::tagged(queue, &names, &tag)
+        }
+    }
+
+    /// The same under another hash tag.
+    fn tagged(queue: &str, names: &Names, tag: &str) -> Self {
+        let prefix = format!("{{{tag}}}:");
         let key = |name: &str| format!("{prefix}{name}");
         Self {
             queue_name: queue.to_string(),
             names: names.clone(),
+            first_number: 0,
             meta: key("meta"),
             queue: key("queue"),
             bodies: key("bodies"),

@@ -25,7 +25,8 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
         .arg(keys.names.line())
         .arg(&push.birth)
         .arg(push.step_ms)
-        .arg(engine.aside.server_or(&push.server));
+        .arg(engine.aside.server_or(&push.server))
+        .arg(keys.first_number);
         for item in &push.items {
             cmd.arg(item.key.as_deref().unwrap_or_default())
                 .arg(item.delay_ms)

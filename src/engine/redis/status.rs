@@ -117,11 +117,11 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
         &look.take::<String>("names")?,
     )?;
     let (skipped, waits) = (look.take("skipped")?, look.take::<u64>("waits")? > 0);
-    let (in_hand, queued, missing) = (look.take("orphaned")?, 0, 0);
+    let (in_hand, queued, missing, shards) = (look.take("orphaned")?, 0, 0, Vec::new());
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
         rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing });
+    } with { in_hand, queued, missing, shards });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 

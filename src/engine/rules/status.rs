@@ -74,6 +74,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         missing: 0,
         grain: meta.grain,
         nodes,
+        shards: Vec::new(),
     };
     let waits = !store.is_empty(Line::Queue)? || !store.is_empty(Line::Again)?;
     Ok(gone.with_members(meta.skipped, waits))
