@@ -24,9 +24,11 @@
 //! | "what I publish gets out" | bytes that move while a publish is on its way | when nothing has moved for half a lease although beats are answered: the node resigns, and is not crowned for a lease |
 //! | "my runtime makes progress" | `show_life`, every eighth of a lease | after a lease without it: a node that cannot publish does not keep the crown |
 
+mod beside;
 mod outlet;
 mod reach;
 mod requests;
+mod seat;
 mod standing;
 mod watching;
 
@@ -35,19 +37,21 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::{Beat, Engine, Join, Joined, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX, Wake};
+use crate::engine::{Beat, Engine, Join, Joined, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX};
 use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
-use crate::node::id::{new_id, new_node_id};
+use crate::node::id::new_id;
 use crate::node::watch;
 
+pub(crate) use beside::{show_life, watch_crown};
 use outlet::Outlet;
 use reach::Reach;
 use requests::Requested;
 pub(crate) use requests::Requests;
+pub(crate) use seat::{Home, Ids, Seat};
 pub(crate) use standing::{Reign, Standing};
 use watching::{Look, Watching};
 
@@ -71,12 +75,14 @@ pub(crate) struct Membership<E> {
     place: Option<String>,
     /// What was last told of damage to the queue: how many pieces, and what else.
     damage: (u64, String),
+    seat: Seat,
 }
 
 impl<E: Engine> Membership<E> {
-    pub(crate) fn new(context: Context<E>, standing: watch::Sender<Standing>) -> Self {
+    pub(crate) fn new(context: Context<E>, standing: watch::Sender<Standing>, seat: Seat) -> Self {
         Self {
             standing,
+            seat,
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             backoff: Backoff::new(&context.settings),
             turned: (0, Instant::now()),
@@ -126,7 +132,7 @@ impl<E: Engine> Membership<E> {
     /// None: told to leave before it came to that.
     async fn join(&mut self) -> Result<Option<NodeId>> {
         let mut node = if guard("new-id") || self.standing.borrow().node.is_empty() {
-            new_node_id()
+            self.seat.new_node_id()
         } else {
             self.standing.borrow().node.clone()
         };
@@ -157,7 +163,7 @@ impl<E: Engine> Membership<E> {
             match self.context.engine.join(&join).await {
                 // Two nodes drew the same id, and the other one came first.
                 Ok(Joined::Taken) => {
-                    node = new_id();
+                    node = self.seat.another_node_id();
                     (join.node, join.token) = (node.clone(), new_id());
                 }
                 Ok(Joined::Ok { birth, rewound, purged }) => {
@@ -171,6 +177,10 @@ impl<E: Engine> Membership<E> {
                         self.returned = None;
                     }
                     self.context.requests.saw_birth(birth);
+                    if !self.seat.is_elected() {
+                        // Under another id it may claim the same epoch again, and is to be told the cursor again.
+                        self.context.requests.reigned(0);
+                    }
                     if let Some(lacked) = rewound {
                         self.context.tell(&node, Event::Rewound { next_number, lacked });
                     }
@@ -222,7 +232,9 @@ impl<E: Engine> Membership<E> {
     fn beat(&mut self, node: &NodeId, requested: Requested) -> Beat {
         let resigned = requested.resign && guard("resign");
         let lease = self.context.settings.lease;
+        let claims = self.seat.claims();
         let eligible = !resigned
+            && (claims > 0 || self.seat.is_elected())
             && self.context.settings.may_generate()
             && self.shows_life()
             && self.has_heard_the_others()
@@ -243,6 +255,7 @@ impl<E: Engine> Membership<E> {
             reigned: requested.reigned,
             replays: (settings.replicas > 0).then_some(requested.published),
             gone: std::mem::take(&mut self.watching.suspect),
+            claims,
         }
     }
 
@@ -256,6 +269,7 @@ impl<E: Engine> Membership<E> {
                 biased;
                 () = self.context.requests.waiting() => return,
                 () = self.context.engine.cut_off() => return,
+                () = self.seat.changed() => return,
                 () = tokio::time::sleep_until(look.map_or(until, |(at, _)| at)) => {}
             }
             match look {
@@ -333,7 +347,10 @@ impl<E: Engine> Membership<E> {
             ..
         } = &self.context;
         meter.hears(member.wall_ms);
-        meter.generates.store(member.generator, Ordering::Relaxed);
+        if self.seat.is_elected() {
+            meter.generates.store(member.generator, Ordering::Relaxed);
+        }
+        self.seat.saw_epoch(member.epoch);
         let seen_seq = requests.requested().seen.seq;
         // With replicas, a generator has seen what they have: the rest it can publish again.
         let can_replay = member.generator && settings.replicas > 0;
@@ -351,7 +368,9 @@ impl<E: Engine> Membership<E> {
         }
         if changes.elected {
             requests.reigned(member.epoch);
-            meter.elections.fetch_add(1, Ordering::Relaxed);
+            if self.seat.is_elected() {
+                meter.elections.fetch_add(1, Ordering::Relaxed);
+            }
         }
         if !changes.events.is_empty() {
             observer.observe(node, &changes.events);
@@ -469,31 +488,5 @@ impl<E: Engine> Membership<E> {
             self.returned = Some(Instant::now());
             self.context.tell(node, Event::Reconnected);
         }
-    }
-}
-
-/// Beats at once when the crown is given up, for as long as this node is an heir.
-pub(crate) async fn watch_crown<E: Engine>(mut context: Context<E>) {
-    let mut backoff = Backoff::new(&context.settings);
-    let at_most = Duration::from_millis(context.settings.beat_ms());
-    while context.standing.wait_for(|standing| standing.heir).await.is_ok() {
-        match context.engine.listen(Wake::Crown, at_most).await {
-            Ok(rung) => {
-                backoff.reset();
-                if rung {
-                    context.requests.beat_now();
-                }
-            }
-            Err(_) => backoff.wait().await,
-        }
-    }
-}
-
-/// Tells the membership, which has a thread of its own, that this runtime makes progress. One that is blocked cannot
-/// publish, and must not keep the crown.
-pub(crate) async fn show_life<E>(context: Context<E>) {
-    loop {
-        context.requests.turn();
-        tokio::time::sleep(context.settings.lease / 8).await;
     }
 }

@@ -1,7 +1,7 @@
 //! One membership's calls to the store: the loop around [`next`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use super::held::Held;
 use super::next::{Next, Seen, next};
 use super::pool::Pool;
 use super::slot::slot;
+use super::slots::Share;
 use super::stretch::Finished;
 use crate::engine::{Chained, Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Ticket, take_cut};
 use crate::error::{Error, Result};
@@ -49,6 +50,18 @@ pub(super) struct Lane<'a, E, H> {
     called: Instant,
     backoff: Backoff,
     budget: Budget,
+    /// Where the node works on several shards: its slots are shared.
+    share: Option<&'a Share>,
+    /// How many messages this lane has in hand, as the meter counts them.
+    in_hand: &'a AtomicU64,
+}
+
+/// What a lane has of its handler.
+#[derive(Clone, Copy)]
+pub(super) struct Own<'a> {
+    pub line: Option<&'a Line>,
+    pub share: Option<&'a Share>,
+    pub in_hand: &'a AtomicU64,
 }
 
 /// Why a lane ended.
@@ -76,10 +89,16 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         bell: &'a Bell,
         pool: &'a Arc<Pool>,
         slots: &'a mut JoinSet<()>,
-        line: Option<&'a Line>,
+        own: Own<'a>,
     ) -> Self {
-        context.meter.in_hand.store(0, Ordering::Relaxed);
+        let Own { line, share, in_hand } = own;
+        context
+            .meter
+            .in_hand
+            .fetch_sub(in_hand.swap(0, Ordering::Relaxed), Ordering::Relaxed);
         Self {
+            share,
+            in_hand,
             node: node.into(),
             call: 0,
             held: Held::default(),
@@ -99,6 +118,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     pub(super) async fn run(mut self) -> Result<Ended> {
         loop {
             while self.slots.try_join_next().is_some() {}
+            if self.share.is_some() {
+                self.start(self.pool.start(Instant::now()));
+            }
             let seen = self.look();
             let (gives_back, listens, awaits_bell) = match next(&seen) {
                 Next::Stop => return Ok(Ended::Stopped),
@@ -127,7 +149,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 server: String::new(),
             };
             self.note_intents(&finished);
-            let (exchanged, ticket, tries) = match self.ask(&mut exchange, awaits_bell).await? {
+            if let Some(share) = self.share.filter(|_| !awaits_bell) {
+                share.asks(exchange.want as usize);
+            }
+            let answer = self.ask(&mut exchange, awaits_bell).await;
+            if let Some(share) = self.share {
+                share.asks(0);
+            }
+            let (exchanged, ticket, tries) = match answer? {
                 Answer::Said(exchanged, ticket, tries) => (exchanged, ticket, tries),
                 Answer::Over(ended) => return Ok(ended),
             };
@@ -169,7 +198,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         Seen {
             accepts,
             stopping: self.context.shutdown.is_stopping(),
-            burst: self.context.settings.burst,
+            // Where there are several shards, all of them must be empty.
+            burst: self.context.settings.burst
+                && self
+                    .share
+                    .is_none_or(|share| share.all_idle(self.dry && self.held.is_empty())),
             holds: !self.held.is_empty(),
             dry: self.dry,
             rung: self.bell.has_rung(),
@@ -197,6 +230,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             biased;
             () = self.pool.changed() => {}
             () = self.bell.heard() => {}
+            () = woken(self.share) => {}
             Ok(()) = self.context.standing.changed() => {}
             () = shutdown.stopping(), if !stopping => {}
             () = tokio::time::sleep_until(until) => {}
@@ -314,7 +348,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let Context { observer, meter, .. } = &*self.context;
         let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
         let settled = Settled::of(&finished, answered);
-        account::count(&meter, self.pool, settled, packs);
+        account::count(&meter, self.pool, settled, packs, self.in_hand);
         let keeps_ledger = observer.keeps_ledger();
         let mut entries = if keeps_ledger {
             account::outcomes(&finished, answered)
@@ -404,11 +438,25 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if observer.wants_messages() && packs.iter().any(|pack| pack.deliveries() > 1) {
             observer.observe(&self.node, &account::redelivered(&packs));
         }
-        for _ in 0..self.pool.add(packs, Instant::now()) {
+        self.start(self.pool.add(packs, Instant::now()));
+    }
+
+    /// Starts so many slots.
+    fn start(&mut self, slots: usize) {
+        let observer = &self.context.observer;
+        for _ in 0..slots {
             let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
             let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
             self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
         }
+    }
+}
+
+/// Until other shards leave a slot, or room for messages, to this one.
+async fn woken(share: Option<&Share>) {
+    match share {
+        Some(share) => share.woken().await,
+        None => std::future::pending().await,
     }
 }
 

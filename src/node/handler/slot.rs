@@ -155,7 +155,7 @@ mod tests {
         for i in 0..10u8 {
             builder.push(&[i]);
         }
-        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default(), None));
         assert_eq!(pool.add(vec![builder.build(100, 1, 0)], Instant::now()), 1);
         pool
     }
