@@ -216,10 +216,12 @@ impl Pack {
 /// Collects payloads into a pack.
 #[derive(Debug, Default)]
 pub struct PackBuilder {
-    count: usize,
     /// As they are stored.
-    offsets: Vec<u8>,
+    offsets: Vec<[u8; OFFSET_BYTES]>,
+    /// The payloads, in the first `used` bytes of a buffer that only grows: bytes are copied into it without a call that may or may not be
+    /// inlined, depending on how the compiler has cut this crate into units.
     payloads: Vec<u8>,
+    used: usize,
 }
 
 impl PackBuilder {
@@ -231,37 +233,47 @@ impl PackBuilder {
 
     /// How many messages it has.
     #[must_use]
+    #[inline]
     pub fn count(&self) -> usize {
-        self.count
+        self.offsets.len()
     }
 
     /// Whether nothing was added yet.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.offsets.is_empty()
     }
 
     /// Whether one more payload of this size still belongs into the pack.
     #[must_use]
     #[inline]
     pub fn has_room(&self, payload_bytes: usize) -> bool {
-        self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.payloads.len() + payload_bytes <= PACK_BYTES_MAX)
+        self.is_empty() || (self.count() < PACK_MESSAGES_MAX && self.used + payload_bytes <= PACK_BYTES_MAX)
     }
 
     /// Adds a message.
     #[inline]
     pub fn push(&mut self, payload: &[u8]) {
-        let offset = u32::try_from(self.payloads.len()).expect("bounded by has_room");
-        self.offsets.extend_from_slice(&offset.to_le_bytes());
-        self.payloads.extend_from_slice(payload);
-        self.count += 1;
+        let offset = u32::try_from(self.used).expect("bounded by has_room");
+        let end = self.used + payload.len();
+        if end > self.payloads.len() {
+            self.grow(end);
+        }
+        self.payloads[self.used..end].copy_from_slice(payload);
+        self.used = end;
+        self.offsets.push(offset.to_le_bytes());
+    }
+
+    #[cold]
+    fn grow(&mut self, least: usize) {
+        self.payloads.resize(least.max(2 * self.payloads.len()), 0);
     }
 
     /// Forgets what was pushed.
     pub fn clear(&mut self) {
-        self.count = 0;
         self.offsets.clear();
-        self.payloads.clear();
+        self.used = 0;
     }
 
     /// The pack, at its first deliveries; the builder is empty again and keeps its memory.
@@ -270,8 +282,8 @@ impl PackBuilder {
     /// If nothing was pushed.
     pub fn build(&mut self, first: u64, epoch: u64, published_ms: u64) -> Pack {
         assert!(!self.is_empty(), "a pack has messages");
-        let count = self.count;
-        let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + self.payloads.len());
+        let (count, payloads) = (self.count(), &self.payloads[..self.used]);
+        let mut out = BytesMut::with_capacity(HEADER_BYTES + OFFSET_BYTES * (count + 1) + payloads.len());
         out.put_slice(&[VERSION, 0]);
         out.put_u16_le(1);
         out.put_u32_le(0);
@@ -279,9 +291,9 @@ impl PackBuilder {
         out.put_u64_le(epoch);
         out.put_u64_le(published_ms);
         out.put_u32_le(u32::try_from(count).expect("at most PACK_MESSAGES_MAX"));
-        out.put_slice(&self.offsets);
-        out.put_u32_le(u32::try_from(self.payloads.len()).expect("bounded by has_room"));
-        out.put_slice(&self.payloads);
+        out.put_slice(self.offsets.as_flattened());
+        out.put_u32_le(u32::try_from(payloads.len()).expect("bounded by has_room"));
+        out.put_slice(payloads);
         self.clear();
         Pack { bytes: out.freeze() }
     }

@@ -62,7 +62,13 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
                 Some(time) => guarded(Box::pin(timed(time, async { handle.handle(message).await })), waits).await,
             };
             match handled {
-                Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
+                Ok(effects) if effects.is_empty() => {
+                    stretch.done(number, bytes);
+                    // What never had memory has nothing to give back; to find that out costs more than the rest of this line.
+                    if effects.capacity() == 0 {
+                        std::mem::forget(effects);
+                    }
+                }
                 handled => stretch.ends(number, bytes, outcome(handled, failures, &settings)),
             }
         }
