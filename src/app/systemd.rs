@@ -123,11 +123,11 @@ impl Service {
         }
     }
 
-    /// Once, as soon as it is so and systemd has room for it.
+    /// Once, as soon as it is so and systemd has room for it. Two threads come here: the one that claims it first tells it.
     fn tell_ready(&self) -> bool {
-        let is_new = self.has_joined.load(Ordering::Relaxed) && !self.is_ready.load(Ordering::Relaxed);
-        if is_new && self.tell(&format!("READY=1\nSTATUS={HANDLES}")) {
-            self.is_ready.store(true, Ordering::Relaxed);
+        let is_new = self.has_joined.load(Ordering::Relaxed) && !self.is_ready.swap(true, Ordering::Relaxed);
+        if is_new && !self.tell(&format!("READY=1\nSTATUS={HANDLES}")) {
+            self.is_ready.store(false, Ordering::Relaxed);
         }
         self.is_ready.load(Ordering::Relaxed)
     }

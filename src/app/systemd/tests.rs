@@ -234,3 +234,21 @@ async fn a_systemd_without_room_is_told_later_and_holds_up_nobody() {
     let words = told_within(&systemd, WATCHDOG).await;
     assert!(words.iter().any(|words| words.starts_with("STOPPING=1\n")), "{words:?}");
 }
+
+#[test]
+fn of_two_threads_that_see_it_ready_one_tells_it() {
+    for _ in 0..500 {
+        let (_directory, systemd, service) = service();
+        let both = Arc::new(std::sync::Barrier::new(2));
+        service.has_joined.store(true, Ordering::Relaxed);
+        let threads = [(); 2].map(|()| {
+            let (service, both) = (service.clone(), both.clone());
+            std::thread::spawn(move || {
+                both.wait();
+                service.tell_ready()
+            })
+        });
+        threads.map(|thread| thread.join().expect("no panic"));
+        assert_eq!(told(&systemd).len(), 1);
+    }
+}
