@@ -24,6 +24,7 @@
 //! | "what I publish gets out" | bytes that move while a publish is on its way | when nothing has moved for half a lease although beats are answered: the node resigns, and is not crowned for a lease |
 //! | "my runtime makes progress" | `show_life`, every eighth of a lease | after a lease without it: a node that cannot publish does not keep the crown |
 
+mod beside;
 mod outlet;
 mod reach;
 mod requests;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::engine::{Beat, Engine, Join, Joined, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX, Wake};
+use crate::engine::{Beat, Engine, Join, Joined, LANES, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX};
 use crate::error::Result;
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
@@ -44,6 +45,7 @@ use crate::node::event::Event;
 use crate::node::id::{new_id, new_node_id};
 use crate::node::watch;
 
+pub(crate) use beside::{show_life, watch_crown};
 use outlet::Outlet;
 use reach::Reach;
 use requests::Requested;
@@ -93,13 +95,14 @@ impl<E: Engine> Membership<E> {
     pub(crate) async fn run(mut self) -> Result<()> {
         let mut abandoned: Option<NodeId> = None;
         loop {
-            let Some(node) = self.join().await? else {
-                return Ok(());
-            };
-            // Only now: until it had joined, the store had to wait for what the member before has seen.
+            let joined = self.join().await;
+            // Only now: until it had joined, the store had to wait for what the member before has seen. One that is to stop leaves it, too.
             if let Some(before) = abandoned.take() {
                 let _ = tokio::time::timeout(LEAVE_TIME, self.context.engine.leave(&before)).await;
             }
+            let Some(node) = joined? else {
+                return Ok(());
+            };
             self.serve(&node).await?;
             let requested = self.context.requests.requested();
             self.standing.send_modify(|standing| {
@@ -133,7 +136,7 @@ impl<E: Engine> Membership<E> {
         let (worked, settings) = (!self.standing.borrow().node.is_empty(), &self.context.settings);
         let mut join = Join {
             node: node.clone(),
-            lanes: 1,
+            lanes: LANES,
             lease_ms: settings.lease_ms(),
             seen: if guard("seen-join") {
                 self.context.requests.requested().seen
@@ -202,6 +205,7 @@ impl<E: Engine> Membership<E> {
                 Ok(Renewed::Alive(member)) => {
                     self.back(node);
                     self.look_at_publishes();
+                    self.watching.hears(&member, Instant::now());
                     self.tell_damage(node, &member);
                     let more = self.reap(node, &member).await | self.trim(node, &member).await || member.more_due;
                     let pause = if more {
@@ -473,28 +477,5 @@ impl<E: Engine> Membership<E> {
     }
 }
 
-/// Beats at once when the crown is given up, for as long as this node is an heir.
-pub(crate) async fn watch_crown<E: Engine>(mut context: Context<E>) {
-    let mut backoff = Backoff::new(&context.settings);
-    let at_most = Duration::from_millis(context.settings.beat_ms());
-    while context.standing.wait_for(|standing| standing.heir).await.is_ok() {
-        match context.engine.listen(Wake::Crown, at_most).await {
-            Ok(rung) => {
-                backoff.reset();
-                if rung {
-                    context.requests.beat_now();
-                }
-            }
-            Err(_) => backoff.wait().await,
-        }
-    }
-}
-
-/// Tells the membership, which has a thread of its own, that this runtime makes progress. One that is blocked cannot
-/// publish, and must not keep the crown.
-pub(crate) async fn show_life<E>(context: Context<E>) {
-    loop {
-        context.requests.turn();
-        tokio::time::sleep(context.settings.lease / 8).await;
-    }
-}
+#[cfg(test)]
+mod tests;

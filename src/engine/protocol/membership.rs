@@ -98,7 +98,7 @@ pub struct Member {
     pub made: u64,
     /// Packs are to be cut to this many messages. Only a generator is told.
     pub grain: u64,
-    /// Until the next tick of the grid. Only a generator is told.
+    /// Until the next tick of the grid. Only a generator is told, and heirs, who look more closely then.
     pub due_in_ms: u64,
     /// Until the crown's lease ends, unless it is renewed.
     pub crown_in_ms: u64,

@@ -161,10 +161,23 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     let told = String::from_utf8_lossy(&told);
     let told: Vec<&str> = told.split('\n').collect();
     // What someone else has written there, a whole beat tells.
-    let [clock, wall_ms, paused, crown, seq, made, epoch, heirs, chosen, server] = told[..] else {
+    let [
+        clock,
+        wall_ms,
+        paused,
+        crown,
+        seq,
+        made,
+        epoch,
+        heirs,
+        chosen,
+        server,
+        due,
+    ] = told[..]
+    else {
         return Ok(None);
     };
-    let numbers = [clock, wall_ms, paused, crown, seq, made, epoch].map(|text| text.parse::<u64>().ok());
+    let numbers = [clock, wall_ms, paused, crown, seq, made, epoch, due].map(|text| text.parse::<u64>().ok());
     let [
         Some(clock),
         Some(wall_ms),
@@ -173,6 +186,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         Some(seq),
         Some(made),
         Some(epoch),
+        Some(due),
     ] = numbers
     else {
         return Ok(None);
@@ -199,7 +213,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         seq,
         made,
         grain: 0,
-        due_in_ms: 0,
+        due_in_ms: if heir { due.saturating_sub(clock) } else { 0 },
         crown_in_ms: crown - clock,
         heir,
         before: before.unwrap_or(0) as u64,

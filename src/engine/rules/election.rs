@@ -59,7 +59,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         seq: meta.seq,
         made: meta.made,
         grain: if generator { meta.grain } else { 0 },
-        due_in_ms: if generator {
+        due_in_ms: if generator || heir {
             meta.due.saturating_sub(meta.clock)
         } else {
             0

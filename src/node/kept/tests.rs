@@ -296,3 +296,21 @@ async fn what_cannot_be_published_again_is_not_told_and_counted() {
     };
     assert_eq!(*bed.watch.0.lock().expect("whole"), [unknown.clone(), unknown]);
 }
+
+/// Everything that the node publishes waits behind this: it asks again sooner than for what others hold up.
+#[tokio::test(start_paused = true)]
+async fn while_members_have_not_spoken_to_a_new_server_replays_are_tried_eight_times_within_the_lease_of_the_crown() {
+    let tries = 40;
+    for (says, soon) in [(Published::Unheard, true), (Published::Full, false)] {
+        let store = Store::default();
+        *store.answers.lock().expect("whole") = BTreeMap::from([(0, vec![Ok(false)])]);
+        *store.says.lock().expect("whole") = vec![says.clone(); tries];
+        let bed = Bed::new(store);
+        let mut line = Line::of(&bed.context, 8).expect("it waits for replicas");
+        let begun = tokio::time::Instant::now();
+        line.add(bed.call(0, 0, Some(publish(0)))).await;
+        line.told(&Ok(())).await;
+        let within = Duration::from_millis(bed.context.settings.crown_ms()) * u32::try_from(tries).expect("few") / 8;
+        assert_eq!(begun.elapsed() <= within, soon, "{says:?}: {:?}", begun.elapsed());
+    }
+}

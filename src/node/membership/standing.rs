@@ -119,13 +119,18 @@ impl Reign {
     }
 }
 
-/// When to beat again: a generator four times within the crown's lease; an heir right after that lease ends, and often
-/// enough for the hive clock; everyone else four times within a node's lease, or three if others would see its death at once.
+/// When to beat again: a generator four times within the crown's lease; an heir right after that lease ends, and the first one often
+/// enough for the hive clock, or all of them if deaths are not seen; everyone else four times within a node's lease, or three if others would see its death at once.
 pub(super) fn next_beat(member: &Member, settings: &Settings, watched: bool) -> Duration {
     let ms = if member.generator {
         settings.crown_ms() / 4
     } else if member.heir && guard("heir") {
-        (member.crown_in_ms + 1).min(settings.step_ms())
+        let most = if watched && member.before > 0 {
+            settings.watched_beat_ms()
+        } else {
+            settings.step_ms()
+        };
+        (member.crown_in_ms + 1).min(most)
     } else if watched {
         settings.watched_beat_ms()
     } else {
@@ -260,5 +265,13 @@ mod tests {
         assert_eq!(next(false, false, 40), 500);
         assert_eq!(next_of(false, false, 40, true), 600);
         assert_eq!(next_of(false, true, 40, true), 41);
+        let mut second = member(false, 1);
+        (second.heir, second.before, second.crown_in_ms) = (true, 1, 300);
+        let beats = [true, false].map(|watched| next_beat(&second, &settings, watched).as_millis());
+        assert_eq!(
+            beats,
+            [301, 166],
+            "the first heir sees to the hive clock, if it would be seen to die"
+        );
     }
 }

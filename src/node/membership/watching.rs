@@ -27,10 +27,16 @@ const LOOKERS: usize = 8;
 /// A node that is missing is looked for again after so many round trips: connecting anew takes some.
 const ROUND_TRIPS: u32 = 6;
 
+/// A tick is due within so many looks at the generator, and then it is looked at in full measure; otherwise so many times as rarely.
+const CLOSE_LOOKS: u32 = 3;
+const RARELY: u32 = 4;
+
 #[derive(Debug)]
 pub(super) struct Watching {
     crown_at: Instant,
     house_at: Instant,
+    /// When the next tick is due, as the last beat told.
+    tick_at: Instant,
     /// Since when each node is missing.
     missing: BTreeMap<NodeId, Instant>,
     /// A generator that is gone.
@@ -42,8 +48,36 @@ impl Watching {
         Self {
             crown_at: now,
             house_at: now,
+            tick_at: now,
             missing: BTreeMap::new(),
             suspect: NodeId::new(),
+        }
+    }
+
+    /// Takes in the answer to a beat.
+    pub(super) fn hears(&mut self, member: &Member, now: Instant) {
+        self.tick_at = now + Duration::from_millis(member.due_in_ms);
+    }
+
+    /// How long the first heir waits for its next look at the generator. It is to be crowned before the next tick: so it looks closely when one is due,
+    /// and four times as rarely when there is time.
+    fn first_pause(&self, settings: &Settings, now: Instant) -> Duration {
+        let (every, interval) = (crown_look(settings), settings.interval);
+        let close = every * CLOSE_LOOKS;
+        let late = now.saturating_duration_since(self.tick_at);
+        if interval < 2 * close || late > interval {
+            return every;
+        }
+        let next = if late.is_zero() {
+            self.tick_at
+        } else {
+            self.tick_at + interval
+        };
+        let until = next.saturating_duration_since(now);
+        if until <= close || (!late.is_zero() && late < every) {
+            every
+        } else {
+            (every * RARELY).min(until.saturating_sub(close))
         }
     }
 
@@ -79,7 +113,13 @@ impl Watching {
         let every = crown_look(settings);
         let Some(node) = gone.nodes.first() else {
             self.missing.remove(&member.crowned);
-            self.crown_at = now + every * [1, 4, 8, 16, 32][usize::try_from(member.before).unwrap_or(4).min(4)];
+            let pause = match member.before {
+                0 => self.first_pause(settings, now),
+                1 => every * 8,
+                2 => every * 16,
+                _ => every * 64,
+            };
+            self.crown_at = now + pause;
             return false;
         };
         let apart = (every * 3 / 5).max(took * ROUND_TRIPS);
@@ -219,9 +259,43 @@ mod tests {
             Duration::from_millis(50),
         );
         assert_eq!(watching.crown_at, start + Duration::from_millis(300));
-        for (before, ms) in [(0, 25), (1, 100), (4, 800), (9, 800)] {
+        for (before, ms) in [(0, 25), (1, 200), (2, 400), (4, 1600), (9, 1600)] {
             watching.heed_crown(&member(false, true, before), &gone(&[]), &settings, start, SOON);
             assert_eq!(watching.crown_at, start + Duration::from_millis(ms), "{before}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_heir_looks_closely_when_a_tick_is_due() {
+        let (mut settings, start) = (Settings::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut heir = member(false, true, 0);
+        heir.due_in_ms = 400;
+        // Until when it waits after a look at this time.
+        let next = |settings: &Settings, ms: u64| {
+            let mut watching = Watching::new(start);
+            watching.hears(&heir, start);
+            watching.heed_crown(&heir, &gone(&[]), settings, at(ms), SOON);
+            (watching.crown_at - start).as_millis()
+        };
+        // The tick comes after 400 ms, and the one behind it after 900.
+        for (look, then) in [
+            (0, 100),
+            (200, 300),
+            (260, 325),
+            (325, 350),
+            (399, 424),
+            (401, 426),
+            (430, 530),
+            (810, 825),
+            (825, 850),
+        ] {
+            assert_eq!(next(&settings, look), then, "after {look} ms");
+        }
+        assert_eq!(next(&settings, 901), 926, "nothing was heard for long");
+        for interval in [0, 1, 149] {
+            settings.interval = Duration::from_millis(interval);
+            assert_eq!(next(&settings, 10), 35, "{interval} ms");
         }
     }
 

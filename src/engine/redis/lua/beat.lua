@@ -186,8 +186,11 @@ if keeps and not wrong then
     victim = first[1] and tonumber(first[2]) <= clock and first[1]
   end
 end
+-- Of what an heir is told nothing is checked above.
+local due = tonumber(m[10])
+if not (due and due >= 0 and due <= $COUNTER_MAX and (mine or heir)) then due = 0 end
 local answer = {'ok', 'generator', mine and 1 or 0, 'epoch', epoch, 'seq', seq, 'made', made, 'grain', mine and m[11] or 0,
-  'due_in_ms', mine and math.max(m[10] - clock, 0) or 0, 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'before', before, 'crowned', generator, 'wall_ms', wall,
+  'due_in_ms', math.max(math.floor(due) - clock, 0), 'crown_in_ms', math.max(crown - clock, 0), 'heir', heir and 1 or 0, 'before', before, 'crowned', generator, 'wall_ms', wall,
   'more_due', more, 'paused', m[14]}
 local function tell(name, value)
   answer[#answer + 1] = name
