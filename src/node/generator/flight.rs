@@ -59,7 +59,7 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
             send,
             calls: FuturesOrdered::new(),
             bytes: 0,
-            window: Window::new(),
+            window: Window::new(sender.context.engine.trip()),
         }
     }
 
@@ -126,7 +126,9 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
             if attempt.has_failed() {
                 self.window.failed();
             }
+            self.sender.notes(&attempt);
             while let Some(landed) = self.next().await {
+                self.sender.notes(&landed.attempt);
                 behind.push_back(landed.call);
             }
         }

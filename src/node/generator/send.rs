@@ -93,6 +93,16 @@ impl<'a, E: Engine> Sender<'a, E> {
         }
     }
 
+    /// Others have pushed: that is told by the next beat, whatever is waited for before it is made use of.
+    pub(super) fn notes(&self, attempt: &Attempt) {
+        if let Ok((Published::Moved { seq }, _)) = &attempt.answer
+            && self.context.settings.replicas == 0
+            && guard("saw-moved")
+        {
+            self.context.requests.saw(self.node, *seq);
+        }
+    }
+
     /// Goes on with a call that was sent once.
     pub(super) async fn insist(&self, publish: Publish, mut attempt: Attempt<'a>) -> Result<Sent> {
         let Context {
@@ -110,6 +120,7 @@ impl<'a, E: Engine> Sender<'a, E> {
         let patience = Duration::from_millis(settings.crown_ms() / 8);
         let mut hearing = Backoff::up_to(patience);
         loop {
+            self.notes(&attempt);
             // Of one that was not answered, it may be on its way still.
             let Attempt { answer, on_its_way } = attempt;
             match answer {
@@ -149,12 +160,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     let due = Instant::now() + Duration::from_millis(due_in_ms).min(settings.interval);
                     return Ok(Sent::Published(Now { seq, made, grain, due }));
                 }
-                Ok((Published::Moved { seq }, _)) => {
-                    if guard("saw-moved") && settings.replicas == 0 {
-                        requests.saw(self.node, seq);
-                    }
-                    return Ok(Sent::Moved { seq });
-                }
+                Ok((Published::Moved { seq }, _)) => return Ok(Sent::Moved { seq }),
                 Ok((Published::Finished, _)) => return Ok(Sent::Finished),
                 // The beat finds out whether this node still reigns, and whether the store went back in time.
                 // With replicas, what it took back is being published again.

@@ -2,7 +2,7 @@
 //!
 //! Beside the store one is enough: the next is made meanwhile. Far away the line would be idle for most of a round trip, so more
 //! are sent before the first is answered: as many as come back in hardly more time than one alone. Over a link that carries few
-//! bytes, one takes that long by itself, and there stays at one.
+//! bytes, one takes that long by itself, and there it comes down to one.
 
 use std::time::Duration;
 
@@ -11,21 +11,31 @@ const FAR: Duration = Duration::from_millis(2);
 /// The most calls on their way,
 const CALLS_MAX: usize = 64;
 /// and the most bytes, about: they are kept until they are answered.
-const BYTES_MAX: usize = 4 * 1024 * 1024;
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+/// So many are sent before anything is known of the way, if they are small.
+const CALLS_START: usize = 4;
+const BYTES_START: usize = 512 * 1024;
+/// For each that comes back quickly, so many more are sent: three times as many in each round trip.
+const MORE: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Window {
     calls: usize,
+    bytes: usize,
 }
 
 impl Window {
-    pub(super) fn new() -> Self {
-        Self { calls: 1 }
+    /// A small call takes `trip` there and back.
+    pub(super) fn new(trip: Duration) -> Self {
+        Self {
+            calls: if trip < FAR { 1 } else { CALLS_START },
+            bytes: BYTES_START,
+        }
     }
 
     /// Whether one more may be sent while so many are on their way, of so many bytes together.
     pub(super) fn has_room(&self, calls: usize, bytes: usize) -> bool {
-        calls == 0 || calls < self.calls && bytes < BYTES_MAX
+        calls == 0 || calls < self.calls && bytes < self.bytes
     }
 
     /// A call was answered after this time; a small one takes `trip` there and back.
@@ -33,7 +43,8 @@ impl Window {
         if trip < FAR {
             self.calls = 1;
         } else if took <= trip + trip / 2 {
-            self.calls = (self.calls + 1).min(CALLS_MAX);
+            self.calls = (self.calls + MORE).min(CALLS_MAX);
+            self.bytes = BYTES_MAX;
         } else if took > 2 * trip {
             self.calls = (self.calls - 1).max(1);
         }
@@ -58,7 +69,7 @@ mod tests {
 
     /// How many are on their way after a while, where each call takes the line for so long.
     fn on_their_way(trip: Duration, each: Duration) -> usize {
-        let mut window = Window::new();
+        let mut window = Window::new(trip);
         for _ in 0..1000 {
             let queued = (u32::try_from(window.calls).expect("few") * each).max(trip + each);
             window.answered(queued, trip);
@@ -78,13 +89,14 @@ mod tests {
 
     #[test]
     fn bytes_are_bounded_and_one_may_always_be_sent() {
-        let mut window = Window::new();
+        let mut window = Window::new(TRIP);
+        assert!(window.has_room(3, 1000) && !window.has_room(3, BYTES_START) && !window.has_room(4, 0));
         for _ in 0..10 {
             window.answered(TRIP, TRIP);
         }
         assert!(window.has_room(5, 1000) && !window.has_room(5, BYTES_MAX));
         assert!(window.has_room(0, usize::MAX));
-        assert!(!window.has_room(11, 0));
+        assert!(!window.has_room(24, 0));
         window.failed();
         assert!(!window.has_room(1, 0));
     }
