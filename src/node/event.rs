@@ -239,7 +239,8 @@ pub trait Observer: Send + Sync + 'static {
     /// says what it may have done.
     fn intends(&self, _node: &str, _entries: &[Entry]) {}
 
-    /// Called when the store has refused what it was last asked to settle, and was asked once: nothing of it was written.
+    /// Called when the store has refused the only call that was on its way, and was asked once: nothing is settled of all that was
+    /// [intended](Self::intends) and not confirmed.
     fn refuses(&self, _node: &str) {}
 
     /// Called once the store has confirmed it.

@@ -6,13 +6,14 @@
 //!                          └─── outcomes ─────┘
 //! ```
 //!
-//! One lane of calls to the store feeds any number of slots. A call settles whatever has finished in any slot since the
+//! One lane of calls to the store feeds any number of slots, far away several of them. A call settles whatever has finished in any slot since the
 //! last one, and brings the messages that come next. [`next`] decides when to call; [`speed`] how many to ask for;
-//! [`budget`] how many bytes.
+//! [`budget`] how many bytes; [`call`] sends it until it is answered.
 
 mod account;
 mod bell;
 mod budget;
+mod call;
 mod held;
 mod lane;
 mod measured;
@@ -84,15 +85,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 () = shutdown.stopping() => return Ok(()),
             }
             let (handle, bell, untold) = (&self.handle, &self.bell, self.line.as_ref());
-            let lane = Lane::new(
-                &node,
-                &mut self.context,
-                handle,
-                bell,
-                &self.pool,
-                &mut self.slots,
-                untold,
-            );
+            let lane = Lane::new(&node, &self.context, handle, bell, &self.pool, &mut self.slots, untold);
             if lane.run().await? == Ended::Stopped {
                 return Ok(());
             }

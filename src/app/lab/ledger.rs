@@ -49,7 +49,7 @@ pub struct Ledger {
     failed: Numbers,
     /// Of which it will never be known, since the node lost its membership before the answer came.
     settle_intents: Numbers,
-    /// Of each book, what it last asked the store to settle and has no answer to.
+    /// Of each book, what it asked the store to settle and has no answer to.
     asked: Vec<Numbers>,
     /// Errors that were seen in the store or read from it: outcomes, whichever node recorded them.
     errors_seen: Numbers,
@@ -171,8 +171,7 @@ impl Ledger {
 
     pub(crate) fn enter(&mut self, book: usize, record: &Record) {
         match record {
-            // An answer, for better or worse: nothing is in doubt any more. A lane asks one thing at a time.
-            // With replicas it is not the only one on its way.
+            // Said only where nothing else was on its way: nothing is in doubt any more. With replicas there is what they have not confirmed.
             Record::Refused if self.keeps_told => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
             Record::Refused => self.asked[book] = Numbers::default(),
             Record::Joined { .. } => self.settle_intents.add(&std::mem::take(&mut self.asked[book])),
@@ -195,7 +194,7 @@ impl Ledger {
                     What::Done | What::Error => {
                         self.settle_intents.add(&std::mem::take(&mut self.asked[book]));
                     }
-                    What::Take { .. } | What::Return => self.asked[book] = Numbers::default(),
+                    What::Take { .. } | What::Return => {}
                 }
             }
             Record::Confirmed(Entry { first, count, what }, _) => {
@@ -204,12 +203,8 @@ impl Ledger {
                     self.published.insert(*first, *count);
                     return;
                 }
-                // With replicas, outcomes are told when these have them, and takes at once.
-                if self.keeps_told {
-                    self.asked[book].remove(*first, *count);
-                } else {
-                    self.asked[book] = Numbers::default();
-                }
+                // Others may be on their way.
+                self.asked[book].remove(*first, *count);
                 if let What::Done | What::Error = what {
                     self.settle(*first, *count, *what == What::Done);
                 }

@@ -228,7 +228,14 @@ async fn taken(
 #[derive(Default)]
 pub(super) struct Unreadable {
     any: AtomicBool,
-    settles: Mutex<Vec<(NodeId, Settle)>>,
+    settles: Mutex<Vec<Lost>>,
+}
+
+struct Lost {
+    node: NodeId,
+    settle: Settle,
+    /// The lane and the number of the call that settles it: no other may.
+    sent: Option<(u32, u64)>,
 }
 
 impl Unreadable {
@@ -237,10 +244,12 @@ impl Unreadable {
             return Cow::Borrowed(exchange);
         }
         let mut exchange = exchange.clone();
-        let all = self.settles();
-        let own = all.iter().filter(|(node, _)| *node == exchange.node);
-        let own: Vec<Settle> = own.map(|(_, settle)| settle.clone()).collect();
-        exchange.settles.extend(own);
+        let call = (exchange.lane, exchange.call);
+        for lost in self.settles().iter_mut().filter(|lost| lost.node == exchange.node) {
+            if *lost.sent.get_or_insert(call) == call {
+                exchange.settles.push(lost.settle.clone());
+            }
+        }
         Cow::Owned(exchange)
     }
 
@@ -248,8 +257,12 @@ impl Unreadable {
         if !unreadable.is_empty() {
             let mut all = self.settles();
             for settle in unreadable {
-                all.retain(|(of, kept)| of != node || kept.piece != settle.piece);
-                all.push((node.clone(), settle));
+                all.retain(|lost| lost.node != *node || lost.settle.piece != settle.piece);
+                all.push(Lost {
+                    node: node.clone(),
+                    settle,
+                    sent: None,
+                });
             }
             self.any.store(true, Ordering::Relaxed);
         }
@@ -269,12 +282,12 @@ impl Unreadable {
     fn retain(&self, keeps: impl Fn(&NodeId, &Settle) -> bool) {
         if self.any.load(Ordering::Relaxed) {
             let mut all = self.settles();
-            all.retain(|(node, settle)| keeps(node, settle));
+            all.retain(|lost| keeps(&lost.node, &lost.settle));
             self.any.store(!all.is_empty(), Ordering::Relaxed);
         }
     }
 
-    fn settles(&self) -> MutexGuard<'_, Vec<(NodeId, Settle)>> {
+    fn settles(&self) -> MutexGuard<'_, Vec<Lost>> {
         self.settles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,38 +1,45 @@
 //! One membership's calls to the store: the loop around [`next`].
+//!
+//! Beside the store one call is on its way at a time. Far away there are several, each in a lane of its own: a lane's call is numbered, and repeated
+//! until it is answered, whatever becomes of the others. A piece that one of them settles is named by no other until that one is answered.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::account::{self, Answered, Settled};
 use super::bell::Bell;
 use super::budget::Budget;
+use super::call::{Call, Landed, Said, bytes, is_dry, send};
 use super::held::Held;
 use super::next::{Next, Seen, next};
 use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
-use crate::engine::{Chained, Engine, Exchange, Exchanged, NodeId, TAKE_CUT_BYTES, TAKE_PACKS_MAX, Ticket, take_cut};
-use crate::error::{Error, Result};
+use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket};
+use crate::error::Result;
 use crate::message::Pack;
 use crate::mutants::guard;
-use crate::node::backoff::Backoff;
 use crate::node::context::Context;
-use crate::node::event::Event;
 use crate::node::handle::Handle;
 use crate::node::kept::{Fate, Line, Untold};
-
-/// A call that was sent so often without an answer is sent once more to give back what it took: its answer does not get
-/// through to this node, and others can do the work.
-const TRIES_MAX: u32 = 3;
+use crate::node::membership::Standing;
+use crate::node::watch;
 
 /// With fewer outcomes than this, a whole line of calls leaves room for more of them.
 const LEISURE_MAX: u32 = 64;
 
+type Flying<'a> = Pin<Box<dyn Future<Output = Result<Landed>> + Send + 'a>>;
+
 pub(super) struct Lane<'a, E, H> {
-    context: &'a mut Context<E>,
+    context: &'a Context<E>,
+    standing: watch::Receiver<Standing>,
     handle: &'a Arc<H>,
     bell: &'a Bell,
     pool: &'a Arc<Pool>,
@@ -40,14 +47,19 @@ pub(super) struct Lane<'a, E, H> {
     /// Where outcomes wait to be told until replicas have them.
     line: Option<&'a Line>,
     node: NodeId,
-    /// The number of the last call that was answered.
-    call: u64,
+    /// Of each lane, the number of its last call that was answered, and whether one is on its way.
+    lanes: [(u64, bool); LANES as usize],
+    /// The calls that are on their way, where there may be several,
+    flight: FuturesUnordered<Flying<'a>>,
+    /// and those that brought back what another one has given back, and is not known to have.
+    early: Vec<Landed>,
+    /// Of some call it will never be known whether it was carried out.
+    unsure: bool,
     held: Held,
     /// The last take brought everything that was queued.
     dry: bool,
     /// When the store last answered.
     called: Instant,
-    backoff: Backoff,
     budget: Budget,
 }
 
@@ -60,18 +72,10 @@ pub(super) enum Ended {
     Deposed,
 }
 
-/// What came of a call.
-enum Answer {
-    /// The store's answer, what tells when replicas have it, and how often the call was sent.
-    Said(Exchanged, Option<Ticket>, u32),
-    /// The lane ends before the store has answered.
-    Over(Ended),
-}
-
 impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     pub(super) fn new(
         node: &str,
-        context: &'a mut Context<E>,
+        context: &'a Context<E>,
         handle: &'a Arc<H>,
         bell: &'a Bell,
         pool: &'a Arc<Pool>,
@@ -81,12 +85,15 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         context.meter.in_hand.store(0, Ordering::Relaxed);
         Self {
             node: node.into(),
-            call: 0,
+            lanes: [(0, false); LANES as usize],
+            flight: FuturesUnordered::new(),
+            early: Vec::new(),
+            unsure: false,
             held: Held::default(),
             dry: false,
             called: Instant::now(),
-            backoff: Backoff::new(&context.settings),
             budget: Budget::new(context.settings.lease),
+            standing: context.standing.clone(),
             context,
             handle,
             bell,
@@ -99,61 +106,87 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     pub(super) async fn run(mut self) -> Result<Ended> {
         loop {
             while self.slots.try_join_next().is_some() {}
-            let seen = self.look();
-            let (gives_back, listens, awaits_bell) = match next(&seen) {
-                Next::Stop => return Ok(Ended::Stopped),
-                Next::Pause { until, listens } => {
-                    self.bell.want(listens);
-                    self.pause(until).await;
-                    continue;
-                }
-                Next::Call { gives_back, listens } => (gives_back, listens, false),
-                Next::AwaitWork => (false, false, true),
+            // All answers that are there are taken in before the next call is made.
+            let lane = self.free_lane();
+            let landed = match lane {
+                Some(_) => self.flight.next().now_or_never().flatten(),
+                None => self.flight.next().await,
             };
-            self.bell.want(listens);
-            let finished = self
-                .pool
-                .collect_pieces(gives_back, seen.now, |run| self.held.pieces(run));
-            let mut exchange = Exchange {
-                node: self.node.clone(),
-                lane: 0,
-                call: self.call + 1,
-                settles: self.held.settles(&finished),
-                want: seen.pool.want,
-                want_bytes: self.budget.bytes(),
-                woken: seen.rung || awaits_bell,
-                // A generator that keeps the queue full must not hold up what follows from its messages.
-                backlog_max: self.context.settings.backlog_max.saturating_mul(2),
-                server: String::new(),
+            let ended = match (landed, lane) {
+                (Some(landed), _) => self.land(landed?).await,
+                (None, Some(lane)) => self.step(lane).await?,
+                (None, None) => None,
             };
-            self.note_intents(&finished);
-            let (exchanged, ticket, tries) = match self.ask(&mut exchange, awaits_bell).await? {
-                Answer::Said(exchanged, ticket, tries) => (exchanged, ticket, tries),
-                Answer::Over(ended) => return Ok(ended),
-            };
-            self.call = exchange.call;
-            self.called = Instant::now();
-            self.pool.reaches(self.context.engine.trip());
-            let Exchanged::Ok {
-                packs,
-                refused,
-                chained,
-            } = exchanged
-            else {
-                // After a lost reply this says nothing: the call may have been applied before the membership ended.
-                if tries == 1 || !guard("refused-for-sure") {
-                    self.context.observer.refuses(&self.node);
-                }
-                return Ok(Ended::Deposed);
-            };
-            // Before anything is waited for: what is seen is told by the next beat, whichever server that reaches.
-            self.note_seen(&packs);
-            self.note_published(&chained);
-            self.account(finished, &Answered { refused, chained }, &packs, ticket)
-                .await;
-            self.held.release(&exchange.settles);
-            self.take_in(&exchange, packs);
+            let Some(ended) = ended else { continue };
+            // What the others say of calls that were made before is counted.
+            while let Some(landed) = self.flight.next().await {
+                self.land(landed?).await;
+            }
+            for landed in std::mem::take(&mut self.early) {
+                self.take_in_answer(landed).await;
+            }
+            return Ok(ended);
         }
+    }
+
+    /// The lane for the next call. None: one has to be answered first.
+    fn free_lane(&self) -> Option<usize> {
+        let most = if self.pool.is_far() { self.lanes.len() } else { 1 };
+        let may_fly = self.flight.len() + self.early.len() < most;
+        self.lanes.iter().position(|(_, flies)| !flies).filter(|_| may_fly)
+    }
+
+    /// Makes a call, or waits until there is a reason for one.
+    async fn step(&mut self, lane: usize) -> Result<Option<Ended>> {
+        let seen = self.look();
+        let (gives_back, listens, awaits_bell) = match next(&seen) {
+            Next::Stop => return Ok(Some(Ended::Stopped)),
+            Next::Pause { until, listens } => {
+                self.bell.want(listens);
+                return self.pause(until).await;
+            }
+            Next::Call { gives_back, listens } => (gives_back, listens, false),
+            Next::AwaitWork => (false, false, true),
+        };
+        self.bell.want(listens);
+        let pieces = |run: &Finished| self.held.pieces(run);
+        let finished = self.pool.collect_pieces(gives_back, seen.now, pieces);
+        // What is finished is part of what calls on their way settle.
+        if seen.flies && finished.is_empty() && (seen.pool.want == 0 || seen.dry) && !seen.rung {
+            return self.pause(seen.now + seen.lease).await;
+        }
+        let exchange = Exchange {
+            node: self.node.clone(),
+            lane: u32::try_from(lane).expect("few"),
+            call: self.lanes[lane].0 + 1,
+            settles: self.held.settles(&finished),
+            want: seen.pool.want,
+            want_bytes: self.budget.bytes(),
+            woken: seen.rung || awaits_bell,
+            // A generator that keeps the queue full must not hold up what follows from its messages.
+            backlog_max: self.context.settings.backlog_max.saturating_mul(2),
+            server: String::new(),
+        };
+        self.note_intents(&finished);
+        let asked = exchange.want;
+        let call = Call {
+            exchange,
+            finished,
+            asked,
+        };
+        self.lanes[lane].1 = true;
+        self.held.settling(&call.exchange.settles);
+        self.pool.asks(asked);
+        if awaits_bell {
+            return self.call_at_the_bell(call).await;
+        }
+        let context = self.context;
+        if self.pool.is_far() {
+            self.flight.push(Box::pin(send(context, call)));
+            return Ok(None);
+        }
+        let landed = send(context, call).await?;
+        Ok(self.land(landed).await)
     }
 
     fn look(&self) -> Seen {
@@ -171,6 +204,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             stopping: self.context.shutdown.is_stopping(),
             burst: self.context.settings.burst,
             holds: !self.held.is_empty(),
+            flies: !self.flight.is_empty() || !self.early.is_empty(),
             dry: self.dry,
             rung: self.bell.has_rung(),
             heeded: self.bell.is_heeded(),
@@ -183,47 +217,50 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
 
     /// Whether this node takes messages: not while it generates, and not once it is to stop.
     fn accepts(&self) -> bool {
-        let context = &self.context;
+        let context = self.context;
         let generates = context.standing.borrow().reign.is_some() && !context.settings.also_handle;
         let stops = context.shutdown.is_stopping();
         !(generates && guard("either-role") || stops && guard("stops-taking"))
     }
 
     /// Waits until there may be something to say, at most until then.
-    async fn pause(&mut self, until: Instant) {
+    async fn pause(&mut self, until: Instant) -> Result<Option<Ended>> {
         let mut shutdown = self.context.shutdown.clone();
         let stopping = shutdown.is_stopping();
-        tokio::select! {
+        let landed = tokio::select! {
             biased;
-            () = self.pool.changed() => {}
-            () = self.bell.heard() => {}
-            Ok(()) = self.context.standing.changed() => {}
-            () = shutdown.stopping(), if !stopping => {}
-            () = tokio::time::sleep_until(until) => {}
-        }
+            Some(landed) = self.flight.next() => landed?,
+            () = self.pool.changed() => return Ok(None),
+            () = self.bell.heard() => return Ok(None),
+            Ok(()) = self.standing.changed() => return Ok(None),
+            () = shutdown.stopping(), if !stopping => return Ok(None),
+            () = tokio::time::sleep_until(until) => return Ok(None),
+        };
+        Ok(self.land(landed).await)
     }
 
-    /// Makes a call, at once or when the bell rings.
-    async fn ask(&mut self, exchange: &mut Exchange, awaits_bell: bool) -> Result<Answer> {
-        if awaits_bell {
-            if let Some(exchanged) = self.await_work(exchange).await {
-                return Ok(Answer::Said(exchanged, None, 1));
-            }
-            // A wait that was given up may have made the call or not. To send the same call again tells which.
-            if !self.accepts() {
-                exchange.want = 0;
-            }
-            // A lane that is to stop sends it once: nothing is in hand unless the answer says so.
-            if self.context.shutdown.is_stopping() && self.context.engine.exchange(exchange).await.is_err() {
-                return Ok(Answer::Over(Ended::Stopped));
-            }
+    /// Makes a call when the bell rings; no other is on its way.
+    async fn call_at_the_bell(&mut self, mut call: Call) -> Result<Option<Ended>> {
+        if let Some(exchanged) = self.await_work(&call.exchange).await {
+            let (ticket, took) = (None, None);
+            let answer = Some(Said {
+                exchanged,
+                ticket,
+                took,
+            });
+            return Ok(self.land(Landed { call, answer, lost: 0 }).await);
         }
-        let answer = self.send(exchange).await?;
-        Ok(
-            answer.map_or(Answer::Over(Ended::Deposed), |((exchanged, ticket), tries)| {
-                Answer::Said(exchanged, ticket, tries + u32::from(awaits_bell))
-            }),
-        )
+        // A wait that was given up may have made the call or not. To send the same call again tells which.
+        if !self.accepts() {
+            call.exchange.want = 0;
+        }
+        // A lane that is to stop sends it once: nothing is in hand unless the answer says so.
+        if self.context.shutdown.is_stopping() && self.context.engine.exchange(&call.exchange).await.is_err() {
+            return Ok(Some(Ended::Stopped));
+        }
+        let landed = send(self.context, call).await?;
+        let lost = landed.lost + 1;
+        Ok(self.land(Landed { lost, ..landed }).await)
     }
 
     /// Waits for messages at the bell. None: there is something else to look after, or the wait has failed.
@@ -236,7 +273,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         tokio::select! {
             biased;
             // First: a node that has become the generator, or is to stop, takes nothing more.
-            Ok(()) = self.context.standing.changed() => None,
+            Ok(()) = self.standing.changed() => None,
             () = shutdown.stopping() => None,
             answer = self.context.engine.await_work(exchange, at_most) => {
                 if answer.is_err() {
@@ -247,56 +284,93 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
     }
 
-    /// The same call until it is answered, and how often it was sent. None: the membership ended first.
-    async fn send(&mut self, exchange: &mut Exchange) -> Result<Option<((Exchanged, Option<Ticket>), u32)>> {
-        let mut told = false;
-        for tries in 1.. {
-            let sent = Instant::now();
-            match self.context.engine.exchange_ahead(exchange).await {
-                // Nothing was written. Another server waits for what members have seen.
-                Ok((Exchanged::Unheard, _)) => {
-                    self.context.requests.beat_now();
-                    self.backoff.wait().await;
-                }
-                Ok(exchanged) => {
-                    self.backoff.reset();
-                    if let Exchanged::Ok { packs, .. } = &exchanged.0 {
-                        self.budget.took(bytes(packs), sent.elapsed());
-                    }
-                    return Ok(Some((exchanged, tries)));
-                }
-                Err(error) if error.may_be_mended() => {
-                    // The beat tells of a store that is away; this is for what only the lane meets.
-                    if self.backoff.is_long() && !told {
-                        told = true;
-                        let reason = error.to_string();
-                        self.context.tell(&self.node, Event::Away { reason });
-                        // What the store cannot make sense of may be in this node's hand: under another id it holds nothing.
-                        if matches!(error, Error::Protocol { .. }) {
-                            return Ok(None);
-                        }
-                    }
-                    // Another server may wait for what this node has seen.
-                    if self.backoff.is_fresh() {
-                        self.context.requests.beat_now();
-                    }
-                    self.budget.lost();
-                    self.backoff.wait().await;
-                    // From here on no copy of this call brings messages, so a late one can take none away from this node.
-                    if tries >= TRIES_MAX {
-                        exchange.want = 0;
-                    }
-                    if !guard("same-call") {
-                        exchange.call += 1;
-                    }
-                }
-                Err(error) => return Err(error),
+    /// Takes in what came of a call, and of those that waited for it.
+    async fn land(&mut self, landed: Landed) -> Option<Ended> {
+        let mut next = Some(landed);
+        while let Some(landed) = next {
+            // The last one waits for nobody.
+            if !self.flight.is_empty() && self.is_early(&landed) {
+                self.early.push(landed);
+                return None;
             }
-            if self.context.standing.borrow().node != self.node {
-                return Ok(None);
+            let ended = self.take_in_answer(landed).await;
+            if ended.is_some() {
+                return ended;
             }
+            let ready = |landed| self.flight.is_empty() || !self.is_early(landed);
+            let at = self.early.iter().position(ready);
+            next = at.map(|at| self.early.remove(at));
         }
-        Ok(None)
+        None
+    }
+
+    /// Whether it brings what a call on its way settles. Then that call was carried out, and gave it back or put it off; its own answer, which
+    /// says so, was lost and comes again.
+    fn is_early(&self, landed: &Landed) -> bool {
+        let Some(Said {
+            exchanged: Exchanged::Ok { packs, chained, .. },
+            ..
+        }) = &landed.answer
+        else {
+            return false;
+        };
+        let own = &landed.call.exchange.settles;
+        let early = packs.iter().any(|pack| self.held.is_settling(pack, own)) && guard("in-order");
+        if early {
+            self.note_seen(packs);
+            self.note_published(chained);
+        }
+        early
+    }
+
+    async fn take_in_answer(&mut self, landed: Landed) -> Option<Ended> {
+        let Landed { call, answer, lost } = landed;
+        let Call {
+            exchange,
+            finished,
+            asked,
+        } = call;
+        self.lanes[exchange.lane as usize] = (exchange.call, false);
+        self.pool.was_answered(asked);
+        let Some(Said {
+            exchanged,
+            ticket,
+            took,
+        }) = answer
+        else {
+            self.unsure = true;
+            return Some(Ended::Deposed);
+        };
+        self.called = Instant::now();
+        self.pool.reaches(self.context.engine.trip());
+        let Exchanged::Ok {
+            packs,
+            refused,
+            chained,
+        } = exchanged
+        else {
+            // After a lost reply this says nothing: the call may have been applied before the membership ended. So may others on their way.
+            self.unsure |= lost > 0;
+            let alone = self.flight.is_empty() && self.early.is_empty();
+            if alone && !self.unsure || !guard("refused-for-sure") {
+                self.context.observer.refuses(&self.node);
+            }
+            return Some(Ended::Deposed);
+        };
+        // Before anything is waited for: what is seen is told by the next beat, whichever server that reaches.
+        self.note_seen(&packs);
+        self.note_published(&chained);
+        for _ in 0..lost {
+            self.budget.lost();
+        }
+        if let Some(took) = took {
+            self.budget.took(bytes(&packs), took);
+        }
+        self.account(finished, &Answered { refused, chained }, &packs, ticket)
+            .await;
+        self.held.release(&exchange.settles);
+        self.take_in(&exchange, packs);
+        None
     }
 
     /// Puts into the ledger what the next call may settle.
@@ -310,8 +384,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 
     /// Writes down, counts and tells what the store has confirmed; outcomes when replicas have them, if they are to.
-    async fn account(&self, finished: Vec<Finished>, answered: &Answered, packs: &[Pack], ticket: Option<Ticket>) {
-        let Context { observer, meter, .. } = &*self.context;
+    async fn account(&mut self, finished: Vec<Finished>, answered: &Answered, packs: &[Pack], ticket: Option<Ticket>) {
+        let Context { observer, meter, .. } = self.context;
         let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
         let settled = Settled::of(&finished, answered);
         account::count(&meter, self.pool, settled, packs);
@@ -410,18 +484,4 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
         }
     }
-}
-
-/// Whether the take got everything that was queued. A take may end early at a message that was delivered
-/// before; at a pack that does not fit once there is enough; and at its limits of packs and bytes.
-fn is_dry(exchange: &Exchange, packs: &[Pack]) -> bool {
-    let total: usize = packs.iter().map(Pack::count).sum();
-    take_cut(total as u64, exchange.want.into()) > 0
-        && bytes(packs) < TAKE_CUT_BYTES.min(exchange.want_bytes as usize / 2)
-        && packs.len() < TAKE_PACKS_MAX
-        && packs.iter().all(|pack| pack.deliveries() == 1)
-}
-
-fn bytes(packs: &[Pack]) -> usize {
-    packs.iter().map(|pack| pack.bytes().len()).sum()
 }

@@ -1,6 +1,6 @@
 //! What a lane does next, decided from what it sees and from nothing else.
 //!
-//! A lane makes one call after the other. Each settles what has finished and asks for as many messages as there is room
+//! A lane makes one call after the other, or has some on their way where the store is far away. Each settles what has finished and asks for as many messages as there is room
 //! for, so the fewer calls, the cheaper a message. The lane therefore calls only when there is something to say, and
 //! waits for the bell when the queue is empty.
 
@@ -33,6 +33,8 @@ pub(super) struct Seen {
     pub burst: bool,
     /// Messages are in this lane's hand, as far as the store knows.
     pub holds: bool,
+    /// Calls are on their way, and there may be more of them.
+    pub flies: bool,
     /// The last take brought everything that was queued.
     pub dry: bool,
     /// The bell has rung since the last look.
@@ -85,7 +87,7 @@ pub(super) fn next(seen: &Seen) -> Next {
     let asks = wants && (!seen.dry || seen.rung || !guard("dry"));
     // A lane whose last take left messages in the queue calls again anyway: it must not answer a bell that others wait for.
     let awaits_bell = wants && (seen.dry || !guard("dry"));
-    let listens = awaits_bell && seen.holds && now >= called + LISTEN_AFTER;
+    let listens = awaits_bell && seen.holds && !seen.flies && now >= called + LISTEN_AFTER;
     let gives_back = (!seen.accepts || pool.stuck) && guard("give-back");
     let leases = if guard("silent-lane") {
         SILENT_LEASES_MAX
@@ -97,11 +99,11 @@ pub(super) fn next(seen: &Seen) -> Next {
         return Next::Call { gives_back, listens };
     }
     // If the listener is still at the bell, it would answer the ring instead of this call.
-    if awaits_bell && !seen.holds && !seen.heeded && guard("dry") {
+    if awaits_bell && !seen.holds && !seen.flies && !seen.heeded && guard("dry") {
         return Next::AwaitWork;
     }
     let soon = called + LISTEN_AFTER;
-    let latest = if awaits_bell && !listens && now < soon {
+    let latest = if awaits_bell && !listens && !seen.flies && now < soon {
         soon
     } else {
         silent
@@ -114,7 +116,7 @@ pub(super) fn next(seen: &Seen) -> Next {
 fn is_over(seen: &Seen) -> bool {
     let stops = seen.stopping && !seen.accepts && (!seen.holds || !guard("finish-first"));
     let emptied = seen.burst && seen.dry && !seen.holds;
-    stops || emptied
+    (stops || emptied) && !seen.flies
 }
 
 #[cfg(test)]

@@ -43,6 +43,8 @@ struct Inner {
     /// The packs behind it, and how many messages they have.
     queued: VecDeque<Pack>,
     queued_count: usize,
+    /// How many messages calls on their way have asked for.
+    asked: usize,
     /// How many slots are at work.
     busy: usize,
     finished: Vec<Finished>,
@@ -67,6 +69,7 @@ impl Pool {
                 open: None,
                 queued: VecDeque::new(),
                 queued_count: 0,
+                asked: 0,
                 busy: 0,
                 finished: Vec::new(),
                 finished_count: 0,
@@ -109,7 +112,7 @@ impl Pool {
 
     /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
     fn want(&self, inner: &Inner, ahead: usize) -> u32 {
-        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready());
+        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready() + inner.asked);
         if room == 0 || room < inner.room_least(ahead) {
             return 0;
         }
@@ -140,15 +143,15 @@ impl Pool {
     /// that no slot has started, as returned.
     #[cfg(any(test, feature = "cli"))]
     pub(super) fn collect(&self, give_back: bool, now: Instant) -> Vec<Finished> {
-        self.collect_pieces(give_back, now, |run| run.count as usize)
+        self.collect_pieces(give_back, now, |run| Some(run.count as usize))
     }
 
-    /// The same, where it is known of how many pieces a run is.
+    /// The same, where it is known of how many pieces a run is; none: it has to wait.
     pub(super) fn collect_pieces(
         &self,
         give_back: bool,
         now: Instant,
-        count: impl Fn(&Finished) -> usize,
+        count: impl Fn(&Finished) -> Option<usize>,
     ) -> Vec<Finished> {
         let mut inner = self.lock();
         if give_back {
@@ -167,22 +170,35 @@ impl Pool {
                 }
             }
         }
-        let (mut pieces, mut bytes) = (0, 0);
-        let fits = |run: &&Finished| {
-            let fits = pieces < SETTLED_PIECES_MAX && bytes < SETTLED_BYTES_MAX;
-            pieces += count(run);
-            bytes += run.bytes;
-            fits
+        let (mut runs, mut pieces, mut bytes) = (0, 0, 0);
+        let mut fits = |run: &mut Finished| {
+            let full = runs == SETTLES_PER_CALL_MAX || pieces >= SETTLED_PIECES_MAX || bytes >= SETTLED_BYTES_MAX;
+            let Some(of) = Some(&*run).filter(|_| !full).and_then(&count) else {
+                return false;
+            };
+            (runs, pieces, bytes) = (runs + 1, pieces + of, bytes + run.bytes);
+            true
         };
-        let finished = inner.finished.iter();
-        let runs = finished.take(SETTLES_PER_CALL_MAX).take_while(fits).count();
-        let rest = inner.finished.split_off(runs);
-        let mut finished = std::mem::replace(&mut inner.finished, rest);
+        let mut finished: Vec<Finished> = inner.finished.extract_if(.., |run| fits(run)).collect();
         inner.finished_at = (!inner.finished.is_empty()).then_some(now);
         inner.finished_count = inner.finished.iter().map(|run| run.count as usize).sum();
         drop(inner);
         finished.sort_unstable_by_key(|run| run.first);
         finished
+    }
+
+    /// A call that asks for so many messages is on its way.
+    pub(super) fn asks(&self, want: u32) {
+        self.lock().asked += want as usize;
+    }
+
+    /// It was answered, or given up.
+    pub(super) fn was_answered(&self, asked: u32) {
+        self.lock().asked -= asked as usize;
+    }
+
+    pub(super) fn is_far(&self) -> bool {
+        self.lock().speed.is_far()
     }
 
     /// A call to the store takes so long.
@@ -260,7 +276,7 @@ impl Pool {
         }
         stretch.close(took);
         let ahead = self.ahead(inner);
-        let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready());
+        let room = (self.concurrency + ahead + free).saturating_sub(inner.busy + inner.ready() + inner.asked);
         let overfull = inner.overfull(self.concurrency + ahead);
         ended && (was_empty || overfull || room > inner.room_least(ahead) || inner.finished_count >= self.enough(inner))
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::stretch::nanos;
+use crate::engine::LANES;
 use crate::message::PACK_MESSAGES_MAX;
 
 /// The most messages that one call asks for. It is high because a call costs about the same however many it brings.
@@ -116,7 +117,10 @@ impl Speed {
         let few = if is_quick { within(self.patience()) } else { 0 };
         let starts = 2 * each <= nanos(self.stuck_max());
         let way = if starts { self.way() } else { Duration::ZERO };
-        within(AHEAD + way).max(few.min(LATE_MESSAGES_MAX)).min(2 * self.most())
+        let calls = if self.is_far() { LANES as usize } else { 2 };
+        within(AHEAD + way)
+            .max(few.min(LATE_MESSAGES_MAX))
+            .min(calls * self.most())
     }
 
     /// What waits behind others for longer is given back, whatever they usually take. To give back takes a call, too.
@@ -161,7 +165,7 @@ mod tests {
             speed.ahead(1)
         };
         assert_eq!((far(MS, true), far(MS, false)), (155, 5));
-        assert_eq!(far(100, true), 2 * FAR_MESSAGES_MAX);
+        assert_eq!(far(100, true), LANES as usize * FAR_MESSAGES_MAX);
         assert_eq!(
             (far(120 * MS, true), far(130 * MS, true)),
             (1, 0),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use queenright::app::lab::proxy::Proxy;
 
+use super::checks::{self, Lines};
 use crate::fleet::Fleet;
 use crate::server::RedisServer;
 
@@ -28,4 +29,24 @@ fn the_crown_stays_where_it_is_half_a_second_away() {
     let lines = fleet.lines();
     let count = |event: &str| lines.iter().filter(|line| line.is(event)).count();
     assert_eq!((count("elected"), count("deposed"), count("away")), (1, 0, 0));
+}
+
+/// Several calls of each handler are on their way when its connections break, and when it is killed.
+#[test]
+fn what_is_on_its_way_is_neither_lost_nor_settled_twice_when_links_break() {
+    let server = RedisServer::start();
+    let proxy = link(&server, 40);
+    let mut fleet = Fleet::through(&proxy)
+        .copies(4)
+        .args("--interval 0 --max-backlog 1000 --messages 4000 --work 0..2ms --error-rate 0.05")
+        .start_led();
+    for _ in 0..4 {
+        fleet.wait_for_more("done", 400);
+        proxy.cut();
+    }
+    let victim = (0..4).find(|copy| *copy != fleet.generator()).expect("a handler");
+    fleet.kill9(victim);
+    fleet.wait_through(4000);
+    fleet.nobody_exited_but(&[victim]);
+    checks::everything(&fleet, 4000, Lines::SomeLost);
 }

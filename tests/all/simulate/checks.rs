@@ -95,8 +95,8 @@ pub struct Told {
     /// For the summary of a run.
     pub redelivered: u64,
     pub elections: u64,
-    /// The most publishes that a process had on their way at once.
-    pub flying_max: u32,
+    /// The most publishes, and the most exchanges, that a process had on their way at once.
+    pub flying_max: [u32; 2],
 }
 
 /// The store right before a call.
@@ -305,16 +305,13 @@ impl Inner {
     /// What a member sends in order is taken: only strangers, the deposed and old copies are refused.
     fn a_member_is_not_refused(&mut self, process: usize, exchange: &Exchange, exchanged: &Exchanged) {
         let sender = &self.processes[process];
-        let current = sender.node == exchange.node && sender.last_call == exchange.call;
+        let last = sender.last_calls.get(&exchange.lane);
+        let current = sender.node == exchange.node && last.is_some_and(|(last, _)| *last == exchange.call);
         let member = self.state.nodes.contains_key(&exchange.node);
         let refused = !matches!(exchanged, Exchanged::Ok { .. } | Exchanged::Unheard);
         // A late copy of a join may have brought it back, with an empty lane.
-        let lane = self
-            .state
-            .taken
-            .get(&exchange.node)
-            .and_then(|taken| taken.lanes.get(&0));
-        let member = member && lane.is_some_and(|lane| lane.call > 0);
+        let taken = self.state.taken.get(&exchange.node);
+        let member = member && taken.is_some_and(|taken| taken.lanes.values().any(|lane| lane.call > 0));
         if refused && current && member && sender.kind == Kind::Node && !self.rewound {
             self.fail(&format!("a member is refused: {exchanged:?}"));
         }

@@ -67,6 +67,8 @@ const CATCHES: &[(&str, u64)] = &[
     ("moved", 6),
     ("named-once", 119),
     ("names", 18),
+    ("settling", 0),
+    ("in-order", 0),
     ("new-epoch", 138),
     ("new-id", 3),
     ("new-pool", 29),

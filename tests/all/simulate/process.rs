@@ -71,19 +71,19 @@ pub struct Process {
     pub rewinds: (u64, u64),
     /// What it sent (epoch, made, first), and whether it had seen that number when it sent it first.
     pub publishes: BTreeMap<(u64, u64, u64), bool>,
-    /// How many publishes of it are on their way.
-    pub flying: u32,
+    /// How many publishes, and how many exchanges, of it are on their way.
+    pub flying: [u32; 2],
     /// In which epoch it publishes, and how many had been made before the oldest call that is not answered.
     pub oldest: (u64, u64),
-    pub last_call: u64,
+    /// The last call of each of its lanes, and how many messages that wants.
+    pub last_calls: BTreeMap<u32, (u64, u32)>,
     pub last_sent: u64,
-    pub last_want: u32,
     pub last_was_empty: bool,
     /// What its handler does.
     pub running: u32,
     pub last_start: u64,
     pub got: BTreeMap<u64, u64>,
-    /// What its last call was to settle.
+    /// What its calls were to settle, of those that are not answered.
     pub intents: Vec<u64>,
     /// What its calls gave back, and it has not written down yet.
     pub given_back: BTreeSet<u64>,
@@ -118,11 +118,10 @@ impl Process {
             seen: 0,
             rewinds: (0, 0),
             publishes: BTreeMap::new(),
-            flying: 0,
+            flying: [0; 2],
             oldest: (0, 0),
-            last_call: 0,
+            last_calls: BTreeMap::new(),
             last_sent: 0,
-            last_want: 0,
             last_was_empty: false,
             running: 0,
             last_start: 0,
@@ -371,7 +370,7 @@ impl Observer for Watch {
             self.world.with(|inner| {
                 let process = &mut inner.processes[self.process];
                 let early = numbers.iter().find(|number| process.given_back.contains(number)).copied();
-                process.intents = numbers;
+                process.intents.extend(numbers);
                 if let Some(number) = early {
                     inner.fail(&format!(
                         "the book does not say that message {number} was given back, and already that it is to be settled"
@@ -389,7 +388,6 @@ impl Observer for Watch {
         self.world.with(|inner| {
             if !publishes(entries) {
                 let process = &mut inner.processes[self.process];
-                process.intents.clear();
                 for entry in entries.iter().filter(|entry| entry.what == What::Return) {
                     let behind = entry.first + entry.count;
                     process

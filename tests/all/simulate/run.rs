@@ -23,7 +23,7 @@ pub struct Report {
     pub published: u64,
     pub elections: u64,
     pub redelivered: u64,
-    pub flying_max: u32,
+    pub flying_max: [u32; 2],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,7 +58,7 @@ pub fn play(seed: u64, options: Options) -> Report {
         published: 0,
         elections: 0,
         redelivered: 0,
-        flying_max: 0,
+        flying_max: [0; 2],
     })
 }
 

@@ -54,19 +54,18 @@ impl Inner {
         let (now, lease) = (self.now(), self.plan.lease(process).as_millis());
         let handles = self.plan.settings.also_handle;
         let sender = &mut self.processes[process];
-        if exchange.call == sender.last_call {
-            // A repeat may want nothing any more: its answer says nothing about the queue.
-            sender.last_want = exchange.want;
+        let call = (exchange.call, exchange.want);
+        let last = sender.last_calls.insert(exchange.lane, call);
+        // A repeat may want nothing any more: its answer says nothing about the queue.
+        if last.is_some_and(|(last, _)| last == exchange.call) {
             return;
         }
         // After long silence it calls all the same.
         let silent = u128::from(now - std::mem::replace(&mut sender.last_sent, now)) >= 4 * lease;
         let in_vain = sender.last_was_empty && exchange.settles.is_empty() && !exchange.woken && !silent;
-        sender.last_call = exchange.call;
         if sender.node == *exchange.node {
             sender.given_back.extend(given_back(exchange));
         }
-        sender.last_want = exchange.want;
         sender.last_was_empty = false;
         if exchange.want == 0 {
             return;
@@ -80,7 +79,7 @@ impl Inner {
         }
     }
 
-    pub fn got(&mut self, process: usize, exchanged: &Exchanged) {
+    pub fn got(&mut self, process: usize, exchange: &Exchange, exchanged: &Exchanged) {
         let Exchanged::Ok { packs, chained, .. } = exchanged else {
             return;
         };
@@ -89,7 +88,16 @@ impl Inner {
         }
         let now = self.now();
         let taker = &mut self.processes[process];
-        taker.last_was_empty = packs.is_empty() && taker.last_want > 0;
+        let wanted = taker.last_calls.get(&exchange.lane).is_some_and(|(_, want)| *want > 0);
+        for settle in &exchange.settles {
+            let settled = |number: &u64| {
+                let at = number.wrapping_sub(settle.piece);
+                let mut runs = settle.runs.iter();
+                runs.any(|run| (u64::from(run.from)..u64::from(run.from + run.count)).contains(&at))
+            };
+            taker.intents.retain(|number| !settled(number));
+        }
+        taker.last_was_empty = packs.is_empty() && wanted;
         for pack in packs {
             let end = pack.first() + pack.count() as u64;
             taker.seen = taker.seen.max(end);
@@ -139,7 +147,8 @@ impl Inner {
                 Event::Joined => {
                     seen.node = node.to_string();
                     seen.joined = now;
-                    seen.last_call = 0;
+                    seen.last_calls.clear();
+                    seen.intents.clear();
                     seen.last_was_empty = false;
                     seen.got.clear();
                     seen.given_back.clear();

@@ -273,23 +273,25 @@ impl Wire {
     }
 }
 
-/// A publish that is on its way.
-struct Flying<'a>(&'a Wire);
+/// A publish (0) or an exchange (1) that is on its way.
+struct Flying<'a>(&'a Wire, usize);
 
 impl<'a> Flying<'a> {
-    fn new(wire: &'a Wire) -> Self {
+    fn new(wire: &'a Wire, kind: usize) -> Self {
         wire.world.with(|inner| {
-            let publisher = &mut inner.processes[wire.process];
-            publisher.flying += 1;
-            inner.told.flying_max = inner.told.flying_max.max(publisher.flying);
+            let (flying, most) = (&mut inner.processes[wire.process].flying, &mut inner.told.flying_max);
+            flying[kind] += 1;
+            most[kind] = most[kind].max(flying[kind]);
         });
-        Self(wire)
+        Self(wire, kind)
     }
 }
 
 impl Drop for Flying<'_> {
     fn drop(&mut self) {
-        self.0.world.with(|inner| inner.processes[self.0.process].flying -= 1);
+        self.0
+            .world
+            .with(|inner| inner.processes[self.0.process].flying[self.1] -= 1);
     }
 }
 
@@ -382,7 +384,7 @@ impl Engine for Wire {
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.world.with(|inner| inner.publishes(self.process, publish));
         // What was taken back is published again beside the others.
-        let _flying = (!publish.again).then(|| Flying::new(self));
+        let _flying = (!publish.again).then(|| Flying::new(self, 0));
         let server = self.server();
         let call = Call::Publish(Publish {
             server,
@@ -416,6 +418,7 @@ impl Engine for Wire {
 
     async fn exchange(&self, exchange: &Exchange) -> Result<Exchanged> {
         self.world.with(|inner| inner.sends(self.process, exchange));
+        let _flying = Flying::new(self, 1);
         let server = self.server();
         let call = Exchange {
             server,
@@ -423,7 +426,7 @@ impl Engine for Wire {
         };
         let exchanged = answer!(self, Call::Exchange(call), Exchanged);
         if let Ok(exchanged) = &exchanged {
-            self.world.with(|inner| inner.got(self.process, exchanged));
+            self.world.with(|inner| inner.got(self.process, exchange, exchanged));
         }
         exchanged
     }

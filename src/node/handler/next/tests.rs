@@ -11,6 +11,7 @@ fn idle(called: Instant) -> Seen {
         stopping: false,
         burst: false,
         holds: false,
+        flies: false,
         dry: true,
         rung: false,
         heeded: false,
@@ -114,6 +115,18 @@ fn with_room_for_more_a_lane_takes_or_listens() {
 
 #[test]
 #[rustfmt::skip]
+fn while_calls_are_on_their_way_more_follow_and_nobody_waits_at_the_bell() {
+    holds(&[
+        ("the last take left messages", busy, |seen| (seen.flies, seen.dry, seen.pool.want) = (true, false, 1), &CALL),
+        ("the last take emptied the queue", idle, |seen| seen.flies = true, &SILENT),
+        ("the same with one in work", busy, |seen| (seen.flies, seen.pool.want) = (true, 1), &SILENT),
+        ("to stop", idle, |seen| (seen.flies, seen.stopping, seen.accepts, seen.pool.want) = (true, true, false, 0), &SILENT),
+        ("a burst, the queue is empty", idle, |seen| (seen.flies, seen.burst) = (true, true), &SILENT),
+    ]);
+}
+
+#[test]
+#[rustfmt::skip]
 fn outcomes_are_settled_when_they_are_due() {
     holds(&[
         ("now", busy, |seen| seen.pool.settles = true, &CALL),
@@ -152,7 +165,7 @@ fn a_lane_ends_with_empty_hands() {
 #[test]
 fn whatever_a_lane_sees_it_neither_sleeps_over_work_nor_turns_in_circles() {
     let called = Instant::now();
-    for bits in 0..1u32 << 11 {
+    for bits in 0..1u32 << 12 {
         let bit = |at: u32| bits >> at & 1 == 1;
         let now = called + if bit(10) { LEASE } else { Duration::ZERO };
         let seen = Seen {
@@ -160,6 +173,7 @@ fn whatever_a_lane_sees_it_neither_sleeps_over_work_nor_turns_in_circles() {
             stopping: bit(1),
             burst: bit(2),
             holds: bit(3),
+            flies: bit(11),
             dry: bit(4),
             rung: bit(5),
             heeded: bit(6),
@@ -175,12 +189,17 @@ fn whatever_a_lane_sees_it_neither_sleeps_over_work_nor_turns_in_circles() {
             now,
         };
         match next(&seen) {
-            Next::Stop => assert!(!seen.holds, "{seen:?}"),
+            Next::Stop => assert!(!seen.holds && !seen.flies, "{seen:?}"),
             Next::Call { gives_back, listens } => {
                 assert!(!gives_back || !seen.accepts || seen.pool.stuck, "{seen:?}");
-                assert!(!listens || seen.holds && seen.dry, "{seen:?}");
+                assert!(!listens || seen.holds && seen.dry && !seen.flies, "{seen:?}");
             }
-            Next::AwaitWork => assert!(!seen.holds && seen.dry && seen.accepts && !seen.heeded, "{seen:?}"),
+            Next::AwaitWork => {
+                assert!(
+                    !seen.holds && !seen.flies && seen.dry && seen.accepts && !seen.heeded,
+                    "{seen:?}"
+                );
+            }
             Next::Pause { until, .. } => {
                 assert!(until > now && until <= called + 4 * LEASE, "{seen:?}");
                 assert!(!seen.pool.settles && !seen.rung, "{seen:?}");
