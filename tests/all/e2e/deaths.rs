@@ -130,6 +130,26 @@ fn who_may_not_subscribe_works_by_leases() {
     checks::everything(&fleet, 100, Lines::SomeLost);
 }
 
+#[test]
+fn with_no_watch_nobody_subscribes_and_leases_tell() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .copies(3)
+        .args("--no-watch --interval 20ms --messages 100 --work 5ms --error-rate 0")
+        .start_led();
+    fleet.wait_for_more("published", 20);
+    let generator = fleet.generator();
+    fleet.kill9(generator);
+    fleet.wait_through(100);
+    let stats = server.command(&["INFO", "commandstats"]).expect("INFO");
+    let stats: String = redis::from_redis_value(stats).expect("text");
+    assert!(stats.contains("cmdstat_evalsha"), "{stats}");
+    assert!(!stats.contains("cmdstat_subscribe"), "{stats}");
+    assert!(fleet.status().nodes.iter().all(|node| !node.watched));
+    fleet.nobody_exited_but(&[generator]);
+    checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
 /// Stands before a server, and closes each connection on which something subscribes: as proxies do that know only plain commands.
 fn deaf_proxy(port: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
