@@ -103,7 +103,10 @@ mod tests {
 
     #[test]
     fn where_others_push_fewer_are_on_their_way_at_once() {
-        let mut window = Window { calls: 12 };
+        let mut window = Window {
+            calls: 12,
+            ..Window::new(TRIP)
+        };
         let calls = [(); 5].map(|()| {
             window.moved();
             window.calls
