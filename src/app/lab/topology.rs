@@ -2,9 +2,11 @@
 //!
 //! They are real processes on free ports of loopback, and each may be harmed.
 
+mod start;
+
 use std::cell::Cell;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redis::{FromRedisValue, Value};
@@ -20,20 +22,12 @@ use crate::settings::Names;
 
 /// What the sentinels call the primary.
 const NAME: &str = "queen";
-/// When a server is held to be gone, by sentinels and by a cluster.
-const GONE: Duration = Duration::from_secs(1);
 /// How long servers may take to agree.
 const AGREE_MAX: Duration = Duration::from_mins(1);
 const ASK_AGAIN: Duration = Duration::from_secs(6);
 const AGAIN: Duration = Duration::from_millis(20);
 /// How long replicas may take to say that they have something.
 const COUNTED_MAX: Duration = Duration::from_millis(100);
-/// A cluster's servers talk to each other at their port and so much.
-const BUS: u16 = 10_000;
-const SLOTS: u32 = 16_384;
-const SENTINELS: usize = 3;
-/// Primaries of a cluster; each has one replica.
-const PRIMARIES: usize = 3;
 
 /// Which servers there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,13 +163,18 @@ impl Topology {
     }
 
     fn said_primary(&self) -> Option<u16> {
+        self.said_primaries().next()
+    }
+
+    /// The port that each sentinel names.
+    fn said_primaries(&self) -> impl Iterator<Item = u16> {
         let asked = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME];
-        let mut said = self
+        let said = self
             .sentinels
             .iter()
-            .filter_map(|sentinel| sentinel.command(&asked).ok());
-        let (_, port): (String, u16) = redis::from_redis_value(said.next()?).ok()?;
-        Some(port)
+            .filter_map(move |sentinel| sentinel.command(&asked).ok());
+        said.filter_map(|said| redis::from_redis_value::<(String, u16)>(said).ok())
+            .map(|(_, port)| port)
     }
 
     fn is_primary(&self, server: usize) -> bool {
@@ -204,7 +203,7 @@ impl Topology {
         })?;
         self.ready_ms.set(now_ms());
         if how == Failover::Killed {
-            self.servers[old].run()?;
+            self.restart(old)?;
         }
         // Sentinels would do it after some ten seconds.
         if let (Kind::Sentinel, Some(now)) = (self.kind, self.primary(queue)) {
@@ -291,8 +290,12 @@ impl Topology {
         self.servers[server].kill();
     }
 
-    /// Starts one that was killed.
+    /// Starts one that was killed, once no sentinel calls it the primary: it may come back empty, and a node that has just asked would go there.
     pub fn restart(&mut self, server: usize) -> io::Result<()> {
+        let port = self.servers[server].port();
+        self.until("no sentinel calls it the primary", |all| {
+            all.said_primaries().all(|said| said != port)
+        })?;
         self.servers[server].run()
     }
 
@@ -398,101 +401,5 @@ impl Topology {
             std::thread::sleep(AGAIN);
         }
         Ok(())
-    }
-
-    fn beside(directory: &Path, name: &str, at: usize) -> io::Result<PathBuf> {
-        let directory = directory.join(format!("{name}-{at}"));
-        std::fs::create_dir_all(&directory)?;
-        Ok(directory)
-    }
-
-    fn behind_sentinels(&mut self, program: &Path, replicas: usize, directory: &Path, fsync: Fsync) -> io::Result<()> {
-        for at in 0..=replicas {
-            let directory = Self::beside(directory, "server", at)?;
-            let follows = self
-                .servers
-                .first()
-                .map(|first| format!("replicaof 127.0.0.1 {}", first.port()));
-            let further: Vec<&str> = follows.iter().map(String::as_str).collect();
-            let password = self.password.clone();
-            let server = Server::with_settings(program, &directory, fsync, password, free_port()?, &further)?;
-            self.servers.push(server);
-        }
-        let (primary, gone) = (self.servers[0].port(), GONE.as_millis());
-        for at in 0..SENTINELS {
-            let directory = Self::beside(directory, "sentinel", at)?;
-            let (port, password) = (free_port()?, &self.password);
-            let settings = vec![
-                format!("port {port}"),
-                "bind 127.0.0.1".into(),
-                format!("requirepass {password}"),
-                format!("user lab on >{password} ~* &* +@all"),
-                format!("sentinel sentinel-pass {password}"),
-                format!("sentinel monitor {NAME} 127.0.0.1 {primary} 2"),
-                format!("sentinel auth-user {NAME} lab"),
-                format!("sentinel auth-pass {NAME} {password}"),
-                format!("sentinel down-after-milliseconds {NAME} {gone}"),
-                format!("sentinel failover-timeout {NAME} 4000"),
-                "logfile redis.log".into(),
-            ];
-            let sentinel = Server::configured(program, &directory, port, password.clone(), settings)?;
-            self.sentinels.push(sentinel);
-        }
-        self.agreed("none").map(drop)
-    }
-
-    fn as_cluster(&mut self, program: &Path, directory: &Path, fsync: Fsync) -> io::Result<()> {
-        let failed = io::Error::other::<redis::RedisError>;
-        let gone = format!("cluster-node-timeout {}", GONE.as_millis());
-        for at in 0..2 * PRIMARIES {
-            let directory = Self::beside(directory, "server", at)?;
-            let further = [
-                "cluster-enabled yes",
-                gone.as_str(),
-                "cluster-replica-validity-factor 0",
-            ];
-            let password = self.password.clone();
-            let server = Server::with_settings(program, &directory, fsync, password, port_with_bus()?, &further)?;
-            self.servers.push(server);
-        }
-        let share = SLOTS.div_ceil(u32::try_from(PRIMARIES).expect("few"));
-        for at in 0..PRIMARIES {
-            let first = share * u32::try_from(at).expect("few");
-            let slots: Vec<String> = (first..SLOTS.min(first + share)).map(|slot| slot.to_string()).collect();
-            let mut command = vec!["CLUSTER", "ADDSLOTS"];
-            command.extend(slots.iter().map(String::as_str));
-            self.ask::<Value>(at, &command).map_err(failed)?;
-        }
-        let first = self.servers[0].port().to_string();
-        for at in 1..self.servers.len() {
-            self.ask::<Value>(at, &["CLUSTER", "MEET", "127.0.0.1", &first])
-                .map_err(failed)?;
-        }
-        let known = format!("cluster_known_nodes:{}", self.servers.len());
-        self.until("all servers know all", |all| {
-            (0..all.servers.len()).all(|at| {
-                all.ask::<String>(at, &["CLUSTER", "INFO"])
-                    .is_ok_and(|said| said.contains(&known))
-            })
-        })?;
-        for at in 0..PRIMARIES {
-            let id: String = self.ask(at, &["CLUSTER", "MYID"]).map_err(failed)?;
-            self.until("a replica knows its primary", |all| {
-                all.ask::<Value>(at + PRIMARIES, &["CLUSTER", "REPLICATE", &id]).is_ok()
-            })?;
-        }
-        self.agreed("none").map(drop)
-    }
-}
-
-/// A free port with a free one for the talk between servers.
-fn port_with_bus() -> io::Result<u16> {
-    loop {
-        let port = free_port()?;
-        if let Some(bus) = port.checked_add(BUS)
-            && std::net::TcpListener::bind(("127.0.0.1", bus)).is_ok()
-        {
-            return Ok(port);
-        }
     }
 }
