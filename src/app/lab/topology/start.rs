@@ -8,8 +8,11 @@ use redis::Value;
 
 use super::{Fsync, NAME, Server, Topology, free_port};
 
-/// When a server is held to be gone, by sentinels and by a cluster.
+/// When a server is held to be gone by a cluster,
 const GONE: Duration = Duration::from_secs(1);
+/// and by sentinels. They first speak to a new primary a second after they have heard of it, and count from then: with a second, one that was just
+/// promoted is held to be gone, and replaced by the one that was killed.
+const GONE_FOR_SENTINELS: Duration = Duration::from_millis(1500);
 /// A cluster's servers talk to each other at their port and so much.
 const BUS: u16 = 10_000;
 const SLOTS: u32 = 16_384;
@@ -42,7 +45,7 @@ impl Topology {
             let server = Server::with_settings(program, &directory, fsync, password, free_port()?, &further)?;
             self.servers.push(server);
         }
-        let (primary, gone) = (self.servers[0].port(), GONE.as_millis());
+        let (primary, gone) = (self.servers[0].port(), GONE_FOR_SENTINELS.as_millis());
         for at in 0..SENTINELS {
             let directory = Self::beside(directory, "sentinel", at)?;
             let (port, password) = (free_port()?, &self.password);
