@@ -73,6 +73,7 @@ macro_rules! verbs {
             errors::trim(keep: u64) -> Vec<u64>;
             manage::pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
             manage::pause_group(group: &str, paused: bool) -> PausedGroup;
+            manage::limit(limits: &Limits) -> ();
             manage::handover(to: Option<&str>) -> Handover;
             manage::purge(force: bool) -> Purged;
             report::report(report: &Report) -> Reported;
@@ -151,6 +152,8 @@ pub trait Engine: Send + Sync + 'static {
     fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> impl Future<Output = Result<Paused>> + Send;
     /// Pauses a group, or lets it go on: while it is paused, nothing is taken from its line. What is in flight is finished all the same.
     fn pause_group(&self, group: &str, paused: bool) -> impl Future<Output = Result<PausedGroup>> + Send;
+    /// Sets how fast messages may be taken, by the whole fleet and of each group. What is none is not limited.
+    fn limit(&self, limits: &Limits) -> impl Future<Output = Result<()>> + Send;
     /// Lets this member take the crown with its next beat; `None`: any but the generator; empty: withdraws the request.
     fn handover(&self, to: Option<&str>) -> impl Future<Output = Result<Handover>> + Send;
     /// Removes the queue with all that is in it; unless forced, only if no node is alive. What effects wrote stays.

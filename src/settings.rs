@@ -1,8 +1,12 @@
 //! How a node behaves: validated settings, and the reasons for their defaults.
 
+mod limit;
+
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+
+pub use limit::{Limits, Rate};
 
 /// The settings of one node. All nodes of a queue should have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Settings {
     /// A message that failed and is to be tried again leaves its group, which goes on without it. What the last node that joined has
     /// set counts for all.
     pub group_skip_retries: bool,
+    /// How fast the whole fleet may take messages. `None`: as it is. What the last node that started has set counts for all.
+    pub limits: Option<Limits>,
     /// How many errors are kept. The generator removes those with the lowest numbers beyond that, counts them and says so;
     /// `None` keeps all.
     pub errors_max: Option<u64>,
@@ -149,6 +155,7 @@ impl Default for Settings {
             deliveries_max: 5,
             group_concurrency: 1,
             group_skip_retries: false,
+            limits: None,
             errors_max: None,
             retries: 0,
             backoff: Duration::from_secs(1),
@@ -218,6 +225,9 @@ impl Settings {
         }
         if self.group_concurrency == 0 || self.group_concurrency > 10_000 {
             return wrong("group_concurrency", "must be 1 to 10000");
+        }
+        if let Some(Err(why)) = self.limits.map(|limits| limits.check()) {
+            return wrong("limits", &why);
         }
         if self.errors_max == Some(0) {
             return wrong("errors_max", "must be at least 1");

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use crate::engine::Engine;
 use crate::engine::any::AnyEngine;
+use crate::engine::{Engine, Rate};
 use crate::error::Result;
 use crate::message::Message;
 use crate::node::Node;
@@ -146,6 +146,12 @@ impl<C, G, H> Builder<C, G, H> {
     /// A message that is to be tried again does not hold up its group.
     pub fn group_skip_retries(mut self) -> Self {
         self.settings.group_skip_retries = true;
+        self
+    }
+
+    /// How fast the whole fleet may take messages: `"500/s".parse()?`. For bursts and groups see [`Settings::limits`].
+    pub fn limit(mut self, rate: Rate) -> Self {
+        self.settings.limits.get_or_insert_default().rate = Some(rate);
         self
     }
 

@@ -100,6 +100,7 @@ fn only_looks(command: &Command, resolved: &Resolved) -> bool {
         Command::GetErrors(flags) => flags.keep,
         Command::Dashboard(_) => resolved.serving.read_only,
         Command::Manage(Manage::Errors(Errors::Requeue(change) | Errors::Delete(change))) => change.dry_run,
+        Command::Manage(Manage::Limit(flags)) => flags.rate.is_none(),
         Command::Status(_) | Command::Manage(Manage::Nodes(_) | Manage::Drain(_) | Manage::Errors(_)) => true,
         _ => false,
     }
@@ -143,6 +144,7 @@ impl OnEngine for OnQueue<'_> {
             Command::Manage(Manage::Errors(asked)) => errors::run(engine, asked).await,
             Command::Manage(Manage::Pause(which)) => manage::pause(engine, which, true).await,
             Command::Manage(Manage::Resume(which)) => manage::pause(engine, which, false).await,
+            Command::Manage(Manage::Limit(flags)) => manage::limit(engine, flags).await,
             Command::Manage(Manage::Handover(flags)) => manage::handover(engine, flags).await,
             Command::Manage(Manage::Nodes(flags)) => manage::nodes(engine, flags).await,
             Command::Manage(Manage::Drain(flags)) => manage::drain(engine, flags).await,

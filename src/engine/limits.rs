@@ -28,6 +28,13 @@ pub const GROUPS_LOOKED_MAX: usize = 2 * TAKE_PACKS_MAX;
 /// How many groups can be paused at once: all are shown in one answer.
 pub const PAUSED_GROUPS_MAX: usize = 1000;
 
+/// So much time's worth of a limit is kept for those who were told to come back and come a little late. Over a minute it is less than half a
+/// hundredth of what the limit allows.
+pub const LIMIT_SLACK_MS: u64 = 250;
+
+/// How many microseconds a millisecond has: groups rest to the microsecond.
+pub const MS_US: u64 = 1000;
+
 /// How many of the groups with the longest lines are shown.
 pub const LONGEST_GROUPS: usize = 10;
 

@@ -45,6 +45,8 @@ pub struct State {
     /// How each group stands of which something is in flight, or that waits for its turn, or is paused.
     pub turns: BTreeMap<String, Turn>,
     pub group_rules: GroupRules,
+    /// Groups that rest, and until when on the clock of the limit.
+    pub resting: BTreeMap<String, u64>,
     /// What the last generator left for the next one.
     pub cursor: Vec<u8>,
     /// What was answered to keys and calls of pushes, and until when that is remembered.

@@ -10,6 +10,8 @@ mod status;
 
 use std::sync::Arc;
 
+pub use crate::settings::{Limits, Rate};
+
 pub use errors::{Collect, Collected, Failed, Requeued};
 pub use exchange::{Chained, Exchange, Exchanged, Link, Run, Settle};
 pub use manage::{Handover, Paused, PausedGroup, Purged};

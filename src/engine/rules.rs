@@ -9,6 +9,7 @@ mod election;
 mod errors;
 mod exchange;
 mod groups;
+mod limit;
 mod manage;
 mod membership;
 mod numbering;
@@ -23,9 +24,9 @@ use std::time::Duration;
 use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, NodeId, Paused,
-    PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status, StoreInfo,
-    Wake,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, Limits, NodeId,
+    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status,
+    StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 
@@ -34,6 +35,7 @@ pub use errors::{collect, discard, failed, hold, latest, release, requeue, trim}
 pub(crate) use exchange::counter;
 pub use exchange::exchange;
 pub use groups::pause_group;
+pub use limit::limit;
 pub use manage::{handover, pause, purge};
 pub use membership::{connected, join, leave, reap};
 pub use publish::publish;
@@ -189,6 +191,7 @@ impl<S: Steps> Engine for S {
             Control, &(), move |store, _, ()| pause(store, generator, handlers);
         pause_group(group: &str, paused: bool) -> PausedGroup =
             Control, group, move |store, _, group| pause_group(store, group, paused);
+        limit(limits: &Limits) -> () = Control, limits, |store, now, limits| limit(store, now, limits);
         purge(force: bool) -> Purged = Control, &(), move |store, now, ()| purge(store, now, force);
         report(args: &Report) -> Reported = Aside, args, |store, now, args| report(store, now, args);
         history(range: Range) -> History = Control, &(), move |store, now, ()| history(store, now, range);

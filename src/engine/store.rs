@@ -4,6 +4,7 @@
 //! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
 mod groups;
+mod limit;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
 pub use groups::{GroupRules, Groups, Turn};
+pub use limit::Gate;
 
 /// What a queue knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -72,6 +74,8 @@ pub struct Meta {
     /// For how long pushes have waited for members to speak to it, and the time of day when that was last counted.
     pub waited: u64,
     pub waited_at: u64,
+    /// How fast messages may be taken, if that is limited or groups still rest by a limit that was.
+    pub limit: Option<Gate>,
 }
 
 impl Meta {

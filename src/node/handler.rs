@@ -18,6 +18,7 @@ mod held;
 mod lane;
 mod measured;
 mod next;
+mod patience;
 mod pool;
 mod slot;
 mod speed;

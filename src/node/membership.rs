@@ -25,6 +25,7 @@
 //! | "my runtime makes progress" | `show_life`, every eighth of a lease | after a lease without it: a node that cannot publish does not keep the crown |
 
 mod beside;
+mod ends;
 mod outlet;
 mod reach;
 mod requests;
@@ -175,6 +176,9 @@ impl<E: Engine> Membership<E> {
                         self.returned = None;
                     }
                     self.context.requests.saw_birth(birth);
+                    if !worked || purged {
+                        self.limit(&node).await?;
+                    }
                     if let Some(lacked) = rewound {
                         self.context.tell(&node, Event::Rewound { next_number, lacked });
                     }
@@ -438,16 +442,6 @@ impl<E: Engine> Membership<E> {
             },
         );
         gone.len() == TRIM_MAX
-    }
-
-    async fn leave(&mut self, node: &NodeId) -> Result<()> {
-        loop {
-            self.context.meter.beat_turns();
-            match self.context.engine.leave(node).await {
-                Err(error) if error.may_be_mended() => self.wait(node, &error.to_string()).await,
-                done => return done,
-            }
-        }
     }
 
     /// The store is away: says so once, and waits a little longer each time.

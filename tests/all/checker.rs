@@ -76,7 +76,8 @@ pub fn wrong_group(state: &State) -> Option<String> {
     for ((group, number), pack) in &state.lines {
         let turn = state.turns.get(group).copied().unwrap_or_default();
         let stands = (pack.group(), pack.first(), pack.unordered()) == (Some(group.as_str()), *number, false);
-        if !stands || !(turn.ready || turn.paused || turn.in_flight > 0) {
+        let rests = state.resting.contains_key(group);
+        if !stands || !(turn.ready || turn.paused || rests || turn.in_flight > 0) {
             return Some(format!("{number} of {group} is forgotten in its line: {turn:?}"));
         }
     }
@@ -143,6 +144,7 @@ pub fn differences(ours: &State, theirs: &State) -> String {
         ready,
         turns,
         group_rules,
+        resting,
         history,
         reigns,
         bell,

@@ -16,6 +16,7 @@ mod handing_on;
 mod hearing;
 pub mod hive;
 mod leases;
+mod limits;
 mod looks;
 mod managing;
 mod older;
@@ -71,6 +72,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(push::checks());
     all.extend(exchange::checks());
     all.extend(groups::checks());
+    all.extend(limits::checks());
     all.extend(handing_on::checks());
     all.extend(retries::checks());
     all.extend(effects::checks());

@@ -19,6 +19,7 @@ mod files;
 mod handling;
 #[cfg(target_os = "linux")]
 mod healthcheck;
+mod limits;
 mod looking;
 mod managed;
 mod managing;

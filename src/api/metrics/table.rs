@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Kind, Metric, Value};
-use crate::engine::Status;
 use crate::engine::history::Figures;
+use crate::engine::{Rate, Status};
 use crate::node::meter::Meter;
 
 /// What a node counts of itself, at one moment.
@@ -96,6 +96,12 @@ metrics! {
                 ("handlers", status.paused.handlers.into()),
             ]),
             "1 while this part is paused.";
+        Gauge "queenright_queue_limit_per_second" = |status| {
+                // Written as seconds are: to the millionth.
+                let millionths = |rate: Rate| u64::from(rate.messages) * 1_000_000_000 / u64::from(rate.per_ms);
+                Value::Seconds(status.limits.rate.map_or(0, millionths))
+            },
+            "How fast the whole fleet may take messages, a second; 0 if there is no limit.";
         Gauge "queenright_queue_groups" = |status| Value::Count(status.groups.groups),
             "Groups that have messages waiting.";
         Gauge "queenright_queue_grouped_messages" = |status| Value::Count(status.groups.messages),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::value::duration;
+use super::value::{RateOrNone, duration};
 
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Manage {
@@ -20,6 +20,9 @@ pub enum Manage {
     /// Let what was paused go on
     #[command(after_help = RESUME)]
     Resume(Which),
+    /// Show, set or remove the limit: how fast the whole fleet may take messages
+    #[command(after_help = LIMIT)]
+    Limit(Limit),
     /// Make another node the generator, without missing a message
     #[command(after_help = HANDOVER)]
     Handover(Handover),
@@ -242,6 +245,39 @@ pub struct Which {
 pub enum Part {
     Generator,
     Handlers,
+}
+
+const LIMIT: &str = "\
+The limit holds for all copies together, and over a minute to within 1 %. It
+counts a message when a copy takes it; one that is tried or delivered again
+counts again, one that is given back unhandled does not count. Nobody asks
+again and again: a copy is told when there is more. The queue remembers the
+limit, for copies which start later too.
+
+RATE is 500/s, 30/m (minute), 1000/h or 5/d. What is not named is not limited:
+`limit 500/s` removes a limit of groups.
+
+Examples:
+  queenright limit                          what is set
+  queenright limit 500/s --burst 100
+  queenright limit 500/s --group 10/s       10/s of each group
+  queenright limit none --group 10/s
+  queenright limit none";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Limit {
+    /// Messages per s, m, h or d: 500/s; or none
+    #[arg(value_name = "RATE")]
+    pub rate: Option<RateOrNone>,
+    /// How many may go at once after a time in which fewer were wanted [default: a tenth of a second's worth]
+    #[arg(long, value_name = "N", requires = "rate", value_parser = clap::value_parser!(u32).range(1..))]
+    pub burst: Option<u32>,
+    /// How fast messages of one group may be taken
+    #[arg(long, value_name = "RATE", requires = "rate")]
+    pub group: Option<RateOrNone>,
+    /// Print the limit as one JSON object
+    #[arg(long)]
+    pub json: bool,
 }
 
 const HANDOVER: &str = "\

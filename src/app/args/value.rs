@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::program::{Program, Source};
 use super::url::Url;
 use crate::api::cron::Missed;
+use crate::engine::Rate;
 use crate::settings::Prefer;
 
 /// Where the dashboard is served unless told otherwise.
@@ -134,6 +135,26 @@ pub fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1.0).contains(&rate) => Ok(rate.abs()),
         _ => Err(format!("'{text}' is no rate: write a number from 0 to 1, such as 0.15")),
+    }
+}
+
+/// A rate, or none, as an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateOrNone(pub Option<Rate>);
+
+impl FromStr for RateOrNone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        limit(text).map(Self)
+    }
+}
+
+/// A rate, or none.
+pub fn limit(text: &str) -> Result<Option<Rate>, String> {
+    match text {
+        "none" => Ok(None),
+        text => text.parse().map(Some).map_err(|why: String| format!("{why}, or none")),
     }
 }
 

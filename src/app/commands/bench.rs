@@ -10,7 +10,7 @@
 //! | `hot` | the paths that every message takes, for counting instructions |
 //! | `row`, `figures` | a figure beside its baseline |
 //! | `table`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `grouped`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
+//! | `flat`, `single`, `working`, `grouped`, `limited`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
 
 mod copies;
 mod cost;
@@ -23,6 +23,7 @@ mod flat;
 mod grouped;
 mod growth;
 pub mod hot;
+mod limited;
 mod measure;
 mod node;
 mod plot;
@@ -50,7 +51,7 @@ pub(super) use node::run as run_node;
 type Rows = Result<Vec<Row>, Failure>;
 type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
-const REGIMES: [Regime; 22] = [
+const REGIMES: [Regime; 23] = [
     ("flat-out", flat::flat_out),
     ("payloads", flat::payloads),
     ("one-by-one", single::one_by_one),
@@ -72,6 +73,7 @@ const REGIMES: [Regime; 22] = [
     ("idle", waiting::idle),
     ("task", working::task),
     ("groups", grouped::groups),
+    ("limits", limited::limits),
     ("file", file::file),
 ];
 

@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `handover`, `nodes`, `drain` and `purge`: looking after a fleet and its queue.
+//! `pause`, `resume`, `limit`, `handover`, `nodes`, `drain` and `purge`: looking after a fleet and its queue.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -8,15 +8,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::app::args::sources::Resolved;
-use crate::app::args::{Drain, Handover as HandoverFlags, Nodes, Part, Purge, Which};
+use crate::app::args::value::RateOrNone;
+use crate::app::args::{Drain, Handover as HandoverFlags, Limit, Nodes, Part, Purge, Which};
 use crate::app::exit::Failure;
 use crate::app::output::json;
 use crate::app::output::screen::counted;
 use crate::app::output::status;
 use crate::app::output::time::age;
-use crate::app::output::view::{PausedView, members};
+use crate::app::output::view::{LimitView, PausedView, members};
 use crate::app::run::print;
-use crate::engine::{Engine, Handover, NodeStatus, PAUSED_GROUPS_MAX, PausedGroup, Purged, Status};
+use crate::engine::{Engine, Handover, Limits, NodeStatus, PAUSED_GROUPS_MAX, PausedGroup, Purged, Status};
 use crate::message::wrong_group;
 use crate::node::event::escape;
 use crate::node::id::new_id;
@@ -72,6 +73,30 @@ async fn pause_group<E: Engine>(engine: &E, group: &str, pause: bool, as_json: b
         "group {} {how}, {waiting} in its line\n",
         escape(group.as_bytes())
     ))
+}
+
+/// Shows the limit, or sets another.
+pub(super) async fn limit<E: Engine>(engine: Arc<E>, flags: &Limit) -> Result<(), Failure> {
+    engine.check().await?;
+    // A queue of a newer layout is refused.
+    engine.published().await?;
+    if let Some(RateOrNone(rate)) = flags.rate {
+        let limits = Limits {
+            rate,
+            burst: flags.burst.unwrap_or(0),
+            group: flags.group.and_then(|RateOrNone(group)| group),
+        };
+        limits.check().map_err(Failure::usage)?;
+        engine.limit(&limits).await?;
+    }
+    let limits = engine.status().await?.limits;
+    if flags.json {
+        return print(&(json::for_terminal(&LimitView::from(limits)) + "\n"));
+    }
+    print(&match limits {
+        Limits::NONE => "nothing is limited\n".into(),
+        limits => format!("limit {limits}\n"),
+    })
 }
 
 pub(super) async fn handover<E: Engine>(engine: Arc<E>, flags: &HandoverFlags) -> Result<(), Failure> {

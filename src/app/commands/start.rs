@@ -235,6 +235,10 @@ fn say_settings(resolved: &Resolved, log: &Log) {
         ("retries", settings.retries.to_string()),
         ("group_concurrency", settings.group_concurrency.to_string()),
         ("group_skip_retries", settings.group_skip_retries.to_string()),
+        (
+            "limit",
+            settings.limits.map_or("as it is".into(), |limits| limits.to_string()),
+        ),
         ("backoff", format!("{:?}", settings.backoff)),
         ("pid", std::process::id().to_string()),
     ];

@@ -17,8 +17,8 @@ use super::{errors, messages, page, scale};
 use crate::app::args::token::Right;
 use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
-use crate::app::output::view::{PausedView, StoreView};
-use crate::engine::{Engine, Handover, PAUSED_GROUPS_MAX, PausedGroup};
+use crate::app::output::view::{LimitView, PausedView, StoreView};
+use crate::engine::{Engine, Handover, Limits, PAUSED_GROUPS_MAX, PausedGroup, Rate};
 use crate::error::Error;
 use crate::message::wrong_group;
 
@@ -32,6 +32,15 @@ struct Pause {
     /// Only this group, which is paused or goes on.
     group: Option<String>,
     paused: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Limit {
+    /// What is null or left out is not limited.
+    rate: Option<String>,
+    burst: Option<u32>,
+    group: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -172,6 +181,7 @@ impl<E: Engine> Dashboard<E> {
                 self.note(asker, &format!("paused: generator {generator}, handlers {handlers}"));
                 Ok(ok(&PausedView::from(paused)))
             }
+            Route::Limit => self.limit(asker, body(request).await?).await,
             Route::Handover => {
                 let to: To = body(request).await?;
                 if to.node.as_deref() == Some("") {
@@ -188,6 +198,26 @@ impl<E: Engine> Dashboard<E> {
                 }
             }
         }
+    }
+
+    async fn limit(&self, asker: &Asker, wanted: Limit) -> Answer {
+        let rate = |name: &str, text: Option<String>| {
+            let rate = text.map(|text| text.parse::<Rate>()).transpose();
+            rate.map_err(|why| Refusal::bad(format!("{name} {why}")))
+        };
+        if wanted.burst == Some(0) {
+            return Err(Refusal::bad("burst must be at least 1, or left out"));
+        }
+        let limits = Limits {
+            rate: rate("rate", wanted.rate)?,
+            burst: wanted.burst.unwrap_or(0),
+            group: rate("group", wanted.group)?,
+        };
+        limits.check().map_err(Refusal::bad)?;
+        self.engine.limit(&limits).await?;
+        let limits = self.engine.status().await?.limits;
+        self.note(asker, &format!("limit: {limits}"));
+        Ok(ok(&LimitView::from(limits)))
     }
 
     async fn pause_group(&self, asker: &Asker, group: &str, paused: bool) -> Answer {

@@ -21,6 +21,7 @@ pub(super) enum Route {
     Delete,
     Messages,
     Pause,
+    Limit,
     Handover,
 }
 
@@ -42,6 +43,7 @@ impl Route {
             "errors/delete" => Self::Delete,
             "messages" => Self::Messages,
             "pause" => Self::Pause,
+            "limit" => Self::Limit,
             "handover" => Self::Handover,
             _ => Self::Error(number(path.strip_prefix("errors/")?)?),
         })
@@ -50,7 +52,7 @@ impl Route {
     pub(super) fn methods(self) -> &'static str {
         match self {
             Self::Session => "GET, POST, DELETE",
-            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Handover => "POST",
+            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Limit | Self::Handover => "POST",
             _ => "GET",
         }
     }
@@ -59,7 +61,7 @@ impl Route {
     pub(super) fn right(self) -> Right {
         match self {
             Self::Messages => Right::Push,
-            Self::Requeue | Self::Delete | Self::Pause | Self::Handover => Right::Rule,
+            Self::Requeue | Self::Delete | Self::Pause | Self::Limit | Self::Handover => Right::Rule,
             _ => Right::Read,
         }
     }

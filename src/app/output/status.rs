@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::time::age;
-use crate::engine::{GroupFigures, NodeStatus, Paused, Status};
+use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, Status};
 use crate::node::event::escape;
 
 /// How many of the longest groups are named.
@@ -93,6 +93,9 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
         }
     }
     out.push_str(&groups(&status.groups));
+    if status.limits != Limits::NONE {
+        let _ = writeln!(out, "limit      {}", status.limits);
+    }
     let paused = paused(status.paused);
     if !paused.is_empty() {
         let _ = writeln!(out, "paused     {paused}  (queenright resume)");

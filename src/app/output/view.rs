@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::engine::history::Reign;
-use crate::engine::{GroupFigures, NodeStatus, Paused, Status, StoreInfo};
+use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, Status, StoreInfo};
 
 /// A struct that is written out, and how it is copied from the engine's: the same fields in both.
 macro_rules! view {
@@ -42,7 +42,26 @@ view! {
         damaged: u64,
         missing: u64,
         paused: PausedView,
+        limits: LimitView,
         groups: GroupsView,
+    }
+}
+
+/// How fast messages may be taken; null: as fast as can be.
+#[derive(Debug, Clone, Serialize)]
+pub(in crate::app) struct LimitView {
+    rate: Option<String>,
+    burst: Option<u32>,
+    group: Option<String>,
+}
+
+impl From<Limits> for LimitView {
+    fn from(limits: Limits) -> Self {
+        Self {
+            rate: limits.rate.map(|rate| rate.to_string()),
+            burst: limits.rate.map(|_| limits.burst),
+            group: limits.group.map(|rate| rate.to_string()),
+        }
     }
 }
 

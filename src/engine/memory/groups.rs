@@ -93,4 +93,30 @@ impl Groups for State {
     fn ready_count(&mut self) -> Result<u64> {
         Ok(self.ready.len() as u64)
     }
+
+    fn rest(&mut self, group: &str) -> Result<Option<u64>> {
+        Ok(self.resting.get(group).copied())
+    }
+
+    fn set_rest(&mut self, group: &str, until_us: u64) -> Result<()> {
+        self.resting.insert(group.to_string(), until_us);
+        Ok(())
+    }
+
+    fn end_rest(&mut self, group: &str) -> Result<()> {
+        self.resting.remove(group);
+        Ok(())
+    }
+
+    fn rested(&mut self, until_us: u64, limit: usize) -> Result<Vec<(String, u64)>> {
+        let rested = self.resting.iter().filter(|(_, until)| **until <= until_us);
+        let mut rested: Vec<(String, u64)> = rested.map(|(group, until)| (group.clone(), *until)).collect();
+        rested.sort_by(|a, b| (a.1, &a.0).cmp(&(b.1, &b.0)));
+        rested.truncate(limit);
+        Ok(rested)
+    }
+
+    fn first_rest(&mut self) -> Result<Option<u64>> {
+        Ok(self.resting.values().min().copied())
+    }
 }

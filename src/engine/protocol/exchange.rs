@@ -59,6 +59,8 @@ pub enum Exchanged {
         refused: Vec<(u64, String)>,
         /// What its effects published.
         chained: Chained,
+        /// A limit kept back some of what was wanted: in so many milliseconds there is more.
+        wait_ms: Option<u64>,
     },
     /// The node was given up, or the store went back in time. Nothing was written.
     Deposed,

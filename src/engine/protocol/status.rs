@@ -1,6 +1,6 @@
 //! A queue, its nodes and what they hold, at one moment.
 
-use super::{NodeId, Paused};
+use super::{Limits, NodeId, Paused};
 use crate::engine::history::LastReport;
 use crate::engine::limits::HELD_START_BYTES;
 use crate::message::Pack;
@@ -30,6 +30,8 @@ pub struct Status {
     /// requeued.
     pub requeued: u64,
     pub paused: Paused,
+    /// How fast messages may be taken.
+    pub limits: Limits,
     /// Errors that were removed because there were too many.
     pub trimmed: u64,
     /// How often the store was found to have gone back in time.

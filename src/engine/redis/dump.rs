@@ -11,7 +11,7 @@ use super::{RedisEngine, broken, number};
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record::{self, Process};
-use crate::engine::store::{About, GroupRules, Groups, Meta, StepCounts, Turn};
+use crate::engine::store::{About, Gate, GroupRules, Groups, Meta, StepCounts, Turn};
 use crate::engine::{Failed, Paused, Receipt};
 use crate::error::Result;
 use crate::message::Pack;
@@ -35,7 +35,9 @@ impl RedisEngine {
         fields.take::<Option<Bytes>>("heard")?;
         // 2 is for groups whose turn it is, and 1 for what is to be taken again.
         let again: u64 = fields.take::<Option<_>>("again")?.unwrap_or_default();
-        state.meta = meta(fields, again)?;
+        let gate: Option<String> = fields.take("limit")?;
+        state.meta = meta(fields, again, gate.as_deref())?;
+        state.resting = self.with_scores(&keys.resting).await?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
         state.again = self.packs(&keys.again, &mut unsettled).await?.into();
         state.later = self.later().await?;
@@ -267,7 +269,7 @@ fn slot(field: &str) -> Result<(u64, u64)> {
 }
 
 /// `None`: there is no queue.
-fn meta(mut fields: Named, again: u64) -> Result<Option<Meta>> {
+fn meta(mut fields: Named, again: u64, gate: Option<&str>) -> Result<Option<Meta>> {
     let Some(birth) = fields.take("birth")? else {
         return Ok(None);
     };
@@ -275,10 +277,14 @@ fn meta(mut fields: Named, again: u64) -> Result<Option<Meta>> {
     let _: Option<u64> = fields.take("damaged")?;
     let heirs: String = fields.take("heirs")?;
     let heirs = heirs.split_whitespace().map(str::to_string).collect();
-    let (grain, paused): (u64, Paused) = (fields.take("grain")?, fields.take("paused")?);
+    let (grain, held_back): (u64, u64) = (fields.take("grain")?, fields.take("paused")?);
+    let (paused, limit) = (Paused::of_bits(held_back), gate.and_then(Gate::parse));
+    if (held_back / 4 == 1) != limit.is_some() {
+        return Err(broken(format!("paused is {held_back}, the limit {gate:?}")));
+    }
     let steps = StepCounts::parse(&fields.take::<String>("steps")?);
     let shortcut: String = fields.take("shortcut")?;
-    if !shortcut.is_empty() && (shortcut != grain.to_string() || again > 0 || paused.handlers) {
+    if !shortcut.is_empty() && (shortcut != grain.to_string() || again > 0 || held_back > 1) {
         return Err(broken(format!(
             "the shortcut is {shortcut}, but the grain {grain}, again {again}, {paused:?}"
         )));
@@ -287,5 +293,5 @@ fn meta(mut fields: Named, again: u64) -> Result<Option<Meta>> {
     Ok(Some(named!(mut fields => Meta {
         layout, names, clock, wall, step, generator, epoch, crown, seq, made, due, head, done, failed, requeued, rewinds, ruled,
         chosen, rank, skipped, trimmed, clearing, server, waited, waited_at,
-    } with { birth, heirs, steps, grain, again, paused })))
+    } with { birth, heirs, steps, grain, again, paused, limit })))
 }

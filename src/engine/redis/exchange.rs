@@ -94,10 +94,12 @@ async fn settle_without(
             packs,
             refused,
             chained,
+            wait_ms,
         } => Exchanged::Ok {
             packs,
             refused: [refused, refused_here].concat(),
             chained,
+            wait_ms,
         },
         answer => answer,
     };
@@ -144,12 +146,26 @@ async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exch
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Option<Exchanged>> {
     // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
     if let redis::Value::BulkString(pack) = answer {
-        return taken(engine, exchange, (vec![pack], None), Vec::new(), Chained::default())
-            .await
-            .map(Some);
+        return taken(
+            engine,
+            exchange,
+            (vec![pack], None),
+            Vec::new(),
+            Chained::default(),
+            None,
+        )
+        .await
+        .map(Some);
     }
     let mut reply = Reply::decode(answer)?;
-    let answer = match reply.next::<String>()?.as_str() {
+    let mut how = reply.next::<String>()?;
+    let mut wait_ms = None;
+    if how == "limited" {
+        wait_ms = Some(reply.next()?);
+        reply = reply.next()?;
+        how = reply.next()?;
+    }
+    let answer = match how.as_str() {
         how @ ("ok" | "chained") => {
             let refused = reply.next::<Reply>()?.pairs()?;
             let packs = reply.next()?;
@@ -159,7 +175,7 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
                 Chained::default()
             };
             let bodies = reply.next_if_any()?;
-            return taken(engine, exchange, (packs, bodies), refused, chained)
+            return taken(engine, exchange, (packs, bodies), refused, chained, wait_ms)
                 .await
                 .map(Some);
         }
@@ -211,6 +227,7 @@ async fn taken(
     (packs, bodies): (Vec<Vec<u8>>, Option<Bodies>),
     refused: Vec<(u64, String)>,
     chained: Chained,
+    wait_ms: Option<u64>,
 ) -> Result<Exchanged> {
     engine.unreadable.settled(exchange);
     let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
@@ -220,6 +237,7 @@ async fn taken(
         packs,
         refused,
         chained,
+        wait_ms,
     })
 }
 
@@ -344,8 +362,9 @@ fn put(
         &keys.ready,
         &keys.turns,
         &keys.groups,
+        &keys.resting,
     ];
-    // Three are for what is settled otherwise than as done, and the last four for groups.
+    // Three are for what is settled otherwise than as done, and the last five for groups.
     let keys = match (groups, settles.is_empty()) {
         (true, _) => &keys[..],
         (false, true) => &keys[..7],

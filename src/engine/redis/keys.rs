@@ -30,6 +30,8 @@ pub struct Keys {
     pub turns: String,
     pub groups: String,
     pub groups_paused: String,
+    /// Groups that rest by a limit.
+    pub resting: String,
     pub purged: String,
     /// Written to, so that the server can say which replicas have it; expires.
     pub replicated: String,
@@ -68,6 +70,7 @@ impl Keys {
             turns: key("turns"),
             groups: key("groups"),
             groups_paused: key("groups:paused"),
+            resting: key("resting"),
             purged: key("purged"),
             replicated: key("replicated"),
             damaged: key("damaged"),
@@ -84,7 +87,7 @@ impl Keys {
 
     /// The keys that every queue has, with the types of what they hold. The last one outlives it. Scripts find those of groups from the
     /// end.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 25] {
+    pub(super) fn typed(&self) -> [(&String, &'static str); 26] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -105,6 +108,7 @@ impl Keys {
             (&self.crown, "list"),
             (&self.unheard, "list"),
             (&self.sending, "list"),
+            (&self.resting, "zset"),
             (&self.lines, "zset"),
             (&self.ready, "list"),
             (&self.turns, "hash"),

@@ -3,7 +3,7 @@
 use super::link::Keyed;
 use super::reply::{Decode, Reply};
 use super::{LOOKS_MAX, RedisEngine};
-use crate::engine::{Handover, Paused, PausedGroup, Purged};
+use crate::engine::{Handover, Limits, Paused, PausedGroup, Purged, Rate};
 use crate::error::Result;
 
 pub(super) async fn pause(engine: &RedisEngine, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
@@ -40,6 +40,21 @@ pub(super) async fn pause_group(engine: &RedisEngine, group: &str, paused: bool)
     match reply.next::<String>()?.as_str() {
         "ok" => Ok(PausedGroup::Ok { waiting: reply.next()? }),
         "many" => Ok(PausedGroup::TooMany),
+        _ => Err(engine.no_queue()),
+    }
+}
+
+pub(super) async fn limit(engine: &RedisEngine, limits: &Limits) -> Result<()> {
+    let (keys, limits) = (&engine.keys, limits.with_burst());
+    let of = |rate: Option<Rate>| rate.map_or([0, 1], |rate| [rate.messages, rate.per_ms]);
+    let run = engine.aside.run(&engine.scripts.limit, |cmd| {
+        cmd.keys([&keys.meta, &keys.bell])
+            .arg(&of(limits.rate))
+            .arg(limits.burst)
+            .arg(&of(limits.group));
+    });
+    match Reply::decode(run.await?)?.next::<String>()?.as_str() {
+        "ok" => Ok(()),
         _ => Err(engine.no_queue()),
     }
 }

@@ -8,7 +8,8 @@ use super::reply::{Decode, Named, Reply, named};
 use super::unsettled::is_piece;
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::record::{self, Process};
-use crate::engine::{GroupFigures, Held, NodeStatus, Status, StoreInfo, check_layout};
+use crate::engine::store::Gate;
+use crate::engine::{GroupFigures, Held, Limits, NodeStatus, Status, StoreInfo, check_layout};
 use crate::error::Result;
 
 /// Who is there: each has a key of its own, which a script must be given.
@@ -126,6 +127,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let mut paused: Vec<Vec<u8>> = look.take("paused_groups")?;
     paused.sort_unstable();
     let longest = look.take::<Reply>("longest")?.pairs::<Vec<u8>, u64>()?.into_iter();
+    let limits = Gate::parse(&look.take::<String>("limit")?).map_or(Limits::NONE, |gate| gate.limits);
     let groups = GroupFigures {
         groups: look.take("groups")?,
         messages: look.take("grouped")?,
@@ -135,7 +137,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
         rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing, groups });
+    } with { in_hand, queued, missing, groups, limits });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 

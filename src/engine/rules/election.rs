@@ -2,6 +2,7 @@
 
 use super::clock::{advance, expired};
 use super::groups::line_up;
+use super::limit::{has_rested, is_shut};
 use super::membership::{lacks, leaves_hole, notice_server, raise};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
@@ -186,8 +187,8 @@ fn watches_crown(meta: &mut Meta, beat: &Beat, generator: bool) -> bool {
 /// Moves what is due, rings for work that waits, and names a node that is to be reaped. True: more may be due.
 fn keep_house(store: &mut impl Store, meta: &mut Meta, wall_ms: u64) -> Result<(Option<NodeId>, bool)> {
     let more_due = move_due(store, meta, wall_ms)?;
-    let rings = store.guard("second-bell") && !meta.paused.handlers;
-    let groups_wait = store.ready_count()? > 0;
+    let rings = store.guard("second-bell") && !meta.paused.handlers && !is_shut(store, meta, wall_ms);
+    let groups_wait = store.ready_count()? > 0 || has_rested(store, meta, wall_ms)?;
     if rings && (groups_wait || !(store.is_empty(Line::Queue)? && store.is_empty(Line::Again)?)) {
         store.ring(Wake::Bell)?;
     }

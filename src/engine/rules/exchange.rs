@@ -6,6 +6,7 @@ mod settle;
 mod take;
 
 use super::clock::hive;
+use super::limit::{Limited, is_shut};
 use super::membership::awaits_members;
 use crate::engine::store::{Lane, Line, Store};
 use crate::engine::{Exchange, Exchanged, Run, Settle, Wake};
@@ -43,6 +44,8 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
                 packs,
                 refused: lane.refused,
                 chained: lane.chained,
+                // What the limit said then says nothing now: the next call asks it again.
+                wait_ms: meta.limit.map(|_| 0),
             });
         }
         given_back = Some(giving_back(exchange, &packs));
@@ -71,20 +74,22 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
 
     let readied = plan.write(store, node)?;
     let (chains, lines) = plan.chain.write(store, &mut meta)?;
-    let was = (meta.again, meta.grain, meta.clearing);
+    let was = (meta.again, meta.grain, meta.clearing, meta.limit);
     meta.again |= !plan.back_again.is_empty();
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
     let want = if paused { 0 } else { exchange.want };
     let clock = hive(store, &meta, wall_ms);
-    let wanted = (u64::from(want), exchange.want_bytes);
+    let mut limited = Limited::look(store, &meta, wall_ms, u64::from(want), plan.returned)?;
     // Whoever finds the queue full makes room in it. What is tried again for lack of room comes first otherwise, each time in vain.
     let makes_room = !plan.chain.told.crowded.is_empty() && store.guard("chain-turn");
+    let wanted = (&mut limited, exchange.want_bytes);
     let packs = take(store, &mut meta, (node, &mut about), clock, wanted, makes_room)?;
     let mut taken = 0;
     for pack in &packs {
         store.put_piece(node, pack)?;
         taken += pack.count() as u64;
     }
+    let wait_ms = limited.end(store, &mut meta, taken)?;
     let (refused, chained) = if is_new {
         (plan.refused.clone(), plan.chain.told.clone())
     } else {
@@ -103,7 +108,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     if (about.suspects, about.alone) != before {
         store.set_about(node, &about)?;
     }
-    if was != (meta.again, meta.grain, meta.clearing) {
+    if was != (meta.again, meta.grain, meta.clearing, meta.limit) {
         store.set_meta(&meta)?;
     }
     // A handler that the bell woke wakes the next one if work is left, also when it takes nothing itself.
@@ -111,13 +116,14 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     let groups_wait = (passes_on || readied || lines) && store.ready_count()? > 0;
     // A group that may go on, and that this node left to others, wakes one of them.
     let waits = groups_wait || meta.again && passes_on || (passes_on || chains) && !store.is_empty(Line::Queue)?;
-    if plan.returned > 0 || waits {
+    if (plan.returned > 0 || waits) && !is_shut(store, &meta, wall_ms) {
         store.ring(Wake::Bell)?;
     }
     Ok(Exchanged::Ok {
         packs,
         refused,
         chained,
+        wait_ms,
     })
 }
 

@@ -5,6 +5,7 @@
 //! and it may have one more in flight.
 
 use super::exchange::Take;
+use super::limit::Limited;
 use super::no_queue;
 use crate::engine::limits::{GROUPS_LOOKED_MAX, PAUSED_GROUPS_MAX, TAKE_EXACT, TAKE_PACKS_MAX};
 use crate::engine::store::{GroupRules, Store, Turn};
@@ -36,7 +37,7 @@ pub(super) fn ended(store: &mut impl Store, group: &str) -> Result<bool> {
 }
 
 /// Makes a group ready, of which something waits, if it may be.
-fn offer(store: &mut impl Store, group: &str, mut turn: Turn) -> Result<()> {
+pub(super) fn offer(store: &mut impl Store, group: &str, mut turn: Turn) -> Result<()> {
     let rules = store.group_rules()?;
     let once = !turn.ready || !store.guard("group-once");
     let paused = turn.paused && store.guard("group-paused");
@@ -79,7 +80,7 @@ pub(super) fn first_share(store: &mut impl Store, wanted: u64, want: u64) -> Res
 }
 
 /// Takes up to so many messages from groups whose turn it is, one of each.
-pub(super) fn take_groups(store: &mut impl Store, take: &mut Take, quota: u64) -> Result<()> {
+pub(super) fn take_groups(store: &mut impl Store, take: &mut Take, limited: &mut Limited, quota: u64) -> Result<()> {
     let rules = store.group_rules()?;
     let (mut left, mut looked, mut taken) = (store.ready_count()?, 0, 0);
     while taken < quota && left > 0 && looked < GROUPS_LOOKED_MAX && take.has_room() {
@@ -89,7 +90,7 @@ pub(super) fn take_groups(store: &mut impl Store, take: &mut Take, quota: u64) -
         let mut turn = store.turn(&group)?;
         let paused = turn.paused && store.guard("group-paused");
         let busy = turn.in_flight >= rules.concurrency && store.guard("group-turn");
-        let head = if paused || busy || !turn.ready {
+        let head = if paused || busy || !turn.ready || limited.rests(store, &group)? {
             None
         } else {
             store.first_in_line(&group)?
@@ -104,6 +105,7 @@ pub(super) fn take_groups(store: &mut impl Store, take: &mut Take, quota: u64) -
             break;
         }
         store.leave_line(&group, pack.first())?;
+        limited.took(store, &group)?;
         turn.in_flight += 1;
         turn.ready = false;
         if store.line_length(&group)? == 0 {

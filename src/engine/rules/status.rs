@@ -5,7 +5,7 @@ use super::no_queue;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::{COLLECT_BYTES_MAX, LONGEST_GROUPS};
 use crate::engine::store::{Lane, Lessee, Line, Store};
-use crate::engine::{GroupFigures, Held, NodeStatus, Status};
+use crate::engine::{GroupFigures, Held, Limits, NodeStatus, Status};
 use crate::error::Result;
 
 /// How many numbers were given out.
@@ -76,6 +76,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         errors: store.failed_count()? + store.reading_count()?,
         requeued: meta.requeued,
         paused: meta.paused,
+        limits: meta.limit.map_or(Limits::NONE, |gate| gate.limits),
         trimmed: meta.trimmed,
         rewinds: meta.rewinds,
         damaged: store.damaged_count()?,

@@ -105,6 +105,7 @@ impl Tables<'_> {
             let turn = self.turn(&group)?;
             state.set_turn(&group, turn)?;
         }
+        state.resting = self.rested(u64::MAX >> 1, usize::MAX >> 1)?.into_iter().collect();
         #[cfg(feature = "mutants")]
         if self.damaged_count()? == 0 {
             let counted = (self.grouped_count()?, self.longest_lines(usize::MAX)?);

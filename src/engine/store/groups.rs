@@ -109,4 +109,13 @@ pub trait Groups {
     /// Gives back what was popped.
     fn unpop_ready(&mut self, group: &str) -> Result<()>;
     fn ready_count(&mut self) -> Result<u64>;
+
+    /// When a group that rests may have its next message taken, on the limit's clock.
+    fn rest(&mut self, group: &str) -> Result<Option<u64>>;
+    fn set_rest(&mut self, group: &str, until_us: u64) -> Result<()>;
+    fn end_rest(&mut self, group: &str) -> Result<()>;
+    /// Those that rest no longer then, the first ones first; of two at the same time by name.
+    fn rested(&mut self, until_us: u64, limit: usize) -> Result<Vec<(String, u64)>>;
+    /// When the first of all rests no longer.
+    fn first_rest(&mut self) -> Result<Option<u64>>;
 }

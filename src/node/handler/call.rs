@@ -22,6 +22,8 @@ pub(super) struct Call {
     pub exchange: Exchange,
     pub finished: Vec<Finished>,
     pub asked: u32,
+    /// How many words of a limit had been heard when it was made.
+    pub heard: u64,
 }
 
 /// A call that came to its end.

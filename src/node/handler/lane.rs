@@ -19,6 +19,7 @@ use super::budget::Budget;
 use super::call::{Call, Landed, Said, bytes, is_dry, send};
 use super::held::Held;
 use super::next::{Next, Seen, next};
+use super::patience::Patience;
 use super::pool::Pool;
 use super::slot::slot;
 use super::stretch::Finished;
@@ -58,6 +59,8 @@ pub(super) struct Lane<'a, E, H> {
     held: Held,
     /// The last take brought everything that was queued.
     dry: bool,
+    /// What a limit has told.
+    patience: Patience,
     /// When the store last answered.
     called: Instant,
     budget: Budget,
@@ -91,6 +94,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             unsure: false,
             held: Held::default(),
             dry: false,
+            patience: Patience::default(),
             called: Instant::now(),
             budget: Budget::new(context.settings.lease),
             standing: context.standing.clone(),
@@ -152,7 +156,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let pieces = |run: &Finished| self.held.pieces(run);
         let finished = self.pool.collect_pieces(gives_back, seen.now, pieces);
         // What is finished is part of what calls on their way settle.
-        if seen.flies && finished.is_empty() && (seen.pool.want == 0 || seen.dry) && !seen.rung {
+        if seen.flies && finished.is_empty() && (seen.pool.want == 0 || seen.dry || seen.is_held_back()) && !seen.rung {
             return self.pause(seen.now + seen.lease).await;
         }
         let exchange = Exchange {
@@ -173,6 +177,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             exchange,
             finished,
             asked,
+            heard: self.patience.heard(),
         };
         self.lanes[lane].1 = true;
         self.held.settling(&call.exchange.settles);
@@ -206,6 +211,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             holds: !self.held.is_empty(),
             flies: !self.flight.is_empty() || !self.early.is_empty(),
             dry: self.dry,
+            held_until: self.patience.until(),
             rung: self.bell.has_rung(),
             heeded: self.bell.is_heeded(),
             pool,
@@ -269,7 +275,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         // Whoever has work rings. What ends a wait without a ring is only to find a connection that is dead. Redis wakes whoever has waited
         // longest, and each new wait begins at the end of the line: with short ones, those that began right before a tick were passed
         // over again and again.
-        let at_most = self.context.settings.lease;
+        let at_most = self.patience.at_most(self.context.settings.lease);
         tokio::select! {
             biased;
             // First: a node that has become the generator, or is to stop, takes nothing more.
@@ -329,6 +335,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             exchange,
             finished,
             asked,
+            heard,
         } = call;
         self.lanes[exchange.lane as usize] = (exchange.call, false);
         self.pool.was_answered(asked);
@@ -347,6 +354,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             packs,
             refused,
             chained,
+            wait_ms,
         } = exchanged
         else {
             // After a lost reply this says nothing: the call may have been applied before the membership ended. So may others on their way.
@@ -369,7 +377,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         self.account(finished, &Answered { refused, chained }, &packs, ticket)
             .await;
         self.held.release(&exchange.settles);
-        self.take_in(&exchange, packs);
+        self.take_in(&exchange, packs, (wait_ms, heard));
         None
     }
 
@@ -463,13 +471,13 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
     }
 
     /// Hands what a call brought to the slots.
-    fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>) {
-        // A take of 0 says nothing about the queue.
-        if exchange.want > 0 {
-            self.dry = is_dry(exchange, &packs);
+    fn take_in(&mut self, exchange: &Exchange, packs: Vec<Pack>, (wait_ms, heard): (Option<u64>, u64)) {
+        // A take of 0 says nothing about the queue, and one that was on its way when a limit was told nothing about what is left since.
+        if exchange.want > 0 && self.patience.told(wait_ms, packs.is_empty(), heard) {
+            self.dry = wait_ms.is_none() && is_dry(exchange, &packs);
             // A take may end at a message that was delivered before, whether more are queued or not.
-            self.pool
-                .took_all(self.dry || packs.iter().any(|pack| pack.deliveries() > 1));
+            let ended = packs.iter().any(|pack| pack.deliveries() > 1);
+            self.pool.took_all(self.dry || wait_ms.is_some() || ended);
         }
         for pack in &packs {
             self.held.insert(pack.clone());

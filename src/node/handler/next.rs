@@ -37,6 +37,8 @@ pub(super) struct Seen {
     pub flies: bool,
     /// The last take brought everything that was queued.
     pub dry: bool,
+    /// A limit kept back some of what the last take wanted: until then there is no more.
+    pub held_until: Option<Instant>,
     /// The bell has rung since the last look.
     pub rung: bool,
     /// The listener waits at the bell now, and may for up to a beat.
@@ -46,6 +48,13 @@ pub(super) struct Seen {
     /// When the store last answered a call.
     pub called: Instant,
     pub now: Instant,
+}
+
+impl Seen {
+    /// Whether a limit lets nothing through for now.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.held_until.is_some_and(|until| self.now < until)
+    }
 }
 
 /// What a lane sees of its pool.
@@ -84,9 +93,11 @@ pub(super) fn next(seen: &Seen) -> Next {
     }
     let wants = pool.want > 0;
     // After a take that emptied the queue, the next one waits for the bell, or for something to settle.
-    let asks = wants && (!seen.dry || seen.rung || !guard("dry"));
+    // So does one after a take that a limit has cut short, or for the time that it was told.
+    let held_back = seen.is_held_back();
+    let asks = wants && (!(seen.dry || held_back) || seen.rung || !guard("dry"));
     // A lane whose last take left messages in the queue calls again anyway: it must not answer a bell that others wait for.
-    let awaits_bell = wants && (seen.dry || !guard("dry"));
+    let awaits_bell = wants && (seen.dry || held_back || !guard("dry"));
     let listens = awaits_bell && seen.holds && !seen.flies && now >= called + LISTEN_AFTER;
     let gives_back = (!seen.accepts || pool.stuck) && guard("give-back");
     let leases = if guard("silent-lane") {
@@ -103,11 +114,14 @@ pub(super) fn next(seen: &Seen) -> Next {
         return Next::AwaitWork;
     }
     let soon = called + LISTEN_AFTER;
-    let latest = if awaits_bell && !listens && !seen.flies && now < soon {
+    let mut latest = if awaits_bell && !listens && !seen.flies && now < soon {
         soon
     } else {
         silent
     };
+    if let Some(until) = seen.held_until.filter(|_| wants && held_back) {
+        latest = latest.min(until);
+    }
     let until = pool.wake.map_or(latest, |wake| wake.min(latest));
     Next::Pause { until, listens }
 }

@@ -43,6 +43,7 @@ async fn chained<B: Bench>(hive: &Hive<B>, call: &Exchange) -> (Vec<Pack>, Vec<(
             packs,
             refused,
             chained,
+            ..
         } => (packs, refused, chained),
         other => panic!("{call:?}: {other:?}"),
     }

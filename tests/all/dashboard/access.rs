@@ -69,7 +69,14 @@ fn nothing_is_changed_by_get_nor_by_a_form() {
     let server = RedisServer::start();
     let queue = failed(&server, 3);
     let board = Board::start(&server, &queue, &[]);
-    for path in ["errors/requeue", "errors/delete", "messages", "pause", "handover"] {
+    for path in [
+        "errors/requeue",
+        "errors/delete",
+        "messages",
+        "pause",
+        "limit",
+        "handover",
+    ] {
         for method in ["GET", "HEAD", "PUT", "DELETE"] {
             let told = board.ask(&Ask::new(method, &format!("/api/v1/{path}"))).is(405);
             assert_eq!(told.header("allow"), Some("POST"), "{method} {path}");
@@ -161,6 +168,7 @@ fn a_dashboard_that_only_looks_refuses_every_change() {
         ("errors/delete", json!({"select": {}})),
         ("messages", json!({"payload": "x"})),
         ("pause", json!({"generator": true})),
+        ("limit", json!({"rate": "5/s"})),
         ("handover", json!({})),
     ] {
         let told = board.ask(&post(&format!("/api/v1/{path}"), &body)).is(403);

@@ -57,6 +57,12 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             post(json!({"payload": 7, "delay": "1h", "colour": "red"}), 400),
             post(json!([{"payload": 1}, {}]), 400),
         ],
+        "limit" => vec![
+            post(json!({"rate": "5/s", "burst": 7, "group": "1/m"}), 200),
+            post(json!({"rate": "5 a second"}), 400),
+            post(json!({"burst": 7}), 400),
+            post(json!({}), 200),
+        ],
         "pause" => vec![
             post(json!({"generator": true}), 200),
             post(json!({"generator": false}), 200),

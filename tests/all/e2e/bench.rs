@@ -71,6 +71,9 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
         "groups 2000",
         "groups, a backlog",
         "groups 10",
+        "limit 500/s",
+        "limit 7/s",
+        "limit 10/s of each of 20 groups",
         "file",
     ];
     assert_eq!(names, BTreeSet::from(wanted));

@@ -66,6 +66,8 @@ const HEARING: &str = "what a node has seen is told by its beats here, and who i
 const PAUSING: &str = "nothing is paused here: a pause only makes calls do nothing";
 const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it; the oracle and the checks do";
 const GROUPS: &str = "messages belong to no group here; the oracle, the checks and the simulator have them";
+const LIMITS: &str =
+    "how fast messages are taken is no matter of their outcomes; the oracle, the checks and the simulator have limits";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
 
 const WATCHING: &str =
@@ -84,6 +86,13 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("digits", "numbers are small here"),
     ("due", LATER),
     ("group-due", GROUPS),
+    ("limit", LIMITS),
+    ("limit-again", LIMITS),
+    ("limit-back", LIMITS),
+    ("limit-bell", LIMITS),
+    ("limit-burst", LIMITS),
+    ("limit-group", LIMITS),
+    ("limit-returned", LIMITS),
     ("group-ended", GROUPS),
     ("group-keys", GROUPS),
     ("group-left", GROUPS),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use queenright::engine::{
-    Beat, Collect, Collected, Exchange, Exchanged, Item, Join, Joined, Member, Publish, Published, Push, Reap, Renewed,
-    Run, Seen, Settle,
+    Beat, Collect, Collected, Exchange, Exchanged, Item, Join, Joined, Limits, Member, Publish, Published, Push, Reap,
+    Renewed, Run, Seen, Settle,
 };
 use queenright::engine::{Gauges, Range, Report};
 use queenright::message::{Envelope, Outcome, Pack};
@@ -408,15 +408,29 @@ impl<B: Bench> History<B> {
     /// Pauses, resumes, or moves the crown.
     async fn rule(&mut self) {
         let maybe = |rng: &mut Rng| [None, Some(true), Some(false)][rng.usize(..3)];
-        let call = if self.chance(3) {
-            Call::PauseGroup(self.group(), self.rng.bool())
-        } else if self.rng.bool() {
-            Call::Pause(maybe(&mut self.rng), maybe(&mut self.rng))
-        } else {
-            let anyone = format!("n{}", self.rng.u64(..=self.named));
-            Call::Handover([None, Some(anyone), Some(String::new())][self.rng.usize(..3)].clone())
+        let call = match self.rng.u32(..9) {
+            0..3 => Call::Limit(self.limits()),
+            3..5 => Call::PauseGroup(self.group(), self.rng.bool()),
+            5..7 => Call::Pause(maybe(&mut self.rng), maybe(&mut self.rng)),
+            _ => {
+                let anyone = format!("n{}", self.rng.u64(..=self.named));
+                Call::Handover([None, Some(anyone), Some(String::new())][self.rng.usize(..3)].clone())
+            }
         };
         self.call(call).await;
+    }
+
+    /// How fast messages may be taken, if that is limited.
+    fn limits(&mut self) -> Limits {
+        let rates = ["1/s", "7/s", "300/s", "5000/m", "3/h"];
+        let rate = |rng: &mut Rng| {
+            rng.choice(&rates)
+                .filter(|_| rng.bool())
+                .map(|text| text.parse().expect("a rate"))
+        };
+        let (rate, group) = (rate(&mut self.rng), rate(&mut self.rng));
+        let burst = if rate.is_some() { self.rng.u32(..8) } else { 0 };
+        Limits { rate, burst, group }
     }
 
     fn range(&mut self) -> Range {
@@ -515,6 +529,7 @@ impl<B: Bench> History<B> {
     /// Everyone who is left works until nothing is left to do.
     pub async fn settle_down(&mut self) {
         self.call(Call::Pause(Some(false), Some(false))).await;
+        self.call(Call::Limit(Limits::NONE)).await;
         for group in 0..4 {
             self.call(Call::PauseGroup(format!("g{group}"), false)).await;
         }

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, History, Join, Joined, NodeId,
-    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported,
-    Requeued, Sights, Status, Wake, rules,
+    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, History, Join, Joined, Limits,
+    NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report,
+    Reported, Requeued, Sights, Status, Wake, rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
@@ -32,6 +32,7 @@ pub enum Call {
     Trim(u64),
     Pause(Option<bool>, Option<bool>),
     PauseGroup(String, bool),
+    Limit(Limits),
     Handover(Option<String>),
     Report(Box<Report>),
     History(Range),
@@ -233,6 +234,10 @@ fn told(state: &mut State, now: u64, call: &Call) -> Result<Answer> {
         Call::Trim(keep) => Answer::Discarded(rules::trim(state, *keep)?),
         Call::Pause(generator, handlers) => Answer::Paused(rules::pause(state, *generator, *handlers)?),
         Call::PauseGroup(group, paused) => Answer::PausedGroup(rules::pause_group(state, group, *paused)?),
+        Call::Limit(limits) => {
+            rules::limit(state, now, limits)?;
+            Answer::Nothing
+        }
         Call::Handover(to) => Answer::Handover(rules::handover(state, now, to.as_deref())?),
         Call::Report(report) => Answer::Reported(rules::report(state, now, report)?),
         Call::History(range) => match rules::history(state, now, *range) {
@@ -267,6 +272,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Trim(keep) => engine.trim(*keep).await.map(Answer::Discarded),
         Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
         Call::PauseGroup(group, paused) => engine.pause_group(group, *paused).await.map(Answer::PausedGroup),
+        Call::Limit(limits) => engine.limit(limits).await.map(|()| Answer::Nothing),
         Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
         Call::Report(report) => engine.report(report).await.map(Answer::Reported),
         Call::History(range) => match engine.history(*range).await {

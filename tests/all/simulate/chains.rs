@@ -15,6 +15,7 @@ impl Inner {
                 packs,
                 refused,
                 chained,
+                ..
             } => {
                 self.only_a_full_queue_is_crowded(exchange, packs, chained, before);
                 if seq == before.seq {

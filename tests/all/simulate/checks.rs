@@ -255,7 +255,9 @@ impl Inner {
     fn work_waits(&self) -> bool {
         let state = &self.state;
         let waits = !(state.queue.is_empty() && state.again.is_empty() && state.ready.is_empty());
-        waits && !self.book.paused.handlers
+        let limits = state.meta.as_ref().and_then(|meta| meta.limit);
+        // A limit may keep it back.
+        waits && !self.book.paused.handlers && limits.is_none()
     }
 
     fn only_a_dead_queue_is_removed(&mut self, force: bool, purged: Purged, before: &Glance) {

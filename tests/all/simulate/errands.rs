@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use queenright::engine::{Engine, Failed, Item, Purged, Receipt};
+use queenright::engine::{Engine, Failed, Item, Limits, Purged, Receipt};
 use queenright::error::{Error, Result};
 use queenright::failed::{Filter, scan};
 use queenright::settings::Names;
@@ -21,6 +21,7 @@ const TRIES: u32 = 200;
 pub enum Errand {
     Pause(Option<bool>, Option<bool>),
     PauseGroup(String, bool),
+    Limit(Limits),
     Handover(Option<String>),
     Requeue,
     Discard,
@@ -44,6 +45,7 @@ async fn run(wire: &Wire, errand: Errand) -> Result<()> {
     match errand {
         Errand::Pause(generator, handlers) => patiently(|| wire.pause(generator, handlers)).await.map(drop),
         Errand::PauseGroup(group, paused) => patiently(|| wire.pause_group(&group, paused)).await.map(drop),
+        Errand::Limit(limits) => patiently(|| wire.limit(&limits)).await,
         Errand::Handover(to) => {
             patiently(|| wire.handover(to.as_deref())).await?;
             sleep_ms(wire.world.plan.lease_ms() / 2).await;

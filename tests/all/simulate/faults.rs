@@ -49,6 +49,7 @@ pub fn befall(world: &Arc<World>, fault: Fault) {
             start_operator(world, Errand::Pause(resume(generator), resume(handlers)));
         }
         Fault::HaltGroup => start_operator(world, Errand::PauseGroup("g0".into(), true)),
+        Fault::Limit(limits) => start_operator(world, Errand::Limit(limits)),
         Fault::ResumeGroups => start_operator(world, Errand::PauseGroup("g0".into(), false)),
         Fault::Rogue => start_rogue(world),
         Fault::Read => {

@@ -168,6 +168,18 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         "a group that goes on although it is paused, or waits for its retries although it need not, still comes to its end in order",
         &["group-paused", "group-skips"],
     ),
+    (
+        "a fleet that is faster or slower than its limit still comes to its end; the checks count",
+        &[
+            "limit",
+            "limit-again",
+            "limit-back",
+            "limit-bell",
+            "limit-burst",
+            "limit-group",
+            "limit-returned",
+        ],
+    ),
     ("sources here are read by a cursor, not line by line", &["made-before"]),
     ("nobody removes a queue under its nodes here", &["purged"]),
     ("what pushes hide they hide from nobody for long here", &["rewind-made"]),

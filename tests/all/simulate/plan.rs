@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fastrand::Rng;
+use queenright::engine::Limits;
 use queenright::settings::Prefer;
 use queenright::{Effect, Settings};
 
@@ -60,6 +61,8 @@ pub enum Fault {
     /// A group is paused, and all are resumed.
     HaltGroup,
     ResumeGroups,
+    /// How fast messages may be taken is limited, or not any more.
+    Limit(Limits),
     /// The crown is handed to one of the nodes, to any, or to one that is not there.
     Handover,
     /// Errors are put in again, or removed.
@@ -140,6 +143,8 @@ pub struct Plan {
     pub lies: u32,
     /// Most messages belong to one of so many groups; 0: there are none.
     pub groups: u64,
+    /// It is limited for a time how fast messages are taken.
+    pub limited: bool,
 }
 
 impl Plan {
@@ -193,6 +198,7 @@ impl Plan {
             lag_ms: 0,
             lies: 0,
             groups: 0,
+            limited: false,
             settings,
         };
         plan.draw_faults(&mut rng, lease);
@@ -203,6 +209,7 @@ impl Plan {
         // Drawn apart, too.
         plan.chains = Rng::with_seed(seed ^ 0x6368_6169_6e73).u8(..5) == 0;
         plan.draw_groups(&mut Rng::with_seed(seed ^ 0x6772_6f75_7073));
+        plan.draw_limits(&mut Rng::with_seed(seed ^ 0x6c69_6d69_7473));
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }
@@ -258,6 +265,27 @@ impl Plan {
                 self.faults
                     .extend([(at, Fault::HaltGroup), (until, Fault::ResumeGroups)]);
             }
+        }
+    }
+
+    /// Whether it is limited how fast messages are taken, mostly to the end. Drawn apart, too.
+    fn draw_limits(&mut self, rng: &mut Rng) {
+        if rng.u8(..5) > 0 {
+            return;
+        }
+        let rate = |rng: &mut Rng, of: [&str; 4]| {
+            rng.choice(of)
+                .filter(|_| rng.bool())
+                .map(|text| text.parse().expect("a rate"))
+        };
+        for _ in 0..rng.u64(1..=3) {
+            let limits = Limits {
+                rate: rate(rng, ["10/s", "50/s", "3000/m", "1000/s"]),
+                burst: 0,
+                group: rate(rng, ["5/s", "20/s", "600/m", "100/s"]),
+            };
+            self.faults.push((rng.u64(0..=self.trouble_ms), Fault::Limit(limits)));
+            self.limited = true;
         }
     }
 

@@ -80,7 +80,13 @@ impl Inner {
     }
 
     pub fn got(&mut self, process: usize, exchange: &Exchange, exchanged: &Exchanged) {
-        let Exchanged::Ok { packs, chained, .. } = exchanged else {
+        let Exchanged::Ok {
+            packs,
+            chained,
+            wait_ms,
+            ..
+        } = exchanged
+        else {
             return;
         };
         for link in &chained.links {
@@ -97,7 +103,7 @@ impl Inner {
             };
             taker.intents.retain(|number| !settled(number));
         }
-        taker.last_was_empty = packs.is_empty() && wanted;
+        taker.last_was_empty = packs.is_empty() && wanted && wait_ms.is_none();
         for pack in packs {
             let end = pack.first() + pack.count() as u64;
             taker.seen = taker.seen.max(end);

@@ -7,7 +7,9 @@ use queenright::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Join, Joined, NodeId, Publish, Published,
     Reap, Reaped, Renewed, Sights, Status, Wake,
 };
-use queenright::engine::{Handover, Held, Paused, PausedGroup, Purged, Push, Pushed, Requeued, StoreInfo, rules};
+use queenright::engine::{
+    Handover, Held, Limits, Paused, PausedGroup, Purged, Push, Pushed, Requeued, StoreInfo, rules,
+};
 use queenright::engine::{History, Range, Report, Reported, Ticket};
 use queenright::error::{Absence, Error, Result};
 use tokio::sync::oneshot;
@@ -313,6 +315,7 @@ fn verb(call: &Call) -> &'static str {
         Call::Trim(_) => "trim",
         Call::Pause(..) => "pause",
         Call::PauseGroup(..) => "pause-group",
+        Call::Limit(_) => "limit",
         Call::Handover(_) => "handover",
         Call::Report(_) => "report",
         Call::History(_) => "history",
@@ -567,6 +570,10 @@ impl Engine for Wire {
 
     async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
         answer!(self, Call::PauseGroup(group.to_string(), paused), PausedGroup)
+    }
+
+    async fn limit(&self, limits: &Limits) -> Result<()> {
+        self.call(Call::Limit(*limits)).await.map(drop)
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {

@@ -282,7 +282,7 @@ impl Inner {
                 self.state.names = own;
                 Answer::Pushed(pushed?)
             }
-            Call::Pause(..) | Call::PauseGroup(..) | Call::Handover(_) | Call::Purge(_)
+            Call::Pause(..) | Call::PauseGroup(..) | Call::Limit(_) | Call::Handover(_) | Call::Purge(_)
                 if self.state.meta.is_none() =>
             {
                 return Err(no_queue());
@@ -324,6 +324,7 @@ impl Inner {
             Call::History(_) => 18,
             Call::Purge(_) => 32,
             Call::PauseGroup(..) => 33,
+            Call::Limit(_) => 34,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

@@ -59,6 +59,25 @@ options! {
         .help("How many messages of one group the whole fleet may handle at once; with 1, in the order of their numbers. The copy that started last decides for all");
     GROUP_SKIP_RETRIES = setting!("group-skip-retries", Takes::Nothing, group_skip_retries, value::yes)
         .help("Let a group go on while a message of it waits to be tried again; otherwise it waits, too. The copy that started last decides for all");
+    LIMIT = Opt::text(GROUP, "limit", Takes::Value("N/s"), |to, text| {
+            to.settings.limits.get_or_insert_default().rate = value::limit(text)?;
+            Ok(())
+        })
+        .setting("limits")
+        .default_words("as `queenright limit` or another copy has set it")
+        .help("How fast the whole fleet may take messages: 500/s, 30/m, 1000/h, 5/d or none. The copy that started last decides for all");
+    LIMIT_BURST = Opt::text(GROUP, "limit-burst", Takes::Value("N"), |to, text| {
+            to.settings.limits.get_or_insert_default().burst = value::within(text, u32::MAX)?;
+            Ok(())
+        })
+        .default_words("a tenth of a second's worth, and 1 at least")
+        .help("How many messages --limit lets go at once after a time in which fewer were wanted");
+    LIMIT_GROUP = Opt::text(GROUP, "limit-group", Takes::Value("N/s"), |to, text| {
+            to.settings.limits.get_or_insert_default().group = value::limit(text)?;
+            Ok(())
+        })
+        .default_words("as --limit")
+        .help("How fast messages of one group may be taken, up to 1000/s");
     MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");

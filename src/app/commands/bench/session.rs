@@ -249,7 +249,7 @@ impl Session {
 /// A queue of ours.
 pub(super) struct Queue<'a> {
     pub(super) session: &'a Session,
-    engine: RedisEngine,
+    pub(super) engine: RedisEngine,
     pub(super) name: String,
 }
 

@@ -1,4 +1,5 @@
-//! Someone outside who pushes all the time, through every fault, and keeps what the store told.
+//! Someone outside who pushes all the time, through every fault, and keeps what the store told. Now and then it limits for a while how fast
+//! messages are taken.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::app::lab::test_bed::TestBed;
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::time::now_ms;
 use crate::engine::any::StoreUrl;
-use crate::engine::{Engine, Item, Push, Pushed};
+use crate::engine::{Engine, Item, Limits, Push, Pushed, Rate};
 use crate::node::id::new_id;
 use crate::settings::Settings;
 
@@ -29,6 +30,13 @@ const DELAY_MS_MAX: u64 = 2000;
 /// Of how many messages one belongs to a group, and how many groups there are: so many that none has much to do.
 const GROUPED_EACH: u64 = 4;
 const GROUPS: u64 = 50;
+
+/// After so many pushes a limit is set, and after so many more it is removed.
+const LIMIT_EACH: u64 = 120;
+const LIMIT_FOR: u64 = 40;
+/// Of the whole fleet and of each group, a second.
+const LIMIT_RATE: u32 = 5000;
+const LIMIT_GROUP: u32 = 20;
 
 /// Number, payload, the group if its order is known, and when that was told, in milliseconds since 1970.
 type Told = (u64, String, Option<u64>, u64);
@@ -123,7 +131,7 @@ impl OnEngine for Pushing {
     type Output = ();
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
-        let mut made = 0;
+        let (mut made, mut pushes) = (0, 0);
         while !self.stop.load(Ordering::Relaxed) {
             let payloads: Vec<(String, Option<u64>)> = (0..=made % ITEMS_MAX)
                 .map(|item| {
@@ -146,6 +154,20 @@ impl OnEngine for Pushing {
             let sent = payloads.into_iter().zip(at_once);
             let sent = sent.map(|((payload, group), at_once)| (payload, group.filter(|_| at_once)));
             self.send(&*engine, &push, sent.collect()).await?;
+            pushes += 1;
+            // Whether it arrives or not: the next one says otherwise.
+            match pushes % LIMIT_EACH {
+                0 => drop(engine.limit(&limits()).await),
+                LIMIT_FOR => drop(engine.limit(&Limits::NONE).await),
+                _ => {}
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        let give_up = Instant::now() + PATIENCE;
+        while let Err(error) = engine.limit(&Limits::NONE).await {
+            if Instant::now() >= give_up {
+                return Err(error.into());
+            }
             tokio::time::sleep(PAUSE).await;
         }
         Ok(())
@@ -170,6 +192,18 @@ impl Pushing {
                 Ok(Pushed::Full | Pushed::Unheard) | Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
+    }
+}
+
+fn limits() -> Limits {
+    let rate = |messages| {
+        let per_ms = 1000;
+        Some(Rate { messages, per_ms })
+    };
+    Limits {
+        rate: rate(LIMIT_RATE),
+        burst: 0,
+        group: rate(LIMIT_GROUP),
     }
 }
 

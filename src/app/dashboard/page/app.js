@@ -193,6 +193,8 @@ function banners({ status, problem }) {
   else if (status?.nobody_handles) all.push(["warn", "Messages wait, and the only copy generates: start another, or give it --also-handle."]);
   if (status?.paused.generator) all.push(["warn", "Generating is paused: nothing is published but what is pushed."]);
   if (status?.paused.handlers) all.push(["warn", "Handling is paused: nothing is taken."]);
+  const { rate, group } = status?.limits ?? {};
+  if (rate || group) all.push(["note", `Messages are taken no faster than ${[rate, group && `${group} of each group`].filter(Boolean).join(", ")}. To change it: queenright limit`]);
   const held = status?.groups.paused ?? [];
   if (held.length) all.push(["warn", `${held.length === 1 ? "A group is" : `${number(held.length)} groups are`} paused: ${held.slice(0, 3).join(", ")}${held.length > 3 ? ", …" : ""}. To let it go on: queenright resume --group`]);
   if (status?.rewinds) all.push(["warn", `The store went back in time ${number(status.rewinds)} times: it lost writes that it had acknowledged.`]);

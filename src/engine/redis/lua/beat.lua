@@ -1,6 +1,6 @@
 -- beat: "I am alive". Advances the hive clock, renews the node's lease, and elects.
 -- KEYS  1 meta 2 nodes 3 queue 4 again 5 dead 6 bell 7 crown 8 later 9 reigns 10 unheard 11 damaged, then all keys of the queue, the
---       last ones lines ready turns groups groups:paused purged
+--       last ones resting lines ready turns groups groups:paused purged
 -- ARGV  1 node 2 lease 3 crown's lease 4 rank (0: not to be crowned, a generator resigns) 5 seen seq 6 seen epoch
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack, below this number
 --       (or nothing)
@@ -178,7 +178,16 @@ if keeps and not wrong then
     line_up(lines)
     mark_ready(KEYS[1], again)
   end
-  local waits = m[14] < '2' and redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) + redis.call('LLEN', KEYS[#KEYS - 4]) > 0
+  local works, rested = math.floor(m[14] / 2) % 2 == 0, 0
+  if works and m[14] >= '4' then
+    --+ limits
+    local l = limit_read(redis.call('HGET', KEYS[1], 'limit'), wall)
+    if l then
+      works = l[1] == 0 or l[8] >= l[2]
+      rested = redis.call('ZCOUNT', KEYS[#KEYS - 6], '-inf', num(l[6] * $MS_US))
+    end
+  end
+  local waits = works and rested + redis.call('LLEN', KEYS[3]) + redis.call('LLEN', KEYS[4]) + redis.call('LLEN', KEYS[#KEYS - 4]) > 0
   if waits then ring(KEYS[6]) end -- guard: second-bell
   victim = redis.call('LINDEX', KEYS[5], 0)
   if not victim then

@@ -1,6 +1,6 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later; with groups
---       these and 11 lines 12 ready 13 turns 14 groups; then the keys of effects; if some of these publish, nodes and unheard are the last two
+--       these and 11 lines 12 ready 13 turns 14 groups 15 resting; then the keys of effects; if some of these publish, nodes and unheard are the last two
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), the keys of groups are given (4), as
 --       a sum 7 bytes wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
@@ -9,6 +9,7 @@
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
 --          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
 --          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups (their keys are needed: nothing was written)
+--          | limited milliseconds-until-there-is-more {one of the above}
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
@@ -70,8 +71,11 @@ if repeated then
   chain, chained = nil, record[7]
   if not unarrived then
     local bodies = bodies_of and bodies_of(packs) or nil
-    if chained then return {'chained', record[6], packs, chained, bodies} end
-    return {'ok', record[6], packs, bodies}
+    local answer = {'ok', record[6], packs, bodies}
+    if chained then answer = {'chained', record[6], packs, chained, bodies} end
+    -- What the limit said then says nothing now: the next call asks it again.
+    if (redis.call('HGET', KEYS[1], 'paused') or '0') >= '4' then return {'limited', 0, answer} end
+    return answer
   end
   -- The node never got them, and asks for nothing any more: they go back as if the call had returned them.
   settles, fields = {}, {lane, 'suspects', place}
@@ -85,9 +89,19 @@ if stale then return {'stale'} end
 if call > last + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused', 'shortcut')
 if not m[1] then return {'deposed'} end
-local paused = false
-paused = m[3] > '1' -- guard: paused-handlers
-if paused then want = 0 end
+local paused, limit = false, nil
+if m[3] > '1' then
+  local bits = tonumber(m[3])
+  paused = math.floor(bits / 2) % 2 == 1 -- guard: paused-handlers
+  if paused then want = 0 end
+  if bits >= 4 then
+    local function made()
+      --+ limits
+      --+ limit_exchange
+    end
+    limit = made()
+  end
+end
 -- Who meets no group has neither their keys nor their functions. Nothing is written before it is known that they are needed.
 local groups, effects_at, ready = nil, 10, m[2] and m[2] > '1'
 if ARGV[6] >= '4' then
@@ -98,11 +112,12 @@ if ARGV[6] >= '4' then
     --+ groups_take
     --+ groups_exchange
   end
-  groups, effects_at = made(), 14
-  local wrong = groups.misplaced()
+  groups, effects_at = made(), 15
+  local wrong = groups.misplaced(true)
   if wrong then return wrong end
 end
 if ready and want > 0 and not groups then return {'groups'} end -- guard: group-keys
+if limit and limit.needs_groups and want > 0 and not groups then return {'groups'} end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, ended, rest, named, over = {}, {}, none, none, {}, none
@@ -290,6 +305,8 @@ if may then
   if m[2] == '1' or m[2] == '3' or #back_again > 0 then
     if not (may('HGET') and may('HINCRBY') and may('TIME') and may('LPOP')) then lack = 'HGET, HINCRBY, TIME or LPOP' end -- guard: rights
   end
+  if limit and not (may('TIME') and may('HDEL')) then lack = 'TIME or HDEL' end -- guard: rights
+  if limit and groups and not (may('ZRANGEBYSCORE') and may('ZSCORE') and may('ZRANGE')) then lack = 'ZRANGEBYSCORE, ZSCORE or ZRANGE' end -- guard: rights
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
   if #effects > 0 and not may('RPUSH') then lack = 'RPUSH' end -- guard: rights
   if chain and not (may('RPUSH') and may('ZADD') and may('DEL')) then lack = 'RPUSH, ZADD or DEL' end -- guard: rights
@@ -342,7 +359,15 @@ local again = m[2] == '1' or m[2] == '3' or #back_again > 0
 local goes_on = over ~= none and groups.ended(over)
 if #lines > 0 and groups.line_up(lines) or goes_on then ready = true end
 
--- Then the take: `again` before the queue.
+-- Then the take: `again` before the queue. What a limit allows is all that it wants.
+if limit and (want > 0 or returned > 0) then
+  limit.look(returned)
+  want = limit.allowed
+  if groups and limit.wanted > 0 then
+    limit.call(groups)
+    ready = groups.wait()
+  end
+end
 local packs, total, bytes, bytes_max, grain, spoilt, trouble = {}, 0, 0, $TAKE_BYTES_MAX, tonumber(m[1]), 0, nil
 bytes_max = math.min(bytes_max, tonumber(ARGV[7])) -- guard: want-bytes
 if not grain or not (grain >= 1 and grain <= $GRAIN_START) then grain = $GRAIN_START end
@@ -412,13 +437,15 @@ while again and not makes_room and total < goal and bytes < bytes_max and #packs
   if count > n then redis.call('LPUSH', KEYS[6], piece(full, n, count - n)) end
   packs[#packs + 1] = piece(full, 0, n)
   total, bytes = total + n, bytes + size(packs[#packs])
+  local group = limit and groups and groups.of(pack)
+  if group and (attempt > 1 or select(4, head(pack)) > 0) then limit.took_again(group) end
   if left == 1 then suspects = suspects + n end
   if left < 1 then alone, goal = 2, total end
   if left < 2 then break end
 end
 local take_groups = groups and ready and total < goal and function(quota)
   local room = math.min(quota, $TAKE_PACKS_MAX - #packs)
-  for _, pack in ipairs(groups.take(room, bytes, bytes_max, #packs == 0)) do
+  for _, pack in ipairs(groups.take(room, bytes, bytes_max, #packs == 0, limit)) do
     packs[#packs + 1] = pack
     total, bytes = total + 1, bytes + #pack
   end
@@ -498,7 +525,15 @@ if want > 0 then
 end
 local flag = again and '1' or '0'
 if ready then flag = again and '3' or '2' end
-local shortcut = flag ~= '0' and '' or paused and '' or num(grain)
+local shortcut, wait, shut = flag ~= '0' and '' or paused and '' or num(grain), nil, false
+if limit then
+  local ends = false
+  shut = limit.is_shut()
+  if limit.wanted > 0 or returned > 0 then
+    wait, shut, ends = limit.close(total, function() return again or ready or redis.call('LLEN', KEYS[2]) > 0 end)
+  end
+  if ends then redis.call('HSET', KEYS[1], 'paused', num(m[3] % 4)) else shortcut = '' end
+end
 if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
   redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
 end
@@ -510,12 +545,15 @@ set[#set + 1] = cmsgpack.pack({call, was_done + done, was_failed + failed,
   was_held - done - failed - returned - #later / 2 + total, ids, refused, chained})
 for i = 1, #set, $UNPACK_MAX do redis.call('HSET', KEYS[3], unpack(set, i, math.min(i + ($UNPACK_MAX - 1), #set))) end
 -- A lane that the bell woke rings for the next one if work is left, also if it takes none itself.
-local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or want == 0)
+local woken = ARGV[6] % 2 == 1 and not paused and (total > 0 or (limit and limit.wanted or want) == 0)
 -- A group that may go on, and that this lane left to others, wakes one of them.
 local rings = returned > 0 or (goes_on or #lines > 0) and ready
+if shut then rings, woken, follows = false, false, false end
 if rings or (woken or follows) and not trouble and (woken and (again or ready) or redis.call('LLEN', KEYS[2]) > 0) then ring(KEYS[5]) end
 -- A place that cannot be taken from is told once all is written: a repeat of the call is answered from the record.
 if trouble then return trouble end
 local bodies = bodies_of and bodies_of(packs) or nil
-if chained then return {'chained', refused, packs, chained, bodies} end
-return {'ok', refused, packs, bodies}
+local answer = {'ok', refused, packs, bodies}
+if chained then answer = {'chained', refused, packs, chained, bodies} end
+if wait then return {'limited', wait, answer} end
+return answer

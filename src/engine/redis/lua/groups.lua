@@ -1,5 +1,5 @@
 -- Groups: the line of each, whose turn it is, and how many of each are in flight. Needs `common`, and `at`: where their keys begin in KEYS,
--- lines ready turns groups.
+-- lines ready turns groups; in an exchange also resting.
 -- `lines` has GROUP, a NUL, the number in 8 bytes and the pack, all with one score: the head of a group is found in O(log n). `groups` counts
 -- what waits in each. A turn is one number: 4 for each message in flight, 2 if the group is paused, 1 if it is in `ready`. The field '' of
 -- `turns` has the rules: 4 for each message that a group may have in flight, 2 if retries leave their group, 1 if groups come before the
@@ -14,8 +14,8 @@ local function group_of(pack)
 end
 
 -- Types are checked when a node joins. If someone has put something else there since, nothing is written.
-local function misplaced()
-  for i, kind in ipairs({'zset', 'list', 'hash', 'zset'}) do
+local function misplaced(and_resting)
+  for i, kind in ipairs({'zset', 'list', 'hash', 'zset', and_resting and 'zset'}) do
     local key = KEYS[at + i - 1]
     local found = redis.call('TYPE', key).ok
     if found ~= 'none' and found ~= kind then

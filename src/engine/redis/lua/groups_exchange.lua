@@ -3,6 +3,15 @@ return {
   of = group_of, misplaced = misplaced, ended = ended, take = take_groups, line_up = line_up,
   waiting = function() return redis.call('ZCARD', LINES) end,
   skips = function() look_up(none); return math.floor(rules / 2) % 2 == 1 end,
+  -- Groups that are not held back any more.
+  go_on = function(names)
+    look_up(names)
+    local waiting = redis.call('ZMSCORE', COUNTS, unpack(names))
+    for i, name in ipairs(names) do
+      if tonumber(waiting[i] or 0) > 0 then offer(name) end
+    end
+    save()
+  end,
   wait = function() return redis.call('LLEN', READY) > 0 end,
   -- How much groups get before the queue. The next take begins the other way round. A take that has half of what it wants cuts no
   -- pack of the queue: so it has less than that of groups.

@@ -1,6 +1,6 @@
 -- Takes up to so many messages from groups whose turn it is, one of each. Needs `groups` and `aside`. Returns the packs; what cannot be read
 -- is set aside.
-local function take_groups(quota, bytes, bytes_max, is_first)
+local function take_groups(quota, bytes, bytes_max, is_first, limit)
   local taken, removed, left, looked, spoilt, full = {}, {}, redis.call('LLEN', READY), 0, 0, false
   while #taken < quota and left > 0 and looked < $GROUPS_LOOKED_MAX and bytes < bytes_max and not full do
     local names = redis.call('LPOP', READY, math.min(left, quota - #taken, $GROUPS_LOOKED_MAX - looked))
@@ -14,6 +14,7 @@ local function take_groups(quota, bytes, bytes_max, is_first)
       local passes = turn % 2 == 0
       if is_paused(turn) then passes = true end -- guard: group-paused
       if is_busy(turn) then passes = true end -- guard: group-turn
+      if not passes and limit and limit.rests(name) then passes = true end
       while not passes and not pack do
         entry = redis.call('ZRANGEBYLEX', LINES, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, 1)[1]
         if not entry then
@@ -41,6 +42,7 @@ local function take_groups(quota, bytes, bytes_max, is_first)
         local waiting = tonumber(redis.call('ZINCRBY', COUNTS, -1, name))
         if waiting <= 0 then redis.call('ZREM', COUNTS, name) end
         change(name, turn - turn % 2 + 4)
+        if limit then limit.took(name) end
         if waiting > 0 then offer(name) end
       end
     end

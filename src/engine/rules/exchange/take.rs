@@ -1,6 +1,7 @@
 //! What an exchange takes.
 
 use super::super::groups::{first_share, take_groups};
+use super::super::limit::Limited;
 use crate::engine::limits::{
     CLEARING_MS, GRAIN_START, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_PACKS_MAX, TAKE_POP_START,
     TAKE_SHARES, take_cut, take_fits, take_is_enough,
@@ -9,16 +10,17 @@ use crate::engine::store::{About, Delivery, Line, Meta, Store};
 use crate::error::Result;
 use crate::message::Pack;
 
-/// Takes up to `want` messages of up to `want_bytes` bytes: first what waits to be taken again, then the queue; to make room,
+/// Takes up to as many messages as the limit allows, of up to `want_bytes` bytes: first what waits to be taken again, then the queue; to make room,
 /// only the queue.
 pub(super) fn take(
     store: &mut impl Store,
     meta: &mut Meta,
     (node, about): (&str, &mut About),
     clock: u64,
-    (want, want_bytes): (u64, u32),
+    (limited, want_bytes): (&mut Limited, u32),
     makes_room: bool,
 ) -> Result<Vec<Pack>> {
+    let want = limited.allowed();
     let mut take = Take {
         goal: want,
         bytes_max: TAKE_BYTES_MAX,
@@ -31,12 +33,12 @@ pub(super) fn take(
         take.goal = 0;
     }
     if take.goal > 0 && meta.again && !makes_room {
-        take_again(store, meta, (node, &mut *about), clock, &mut take)?;
+        take_again(store, meta, (node, &mut *about), clock, (&mut take, limited))?;
     }
     let groups_wait = store.ready_count()? > 0 && take.total < take.goal;
     if groups_wait {
         let share = first_share(store, take.goal - take.total, want)?;
-        take_groups(store, &mut take, share)?;
+        take_groups(store, &mut take, limited, share)?;
     }
     let mut pop = TAKE_POP_START;
     while take.total < take.goal && take.bytes < take.bytes_max && take.packs.len() < TAKE_PACKS_MAX {
@@ -90,7 +92,7 @@ pub(super) fn take(
     }
     if groups_wait && take.total < take.goal {
         let rest = take.goal - take.total;
-        take_groups(store, &mut take, rest)?;
+        take_groups(store, &mut take, limited, rest)?;
     }
     if want > 0 {
         let want = want.min(GRAIN_START);
@@ -111,7 +113,7 @@ fn take_again(
     meta: &mut Meta,
     (node, about): (&str, &mut About),
     clock: u64,
-    take: &mut Take,
+    (take, limited): (&mut Take, &mut Limited),
 ) -> Result<()> {
     while take.total < take.goal && take.bytes < take.bytes_max && take.packs.len() < TAKE_PACKS_MAX {
         let Some(pack) = store.pop(Line::Again)? else {
@@ -147,6 +149,7 @@ fn take_again(
         if count > part {
             store.push_front(Line::Again, &pack.piece(part, count - part))?;
         }
+        limited.took_again(store, &pack)?;
         take.add(about, pack.piece(0, part));
         if delivery == Delivery::Last {
             take.goal = take.total;

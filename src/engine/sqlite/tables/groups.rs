@@ -157,4 +157,36 @@ impl Groups for Tables<'_> {
     fn ready_count(&mut self) -> Result<u64> {
         self.count("SELECT count(*) FROM ready WHERE queue = ?", params![self.queue])
     }
+
+    fn rest(&mut self, group: &str) -> Result<Option<u64>> {
+        let sql = "SELECT until FROM resting WHERE queue = ? AND grp = ?";
+        self.one(sql, params![self.queue, group], |row| uint(row, 0))
+    }
+
+    fn set_rest(&mut self, group: &str, until_us: u64) -> Result<()> {
+        self.write(
+            "INSERT OR REPLACE INTO resting (queue, grp, until) VALUES (?, ?, ?)",
+            params![self.queue, group, int(until_us)],
+        )
+    }
+
+    fn end_rest(&mut self, group: &str) -> Result<()> {
+        self.write(
+            "DELETE FROM resting WHERE queue = ? AND grp = ?",
+            params![self.queue, group],
+        )
+    }
+
+    fn rested(&mut self, until_us: u64, limit: usize) -> Result<Vec<(String, u64)>> {
+        self.all(
+            "SELECT grp, until FROM resting WHERE queue = ? AND until <= ? ORDER BY until, grp LIMIT ?",
+            params![self.queue, int(until_us), int(limit as u64)],
+            |row| Ok((row.get(0)?, uint(row, 1)?)),
+        )
+    }
+
+    fn first_rest(&mut self) -> Result<Option<u64>> {
+        let sql = "SELECT until FROM resting WHERE queue = ? ORDER BY until LIMIT 1";
+        self.one(sql, params![self.queue], |row| uint(row, 0))
+    }
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::super::alive;
 use super::schema::OF_QUEUES;
 use super::{Columns, Tables, int, uint};
-use crate::engine::store::{Meta, StepCounts, Store};
+use crate::engine::store::{Gate, Meta, StepCounts, Store};
 use crate::engine::{NodeId, Paused, Wake};
 use crate::error::Result;
 use crate::settings::Names;
@@ -13,7 +13,7 @@ use crate::settings::Names;
 /// The columns, in the order in which they are read and written here.
 const COLUMNS: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                        again, head, done, failed, requeued, rewinds, paused_generator, paused_handlers, ruled, chosen, \
-                       rank, skipped, trimmed, clearing, steps, server, waited, waited_at";
+                       rank, skipped, trimmed, clearing, steps, server, waited, waited_at, gate";
 
 impl Store for Tables<'_> {
     fn queue_name(&self) -> &str {
@@ -86,6 +86,7 @@ impl Store for Tables<'_> {
                 server: row.next()?,
                 waited: row.uint()?,
                 waited_at: row.uint()?,
+                limit: Gate::parse(&row.next::<String>()?),
             })
         })
     }
@@ -129,6 +130,7 @@ impl Store for Tables<'_> {
                 meta.server,
                 int(meta.waited),
                 int(meta.waited_at),
+                meta.limit.map_or_else(String::new, |gate| gate.line()),
             ],
         )
     }

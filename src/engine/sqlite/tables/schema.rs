@@ -6,7 +6,7 @@ CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, c
   generator TEXT, epoch INT, crown INT, heirs TEXT, seq INT, made INT, due INT, grain INT, again INT, head INT,
   done INT, failed INT, requeued INT, rewinds INT, paused_generator INT, paused_handlers INT, ruled INT, chosen TEXT,
   rank INT, skipped INT, trimmed INT, clearing INT DEFAULT 0, steps TEXT DEFAULT '', server TEXT DEFAULT '',
-  waited INT DEFAULT 0, waited_at INT DEFAULT 0) WITHOUT ROWID;
+  waited INT DEFAULT 0, waited_at INT DEFAULT 0, gate TEXT DEFAULT '') WITHOUT ROWID;
 CREATE TABLE purged (queue TEXT PRIMARY KEY, until INT, births TEXT) WITHOUT ROWID;
 CREATE TABLE unheard (position INTEGER PRIMARY KEY, queue TEXT, node TEXT);
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
@@ -34,6 +34,8 @@ CREATE INDEX turns_by_length ON turns (queue, waiting, grp) WHERE waiting > 0;
 CREATE INDEX turns_paused ON turns (queue, grp) WHERE turn / 2 % 2 = 1;
 CREATE TABLE ready (queue TEXT, position INT, grp TEXT, PRIMARY KEY (queue, position)) WITHOUT ROWID;
 CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOUT ROWID;
+CREATE TABLE resting (queue TEXT, grp TEXT, until INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
+CREATE INDEX resting_by_end ON resting (queue, until, grp);
 
 CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
@@ -83,12 +85,15 @@ CREATE INDEX turns_by_length ON turns (queue, waiting, grp) WHERE waiting > 0;
 CREATE INDEX turns_paused ON turns (queue, grp) WHERE turn / 2 % 2 = 1;
 CREATE TABLE ready (queue TEXT, position INT, grp TEXT, PRIMARY KEY (queue, position)) WITHOUT ROWID;
 CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOUT ROWID;
+CREATE TABLE resting (queue TEXT, grp TEXT, until INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
+CREATE INDEX resting_by_end ON resting (queue, until, grp);
+ALTER TABLE meta ADD COLUMN gate TEXT DEFAULT '';
 ",
 ];
 
 /// The tables that hold queues; the other ones hold what effects have written and which queues were removed, and stay when a
 /// queue is removed.
-pub(super) const OF_QUEUES: [&str; 23] = [
+pub(super) const OF_QUEUES: [&str; 24] = [
     "meta",
     "cursors",
     "bells",
@@ -112,4 +117,5 @@ pub(super) const OF_QUEUES: [&str; 23] = [
     "turns",
     "ready",
     "group_rules",
+    "resting",
 ];

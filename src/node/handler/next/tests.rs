@@ -13,6 +13,7 @@ fn idle(called: Instant) -> Seen {
         holds: false,
         flies: false,
         dry: true,
+        held_until: None,
         rung: false,
         heeded: false,
         pool: PoolSeen {
@@ -161,6 +162,28 @@ fn a_lane_ends_with_empty_hands() {
     ]);
 }
 
+#[test]
+fn a_lane_that_a_limit_holds_back_waits_for_its_time_or_the_bell() {
+    let called = Instant::now();
+    let mut seen = idle(called);
+    (seen.dry, seen.held_until) = (false, Some(called + Duration::from_millis(300)));
+    assert_eq!(next(&seen), Next::AwaitWork);
+    seen.burst = true;
+    assert_eq!(next(&seen), Next::AwaitWork, "there is more");
+    seen.holds = true;
+    let until = called + Duration::from_millis(300);
+    assert_eq!(next(&seen), Next::Pause { until, listens: true });
+    let at_bell = Next::Call {
+        gives_back: false,
+        listens: true,
+    };
+    seen.rung = true;
+    assert_eq!(next(&seen), at_bell);
+    seen.rung = false;
+    seen.now = until;
+    assert_eq!(next(&seen), CALL, "its time has come");
+}
+
 /// Every combination: a lane never waits while there is something to do, and never for longer than it may be silent.
 #[test]
 fn whatever_a_lane_sees_it_neither_sleeps_over_work_nor_turns_in_circles() {
@@ -175,6 +198,7 @@ fn whatever_a_lane_sees_it_neither_sleeps_over_work_nor_turns_in_circles() {
             holds: bit(3),
             flies: bit(11),
             dry: bit(4),
+            held_until: None,
             rung: bit(5),
             heeded: bit(6),
             pool: PoolSeen {
