@@ -3,12 +3,14 @@
 
 mod effect;
 mod envelope;
+mod headers;
 mod pack;
 
 use bytes::Bytes;
 
 pub use effect::Effect;
 pub use envelope::{Envelope, GROUP_BYTES_MAX, Sealed, wrong_group};
+pub use headers::{HEADERS_BYTES_MAX, HEADERS_MAX, Headers};
 pub use pack::{PACK_BYTES_MAX, PACK_MESSAGES_MAX, Pack, PackBuilder};
 
 /// The largest payload of one message.
@@ -46,6 +48,13 @@ impl Message {
             envelope: Sealed::default(),
             payload: payload.into(),
         }
+    }
+
+    /// What it was published with besides: a trace context, for instance. Most messages have none.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        static NONE: Headers = Headers::new();
+        self.envelope.open().map_or(&NONE, |envelope| &envelope.headers)
     }
 
     /// The group that it belongs to. Messages of one group are handled one at a time and in the order of their numbers.

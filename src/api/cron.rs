@@ -248,6 +248,7 @@ fn join(tick: u64, inner: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Headers;
 
     fn ms(text: &str) -> u64 {
         let time: Timestamp = text.parse().unwrap();
@@ -322,6 +323,8 @@ mod tests {
             payload: Vec::new(),
             cursor: last.clone(),
             group: None,
+            expires: None,
+            headers: Headers::new(),
         };
         let mut beside = draft();
         assert_eq!(scheduled.generate(ask(true, now), &mut beside).await, Made::Nothing);
@@ -360,6 +363,8 @@ mod tests {
             payload: Vec::new(),
             cursor: join(ms("2026-03-29T11:00:00Z"), b"inner"),
             group: None,
+            expires: None,
+            headers: Headers::new(),
         };
         let before = draft.cursor.clone();
         // A tick that is far away is waited for a while at a time, with nothing changed.

@@ -125,6 +125,15 @@ pub fn check(item: &Item) -> Result<()> {
     if let Some(why) = item.group.as_deref().and_then(wrong_group) {
         return wrong("group", why);
     }
+    if item
+        .expires_ms
+        .is_some_and(|expires_ms| expires_ms == 0 || expires_ms > DELAY_MS_MAX)
+    {
+        return wrong("expires", "must be 1ms to 366 days".into());
+    }
+    if let Some(why) = item.headers.wrong() {
+        return wrong("headers", why);
+    }
     match &item.key {
         Some(key) if key.is_empty() || key.len() > KEY_BYTES_MAX => {
             wrong("key", format!("must be 1 to {KEY_BYTES_MAX} bytes"))

@@ -427,6 +427,8 @@ mod tests {
             time_ms: 2,
             node: "n".into(),
             error: b"bad \xff".to_vec(),
+            headers: group.iter().map(|group| ("of", group.clone())).collect(),
+            expires_ms: group.as_ref().map(|_| 7),
             group,
             payload: vec![0; 70_000],
         };

@@ -1,7 +1,10 @@
-//! What stands before the payload of a message that has more than one: the group that it belongs to.
+//! What stands before the payload of a message that has more than one: its group, its headers, how long it may wait.
 //!
-//! Little-endian: length of the group u8, the group, length of the attributes u16, the attributes, a MessagePack map. There are no
-//! attributes yet: headers or a time to live would be there, and whoever does not know one skips it.
+//! Little-endian: length of the group u8, the group, length of the attributes u16, the attributes. These are a MessagePack map, of which whoever
+//! does not know an entry skips it and those behind it: `e`, in how many milliseconds after its publication the message expires, `h`, a map
+//! of its headers.
+
+use super::Headers;
 
 /// The longest name of a group.
 pub const GROUP_BYTES_MAX: usize = 200;
@@ -11,6 +14,9 @@ pub const GROUP_BYTES_MAX: usize = 200;
 pub struct Envelope {
     /// Messages of one group are handled one at a time and in the order of their numbers.
     pub group: Option<String>,
+    /// The message is an error if its handling has not begun so long after its publication.
+    pub expires_ms: Option<u64>,
+    pub headers: Headers,
 }
 
 impl Envelope {
@@ -19,13 +25,14 @@ impl Envelope {
     pub fn of_group(group: Option<&str>) -> Self {
         Self {
             group: group.map(str::to_string),
+            ..Self::default()
         }
     }
 
     /// Whether there is nothing in it: then the message is stored without one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.group.is_none()
+        self.group.is_none() && self.expires_ms.is_none() && self.headers.is_empty()
     }
 
     /// As it is stored; nothing, if there is nothing in it.
@@ -35,20 +42,78 @@ impl Envelope {
             return Vec::new();
         }
         let group = self.group.as_deref().unwrap_or_default();
-        let mut out = Vec::with_capacity(group.len() + 3);
+        let attributes = self.attributes();
+        let mut out = Vec::with_capacity(group.len() + 3 + attributes.len());
         out.push(u8::try_from(group.len()).expect("at most GROUP_BYTES_MAX"));
         out.extend_from_slice(group.as_bytes());
-        out.extend_from_slice(&0u16.to_le_bytes());
+        let length = u16::try_from(attributes.len()).expect("at most HEADERS_BYTES_MAX, and a little");
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&attributes);
+        out
+    }
+
+    fn attributes(&self) -> Vec<u8> {
+        let count = u32::from(self.expires_ms.is_some()) + u32::from(!self.headers.is_empty());
+        let mut out = Vec::new();
+        if count == 0 {
+            return out;
+        }
+        // Writing to a Vec cannot fail.
+        let _ = rmp::encode::write_map_len(&mut out, count);
+        if let Some(expires_ms) = self.expires_ms {
+            let _ = rmp::encode::write_str(&mut out, "e");
+            let _ = rmp::encode::write_uint(&mut out, expires_ms);
+        }
+        if !self.headers.is_empty() {
+            let _ = rmp::encode::write_str(&mut out, "h");
+            let _ = rmp::encode::write_map_len(&mut out, u32::try_from(self.headers.len()).unwrap_or(u32::MAX));
+            for (name, value) in self.headers.iter() {
+                let _ = rmp::encode::write_str(&mut out, name);
+                let _ = rmp::encode::write_str(&mut out, value);
+            }
+        }
         out
     }
 
     /// The envelope of a message, and how many bytes it has; nothing, if these bytes do not begin with one.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(Self, usize)> {
-        let (group, end) = split(bytes)?;
+        let (group, attributes, end) = split(bytes)?;
         let group = str::from_utf8(group).ok().filter(|group| is_group(group))?;
-        Some((Self::of_group(Some(group).filter(|group| !group.is_empty())), end))
+        let mut envelope = Self::of_group(Some(group).filter(|group| !group.is_empty()));
+        // What cannot be read ends it: what was read before counts.
+        let _ = envelope.read(attributes);
+        Some((envelope, end))
     }
+
+    fn read(&mut self, mut bytes: &[u8]) -> Option<()> {
+        if bytes.is_empty() {
+            return Some(());
+        }
+        for _ in 0..rmp::decode::read_map_len(&mut bytes).ok()? {
+            match text(&mut bytes)? {
+                "e" => self.expires_ms = Some(rmp::decode::read_int(&mut bytes).ok()?),
+                "h" => {
+                    let mut headers = Headers::new();
+                    for _ in 0..rmp::decode::read_map_len(&mut bytes).ok()? {
+                        headers.insert(text(&mut bytes)?, text(&mut bytes)?);
+                    }
+                    if headers.wrong().is_none() {
+                        self.headers = headers;
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+/// A text of MessagePack.
+fn text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+    let (text, rest) = rmp::decode::read_str_from_slice(*bytes).ok()?;
+    *bytes = rest;
+    Some(text)
 }
 
 /// The envelope of a message, if it has one. Most have none, and pay for one look when it is copied and one when it is dropped: the rest is
@@ -110,19 +175,19 @@ pub fn wrong_group(name: &str) -> Option<String> {
     (name.is_empty() || !is_group(name)).then(|| format!("must be 1 to {GROUP_BYTES_MAX} bytes without a NUL"))
 }
 
-/// The group, and where the payload begins.
-fn split(bytes: &[u8]) -> Option<(&[u8], usize)> {
+/// The group, the attributes, and where the payload begins.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     let (length, rest) = bytes.split_first()?;
     let (group, rest) = rest.split_at_checked(usize::from(*length))?;
-    let (attributes, rest) = rest.split_first_chunk::<2>()?;
-    let attributes = usize::from(u16::from_le_bytes(*attributes));
-    (attributes <= rest.len()).then_some((group, 1 + group.len() + 2 + attributes))
+    let (length, rest) = rest.split_first_chunk::<2>()?;
+    let attributes = rest.get(..usize::from(u16::from_le_bytes(*length)))?;
+    Some((group, attributes, 1 + group.len() + 2 + attributes.len()))
 }
 
 /// The group, of a message whose envelope was looked at before.
 #[inline]
 pub(super) fn group(bytes: &[u8]) -> Option<&str> {
-    let (group, _) = split(bytes)?;
+    let (group, ..) = split(bytes)?;
     str::from_utf8(group).ok().filter(|group| !group.is_empty())
 }
 
@@ -130,24 +195,47 @@ pub(super) fn group(bytes: &[u8]) -> Option<&str> {
 mod tests {
     use super::*;
 
+    fn full() -> Envelope {
+        Envelope {
+            group: Some("kunde 17 ü".into()),
+            expires_ms: Some(600_000),
+            headers: [("traceparent", "00-0af7-01"), ("tenant", "ü")].into_iter().collect(),
+        }
+    }
+
     #[test]
     fn an_envelope_survives_the_round_trip_and_is_refused_where_it_is_cut_off() {
-        let envelope = Envelope::of_group(Some("kunde 17 ü"));
-        let mut bytes = envelope.encode();
-        for end in 0..bytes.len() {
-            assert_eq!(Envelope::decode(&bytes[..end]), None, "{end}");
+        let without_group = Envelope { group: None, ..full() };
+        let expires = Envelope {
+            expires_ms: Some(7),
+            ..Envelope::default()
+        };
+        for envelope in [Envelope::of_group(Some("g")), full(), without_group, expires] {
+            let mut bytes = envelope.encode();
+            for end in 0..bytes.len() {
+                assert_eq!(Envelope::decode(&bytes[..end]), None, "{end}");
+            }
+            bytes.extend_from_slice(b"payload");
+            assert_eq!(Envelope::decode(&bytes), Some((envelope, bytes.len() - 7)));
         }
-        bytes.extend_from_slice(b"payload");
-        assert_eq!(Envelope::decode(&bytes), Some((envelope, bytes.len() - 7)));
         assert_eq!(Envelope::decode(&[0, 0, 0, 1]), Some((Envelope::default(), 3)));
         assert!(Envelope::default().encode().is_empty());
     }
 
     #[test]
     fn attributes_that_are_not_known_are_skipped() {
-        let bytes = [1, b'g', 2, 0, 0x81, 0xc0, b'p'];
-        assert_eq!(Envelope::decode(&bytes), Some((Envelope::of_group(Some("g")), 6)));
-        assert_eq!(group(&bytes), Some("g"));
+        for attributes in [
+            &[0x81, 0xc0][..],
+            &[0x81, 0xa1, b'x', 1],
+            &[0xc1],
+            &[0x81, 0xa1, b'e', 0xa1, b'7'],
+        ] {
+            let length = u8::try_from(attributes.len()).expect("few");
+            let bytes = [&[1, b'g', length, 0], attributes, b"p"].concat();
+            let end = bytes.len() - 1;
+            assert_eq!(Envelope::decode(&bytes), Some((Envelope::of_group(Some("g")), end)));
+            assert_eq!(group(&bytes), Some("g"));
+        }
     }
 
     #[test]

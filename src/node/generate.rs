@@ -5,8 +5,11 @@
 mod unconfirmed;
 
 use std::future::Future;
+use std::time::Duration;
 
 use bytes::Bytes;
+
+use crate::message::Headers;
 
 pub(crate) use unconfirmed::Unconfirmed;
 
@@ -63,6 +66,10 @@ pub struct Draft {
     /// The group that it is to belong to, whose messages are handled one at a time and in order: none, to be filled in. 1 to
     /// [`GROUP_BYTES_MAX`](crate::message::GROUP_BYTES_MAX) bytes without a NUL.
     pub group: Option<String>,
+    /// After how long from its publication it is an error if its handling has not begun: never, to be filled in.
+    pub expires: Option<Duration>,
+    /// What goes with it to its handler: nothing, to be filled in.
+    pub headers: Headers,
 }
 
 /// Makes messages.

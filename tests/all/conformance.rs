@@ -9,6 +9,7 @@ mod chains;
 mod cursor;
 mod effects;
 mod election;
+mod envelopes;
 mod errors;
 mod exchange;
 mod groups;
@@ -72,6 +73,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(push::checks());
     all.extend(exchange::checks());
     all.extend(groups::checks());
+    all.extend(envelopes::checks());
     all.extend(limits::checks());
     all.extend(handing_on::checks());
     all.extend(retries::checks());

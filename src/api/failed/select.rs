@@ -87,6 +87,8 @@ mod tests {
             node: "n".into(),
             error: b"connection timeout".to_vec(),
             group: None,
+            expires_ms: None,
+            headers: crate::message::Headers::new(),
             payload: Vec::new(),
         };
         let all = Filter::default();

@@ -1,5 +1,7 @@
 //! A message to be pushed, as JSON: a line of `push --json`, a body of `POST /api/v1/messages`.
 
+use std::collections::BTreeMap;
+
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -19,6 +21,11 @@ pub struct Written {
     payload_base64: Option<String>,
     key: Option<String>,
     group: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
+    /// "10m".
+    expires: Option<String>,
+    #[serde(default, deserialize_with = "counted")]
+    expires_ms: Option<u64>,
     /// "5s".
     delay: Option<String>,
     #[serde(default, deserialize_with = "counted")]
@@ -62,6 +69,14 @@ impl Written {
         let mut item = Item::new(payload);
         item.key = self.key;
         item.group = self.group;
+        item.headers = self.headers.into_iter().flatten().collect();
+        match (self.expires, self.expires_ms) {
+            (Some(expires), None) => {
+                item = item.expires(duration(&expires).map_err(|why| format!("\"expires\": {why}"))?);
+            }
+            (None, expires_ms) => item.expires_ms = expires_ms,
+            _ => return Err("needs either \"expires\" or \"expires_ms\"".into()),
+        }
         match (self.delay, self.delay_ms) {
             (Some(delay), None) => item = item.delay(duration(&delay).map_err(|why| format!("\"delay\": {why}"))?),
             (None, delay_ms) => item.delay_ms = delay_ms.unwrap_or(0),
@@ -99,6 +114,15 @@ mod tests {
         assert_eq!(read(r#"{"payload":"x","key":"k","delay":"5s"}"#), Ok(whole.clone()));
         assert_eq!(read(r#"{"payload":"x","key":"k","delay_ms":5000.0}"#), Ok(whole));
         assert_eq!(read(r#"{"payload":"x","group":"g"}"#), Ok(Item::new("x").group("g")));
+        let full = Item::new("x").expires(Duration::from_mins(10)).header("trace", "7");
+        assert_eq!(
+            read(r#"{"payload":"x","expires":"10m","headers":{"Trace":"7"}}"#),
+            Ok(full.clone())
+        );
+        assert_eq!(
+            read(r#"{"payload":"x","expires_ms":600000,"headers":{"trace":"7"}}"#),
+            Ok(full)
+        );
         let exported =
             r#"{"number":7,"payload":"x","error":"no","deliveries":1,"attempt":1,"failures":0,"node":"n","time":"t"}"#;
         assert_eq!(read(exported), Ok(Item::new("x")));
@@ -115,6 +139,10 @@ mod tests {
             r#"{"payload":"x","delay_ms":-1}"#,
             r#"{"payload":"x","key":7}"#,
             r#"{"payload":"x","group":7}"#,
+            r#"{"payload":"x","expires":7}"#,
+            r#"{"payload":"x","expires":"7s","expires_ms":7}"#,
+            r#"{"payload":"x","headers":{"a":7}}"#,
+            r#"{"payload":"x","headers":["a"]}"#,
             r#"{"payload":"x","colour":7}"#,
             r#"{"payload":"x","payload":"y"}"#,
         ] {

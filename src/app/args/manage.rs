@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::value::{RateOrNone, duration};
+use super::value::{RateOrNone, duration, header};
 
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Manage {
@@ -48,12 +48,16 @@ delays run on the store's time of day.
 Messages of one --group are handled one at a time, in the order of their
 numbers, by whichever copies; groups take turns.
 
+A message with --expires that no handler has begun with by then, after its
+publication and on the store's time of day, is an error that says so.
+
 Each line of stdin is a message. Empty lines are skipped, and of lines that end
 as on Windows the carriage return is taken off; both are said on stderr.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\",
-\"group\" and \"delay\" (\"5s\") or \"delay_ms\". Other fields are refused, but what
+\"group\", \"headers\", \"expires\" (\"10m\") or \"expires_ms\" and \"delay\" (\"5s\") or
+\"delay_ms\". Other fields are refused, but what
 `errors export` writes can be read.
 
 Output is {\"number\":7,\"repeated\":false}, one a line.
@@ -65,6 +69,7 @@ Examples:
   queenright push hello                      one message: prints its number
   queenright push --key order-17 --delay 5m 'charge 17'
   queenright push --group tenant-7 'sync 17'
+  queenright push --expires 10m --header user=17 'remind 17'
   queenright push < lines.txt                each line is a message
   echo '{\"payload\":{\"id\":17},\"key\":\"17\"}' | queenright push --json";
 
@@ -79,6 +84,12 @@ pub struct Push {
     /// The group of the messages: those of one group are handled one at a time and in order
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
+    /// Expiry: a message that no handler has begun with after this time is an error [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub expires: Option<Duration>,
+    /// A header, which handlers are told: NAME=VALUE; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub headers: Vec<(String, String)>,
     /// How long keys are remembered
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub keep: Duration,

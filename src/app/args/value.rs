@@ -138,6 +138,12 @@ pub fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
+/// `NAME=VALUE`.
+pub fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_string(), value.to_string()))
+}
+
 /// A rate, or none, as an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateOrNone(pub Option<Rate>);

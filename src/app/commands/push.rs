@@ -177,6 +177,14 @@ fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
     if let (Some(group), None) = (&flags.group, &item.group) {
         item = item.group(group);
     }
+    if let (Some(expires), None) = (flags.expires, item.expires_ms) {
+        item = item.expires(expires);
+    }
+    for (name, value) in &flags.headers {
+        if item.headers.get(&name.to_ascii_lowercase()).is_none() {
+            item = item.header(name, value);
+        }
+    }
     if let Some(key) = &flags.key {
         item = item.key(key);
     }

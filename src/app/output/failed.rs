@@ -1,5 +1,6 @@
 //! A failed message as `get-errors` and `errors` print it, and as the API tells it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -41,6 +42,13 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     if let Some(group) = &failed.group {
         json::text(&mut line, "group", group);
     }
+    if let Some(expires_ms) = failed.expires_ms {
+        json::number(&mut line, "expires_ms", expires_ms);
+    }
+    if !failed.headers.is_empty() {
+        let headers: BTreeMap<&str, &str> = failed.headers.iter().collect();
+        let _ = write!(line, ",\"headers\":{}", json::for_terminal(&headers));
+    }
     json::text(&mut line, "time", &utc(failed.time_ms));
     line.push_str("}\n");
     out.push_str(&line);
@@ -67,9 +75,13 @@ fn times(count: u16) -> String {
 /// One in full, for people.
 pub(in crate::app) fn describe(failed: &Failed) -> String {
     let group = failed.group.as_ref();
-    let group = group.map_or_else(String::new, |group| {
+    let mut group = group.map_or_else(String::new, |group| {
         format!("group      {}\n", escape(group.as_bytes()))
     });
+    for (name, value) in failed.headers.iter() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(group, "header     {name}: {}", escape(value.as_bytes()));
+    }
     format!(
         "number     {}\n{group}error      {}\nfailed     {}  on {}\npublished  {}  epoch {}\ndelivered  {}, failed before {}\npayload    {}\n",
         failed.number,
@@ -167,6 +179,7 @@ impl From<&Failed> for FailedInFull {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Headers;
 
     #[test]
     fn no_failed_message_forges_a_field_of_its_line() {
@@ -184,6 +197,8 @@ mod tests {
                 node: String::from_utf8_lossy(&bytes()).into_owned(),
                 error: bytes(),
                 group: None,
+                expires_ms: None,
+                headers: Headers::new(),
                 payload: bytes(),
             };
             let mut line = String::new();
@@ -216,6 +231,8 @@ mod tests {
             node: "n".into(),
             error: b"bad \"thing\"\x1b[2J\n".to_vec(),
             group: None,
+            expires_ms: None,
+            headers: Headers::new(),
             payload: b"\x1b]0;x\x07\xff".to_vec(),
         };
         let mut text = String::new();

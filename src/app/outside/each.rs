@@ -2,6 +2,7 @@
 //!
 //! Exit code 0 is done, 75 (`EX_TEMPFAIL`) asks for another try later, everything else is a failure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -10,7 +11,7 @@ use super::Tell;
 use super::group::{Group, ended};
 use super::stderr::{self, Last};
 use crate::app::args::program::Program;
-use crate::message::Message;
+use crate::message::{Headers, Message};
 use crate::node::handle::{Failure, Handle, Handled};
 
 const RETRY_LATER: i32 = 75;
@@ -21,6 +22,19 @@ pub struct Each {
     pub queue: String,
     pub timeout: Option<Duration>,
     pub tell: Tell,
+}
+
+/// Variables: all headers as one object of JSON, and a trace context under the names that other programs look for. What is none is
+/// removed: one that this copy was started with is not the message's.
+fn told(headers: &Headers) -> [(&'static str, Option<String>); 3] {
+    let all: BTreeMap<&str, &str> = headers.iter().collect();
+    let json = serde_json::to_string(&all).ok().filter(|_| !all.is_empty());
+    let of = |name: &str| headers.get(name).map(str::to_string);
+    [
+        ("QUEENRIGHT_HEADERS", json),
+        ("TRACEPARENT", of("traceparent")),
+        ("TRACESTATE", of("tracestate")),
+    ]
 }
 
 impl Handle for Each {
@@ -39,6 +53,12 @@ impl Handle for Each {
             // One that this copy was started with is not the message's.
             None => command.env_remove("QUEENRIGHT_GROUP"),
         };
+        for (name, value) in told(message.headers()) {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         let mut group = Group::start(&mut command, &self.tell.secrets).map_err(|error| {
             let text = format!("cannot start {}: {error}", self.program);
             self.tell.say("child", &text);

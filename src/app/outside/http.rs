@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -95,6 +95,19 @@ impl Http {
         let group = message.group().map(|group| HeaderValue::from_bytes(group.as_bytes()));
         if let Some(Ok(group)) = group {
             headers.insert("queenright-group", group);
+        }
+        for (name, value) in message.headers().iter() {
+            // Only a trace context goes under its own name: any other might be one that the service trusts.
+            let name = match name {
+                "traceparent" | "tracestate" => name.to_string(),
+                name => format!("queenright-header-{name}"),
+            };
+            if let (Ok(name), Ok(value)) = (
+                HeaderName::from_bytes(name.as_bytes()),
+                HeaderValue::from_bytes(value.as_bytes()),
+            ) {
+                headers.insert(name, value);
+            }
         }
         if let Some(authorization) = &self.url.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());

@@ -1,11 +1,15 @@
 //! What a generator prints: a payload as it is, or with `--generate-json` an object with payload, cursor and group.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::app::args::value::duration;
 use crate::app::base64;
 use crate::engine::CURSOR_BYTES_MAX;
-use crate::message::{PAYLOAD_BYTES_MAX, wrong_group};
+use crate::message::{Headers, PAYLOAD_BYTES_MAX, wrong_group};
 use crate::node::generate::Draft;
 
 /// A message that a generator printed, and the cursor behind it.
@@ -14,6 +18,8 @@ pub(super) struct Item {
     pub payload: Vec<u8>,
     pub cursor: Option<Vec<u8>>,
     pub group: Option<String>,
+    pub expires: Option<Duration>,
+    pub headers: Headers,
 }
 
 impl Item {
@@ -21,8 +27,13 @@ impl Item {
     pub(super) fn plain(payload: Vec<u8>) -> Self {
         let fits = payload.len() <= CURSOR_BYTES && !payload.contains(&0);
         let cursor = fits.then(|| payload.clone());
-        let group = None;
-        Self { payload, cursor, group }
+        Self {
+            payload,
+            cursor,
+            group: None,
+            expires: None,
+            headers: Headers::new(),
+        }
     }
 
     pub(super) fn fill(&self, draft: &mut Draft) {
@@ -31,6 +42,8 @@ impl Item {
             draft.cursor.clone_from(cursor);
         }
         draft.group.clone_from(&self.group);
+        draft.expires = self.expires;
+        draft.headers.clone_from(&self.headers);
     }
 }
 
@@ -41,12 +54,15 @@ struct Object {
     payload_base64: Option<String>,
     cursor: Option<Value>,
     group: Option<String>,
+    expires: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
 }
 
 /// The largest cursor of a command: `--cron` puts its own mark before it.
 const CURSOR_BYTES: usize = CURSOR_BYTES_MAX - 64;
 
-const FORM: &str = r#"with --generate-json a message is {"payload":…}, perhaps with "cursor" and "group""#;
+const FORM: &str =
+    r#"with --generate-json a message is {"payload":…}, perhaps with "cursor", "group", "expires" and "headers""#;
 
 /// A line, its end still on it.
 pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
@@ -61,7 +77,18 @@ pub(super) fn read(mut line: Vec<u8>, is_json: bool) -> Result<Item, String> {
         if let Some(why) = group.as_deref().and_then(wrong_group) {
             return Err(format!("\"group\" {why}"));
         }
-        Item { payload, cursor, group }
+        let expires = object.expires.as_deref().map(duration).transpose();
+        let headers: Headers = object.headers.into_iter().flatten().collect();
+        if let Some(why) = headers.wrong() {
+            return Err(format!("\"headers\" {why}"));
+        }
+        Item {
+            payload,
+            cursor,
+            group,
+            expires: expires.map_err(|why| format!("\"expires\": {why}"))?,
+            headers,
+        }
     } else {
         if line.last() == Some(&b'\n') {
             line.pop();
@@ -118,6 +145,11 @@ mod tests {
         assert_eq!((&plain.payload[..], plain.cursor), (&b"a\nb"[..], None));
         let grouped = item(r#"{"payload":"a","group":"tenant 7"}"#, true);
         assert_eq!(grouped.group.as_deref(), Some("tenant 7"));
+        let full = item(r#"{"payload":"a","expires":"10m","headers":{"Trace":"7"}}"#, true);
+        assert_eq!(
+            (full.expires, full.headers.get("trace")),
+            (Some(Duration::from_mins(10)), Some("7"))
+        );
         let both = item(r#"{"cursor":17,"payload":{"b":[1],"a":null}}"#, true);
         assert_eq!(both.cursor.as_deref(), Some(&b"17"[..]));
         let payload: Value = serde_json::from_slice(&both.payload).unwrap();
@@ -135,6 +167,8 @@ mod tests {
             r#"{"payload":"a","curser":1}"#,
             r#"{"payload":"a","group":""}"#,
             r#"{"payload":"a","group":7}"#,
+            r#"{"payload":"a","expires":7}"#,
+            r#"{"payload":"a","headers":{"a b":"7"}}"#,
         ] {
             assert!(read(wrong.into(), true).is_err(), "{wrong}");
         }

@@ -1,7 +1,7 @@
 //! Failed messages (the dead letters of the queue), and who reads them.
 
 use super::NodeId;
-use crate::message::Pack;
+use crate::message::{Envelope, Headers, Pack};
 
 /// A failed message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,10 +18,22 @@ pub struct Failed {
     pub error: Vec<u8>,
     /// The group that it belongs to.
     pub group: Option<String>,
+    /// How long after its publication its handling could begin.
+    pub expires_ms: Option<u64>,
+    pub headers: Headers,
     pub payload: Vec<u8>,
 }
 
 impl Failed {
+    /// What stood before its payload.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope {
+            group: self.group.clone(),
+            expires_ms: self.expires_ms,
+            headers: self.headers.clone(),
+        }
+    }
+
     /// What is kept of a message of a pack that failed in the hand of this node.
     pub(crate) fn of(pack: &Pack, index: usize, time_ms: u64, node: &str, error: &str) -> Self {
         let message = pack.message(index);
@@ -35,6 +47,8 @@ impl Failed {
             node: node.to_string(),
             error: error.as_bytes().to_vec(),
             group: message.group().map(str::to_string),
+            expires_ms: message.envelope.open().and_then(|envelope| envelope.expires_ms),
+            headers: message.headers().clone(),
             payload: message.payload.to_vec(),
         }
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::message::{Envelope, Headers};
+
 /// Messages from outside, numbered with the generated ones. Creates the queue if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
@@ -29,6 +31,10 @@ pub struct Item {
     pub key: Option<String>,
     /// The group that it belongs to, whose messages are handled one at a time and in order.
     pub group: Option<String>,
+    /// It is an error if its handling has not begun so long after its publication, by the store's time of day.
+    pub expires_ms: Option<u64>,
+    /// What goes with it to its handler.
+    pub headers: Headers,
     /// Handled only after this time, by the store's time of day.
     pub delay_ms: u64,
 }
@@ -40,6 +46,8 @@ impl Item {
             payload: payload.into(),
             key: None,
             group: None,
+            expires_ms: None,
+            headers: Headers::new(),
             delay_ms: 0,
         }
     }
@@ -56,6 +64,34 @@ impl Item {
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
         self
+    }
+
+    /// As an error, if its handling has not begun when this time has passed.
+    #[must_use]
+    pub fn expires(mut self, after: Duration) -> Self {
+        self.expires_ms = Some(crate::settings::ms(after));
+        self
+    }
+
+    /// With a header, which its handler is told.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// What stands before its payload.
+    pub(crate) fn envelope(&self) -> Envelope {
+        Envelope {
+            group: self.group.clone(),
+            expires_ms: self.expires_ms,
+            headers: self.headers.clone(),
+        }
+    }
+
+    /// Whether something does.
+    pub(crate) fn is_enveloped(&self) -> bool {
+        self.group.is_some() || self.expires_ms.is_some() || !self.headers.is_empty()
     }
 
     /// Not before this time has passed.

@@ -3,12 +3,12 @@
 use super::{Field, Fields, Record, broken, expect, text, uint};
 use crate::engine::Failed;
 use crate::error::Result;
-use crate::message::Envelope;
+use crate::message::{Envelope, Headers};
 
 /// The last field, the envelope, is there only where the message has one.
 impl Record for Failed {
     fn len(&self) -> usize {
-        9 + usize::from(self.group.is_some())
+        9 + usize::from(!self.envelope().is_empty())
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -21,8 +21,9 @@ impl Record for Failed {
         self.error.write(out);
         self.payload.write(out);
         self.failures.write(out);
-        if self.group.is_some() {
-            text(out, &Envelope::of_group(self.group.as_deref()).encode());
+        let envelope = self.envelope();
+        if !envelope.is_empty() {
+            text(out, &envelope.encode());
         }
     }
 
@@ -30,7 +31,7 @@ impl Record for Failed {
         if len != 10 {
             expect(len, 9)?;
         }
-        Ok(Self {
+        let mut failed = Self {
             number: fields.uint()?,
             deliveries: Field::read(fields)?,
             epoch: fields.uint()?,
@@ -40,12 +41,14 @@ impl Record for Failed {
             error: Field::read(fields)?,
             payload: Field::read(fields)?,
             failures: Field::read(fields)?,
-            group: if len == 10 {
-                let (envelope, _) = Envelope::decode(fields.bytes()?).ok_or_else(|| broken("no envelope"))?;
-                envelope.group
-            } else {
-                None
-            },
-        })
+            group: None,
+            expires_ms: None,
+            headers: Headers::new(),
+        };
+        if len == 10 {
+            let (envelope, _) = Envelope::decode(fields.bytes()?).ok_or_else(|| broken("no envelope"))?;
+            (failed.group, failed.expires_ms, failed.headers) = (envelope.group, envelope.expires_ms, envelope.headers);
+        }
+        Ok(failed)
     }
 }

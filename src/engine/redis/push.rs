@@ -2,13 +2,12 @@
 
 use super::RedisEngine;
 use super::reply::{Decode, Reply};
-use crate::engine::{Push, Pushed, Receipt};
+use crate::engine::{Item, Push, Pushed, Receipt};
 use crate::error::Result;
-use crate::message::Envelope;
 
 pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
     let keys = &engine.keys;
-    let has_groups = push.items.iter().any(|item| item.group.is_some());
+    let has_envelopes = push.items.iter().any(Item::is_enveloped);
     let run = engine.aside.run_kept(&engine.scripts.push, &keys.replicated, |cmd| {
         let own = [
             &keys.meta,
@@ -21,7 +20,7 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             &keys.unheard,
         ];
         let of_groups = keys.of_groups();
-        let of_groups = if has_groups { &of_groups[..] } else { &[] };
+        let of_groups = if has_envelopes { &of_groups[..] } else { &[] };
         cmd.arg(own.len() + of_groups.len())
             .arg(&own)
             .arg(of_groups)
@@ -34,8 +33,8 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             .arg(engine.aside.server_or(&push.server));
         for item in &push.items {
             cmd.arg(item.key.as_deref().unwrap_or_default()).arg(item.delay_ms);
-            if has_groups {
-                cmd.arg(Envelope::of_group(item.group.as_deref()).encode());
+            if has_envelopes {
+                cmd.arg(item.envelope().encode());
             }
             cmd.arg(&item.payload[..]);
         }

@@ -6,7 +6,7 @@ use crate::engine::limits::{CHUNK_MAX, COLLECT_BYTES_MAX, TRIM_MAX};
 use crate::engine::store::{Lessee, Line, Store};
 use crate::engine::{Collect, Collected, Failed, Requeued, Wake, record};
 use crate::error::Result;
-use crate::message::{Envelope, Pack};
+use crate::message::Pack;
 
 /// Confirms what a reader has printed, and takes its next batch.
 pub fn collect(store: &mut impl Store, wall_ms: u64, collect: &Collect) -> Result<Collected> {
@@ -107,8 +107,13 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
         if store.guard("requeue-withdraws") {
             store.remove_failed(*number)?;
         }
-        let envelope = Envelope::of_group(failed.group.as_deref());
-        let pack = Pack::of_one(&envelope, &failed.payload, *number, failed.epoch, failed.published_ms);
+        let pack = Pack::of_one(
+            &failed.envelope(),
+            &failed.payload,
+            *number,
+            failed.epoch,
+            failed.published_ms,
+        );
         if pack.group().is_some() && store.guard("group-requeue") {
             // Its number puts it at the head of its line.
             line_up(store, &pack)?;

@@ -36,17 +36,25 @@ impl Numbering {
         }
     }
 
-    /// One of a group is a pack of its own. If it is for later, it gets into its line when it is due.
-    pub(super) fn add_to(&mut self, group: Option<&str>, payload: &[u8], delay_ms: u64) {
-        if group.is_none() {
+    /// One with an envelope is a pack of its own. If it is of a group and for later, it gets into its line when it is due.
+    pub(super) fn add_with(&mut self, envelope: &Envelope, payload: &[u8], delay_ms: u64) {
+        if envelope.is_empty() {
             return self.add(payload, delay_ms);
         }
         self.close();
-        let pack = Pack::of_one(&Envelope::of_group(group), payload, self.seq, self.epoch, self.time_ms);
+        let pack = Pack::of_one(envelope, payload, self.seq, self.epoch, self.time_ms);
+        let is_grouped = envelope.group.is_some();
         if delay_ms > 0 {
-            self.later.push((self.time_ms + delay_ms, pack.marked_before_line()));
-        } else {
+            let pack = if is_grouped {
+                pack.marked_before_line()
+            } else {
+                pack.marked_unordered()
+            };
+            self.later.push((self.time_ms + delay_ms, pack));
+        } else if is_grouped {
             self.grouped.push(pack);
+        } else {
+            self.packs.push(pack);
         }
         self.seq += 1;
         self.first = self.seq;

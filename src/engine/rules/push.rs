@@ -58,7 +58,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
             }
         }
         if !repeated {
-            plan.add_to(item.group.as_deref(), &item.payload, item.delay_ms);
+            plan.add_with(&item.envelope(), &item.payload, item.delay_ms);
         }
         answers.push(Receipt { number, repeated });
     }

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::progress::Progress;
 use crate::engine::{CURSOR_BYTES_MAX, PUBLISH_PACKS_MAX};
 use crate::error::{Error, Result};
-use crate::message::{Envelope, PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder, wrong_group};
+use crate::message::{Envelope, Headers, PACK_MESSAGES_MAX, PAYLOAD_BYTES_MAX, Pack, PackBuilder, wrong_group};
 use crate::mutants::guard;
 use crate::node::generate::{Draft, Generate, Made, Next};
 use crate::node::membership::Reign;
@@ -65,6 +65,8 @@ pub(super) async fn make<G: Generate>(
         payload: Vec::new(),
         cursor: cursor.to_vec(),
         group: None,
+        expires: None,
+        headers: Headers::new(),
     };
     let pack = |builder: &mut PackBuilder, end: u64| {
         let published_ms = wall_ms(Instant::now());
@@ -73,7 +75,10 @@ pub(super) async fn make<G: Generate>(
     builder.clear();
     while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
         draft.payload.clear();
-        draft.group = None;
+        (draft.group, draft.expires) = (None, None);
+        if !draft.headers.is_empty() {
+            draft.headers = Headers::new();
+        }
         let next = Next {
             number,
             epoch: reign.epoch,
@@ -94,13 +99,14 @@ pub(super) async fn make<G: Generate>(
         if draft.cursor.len() > CURSOR_BYTES_MAX || payload.len() > PAYLOAD_BYTES_MAX {
             return Err(too_large(number, &draft));
         }
-        if let Some(group) = draft.group.take() {
-            // A message of a group is a pack of its own.
+        if draft.group.is_some() || draft.expires.is_some() || !draft.headers.is_empty() {
+            // A message with an envelope is a pack of its own.
             if !builder.is_empty() {
                 packs.push(pack(builder, number));
             }
-            bytes += payload.len() + group.len();
-            packs.push(grouped(group, payload, number, reign.epoch, wall_ms(Instant::now()))?);
+            let pack = enveloped(&draft, number, reign.epoch, wall_ms(Instant::now()))?;
+            bytes += pack.bytes().len();
+            packs.push(pack);
             number += 1;
             continue;
         }
@@ -125,15 +131,23 @@ pub(super) async fn make<G: Generate>(
     Ok(Batch { packs, cursor, is_last })
 }
 
-fn grouped(group: String, payload: &[u8], number: u64, epoch: u64, published_ms: u64) -> Result<Pack> {
-    if let Some(why) = wrong_group(&group) {
-        return Err(Error::Setting {
-            setting: "group",
-            reason: format!("of message {number} {why}"),
-        });
+fn enveloped(draft: &Draft, number: u64, epoch: u64, published_ms: u64) -> Result<Pack> {
+    let wrong = |setting, why: String| {
+        let reason = format!("of message {number} {why}");
+        Err(Error::Setting { setting, reason })
+    };
+    if let Some(why) = draft.group.as_deref().and_then(wrong_group) {
+        return wrong("group", why);
     }
-    let envelope = Envelope { group: Some(group) };
-    Ok(Pack::of_one(&envelope, payload, number, epoch, published_ms))
+    if let Some(why) = draft.headers.wrong() {
+        return wrong("headers", why);
+    }
+    let envelope = Envelope {
+        group: draft.group.clone(),
+        expires_ms: draft.expires.map(crate::settings::ms),
+        headers: draft.headers.clone(),
+    };
+    Ok(Pack::of_one(&envelope, &draft.payload, number, epoch, published_ms))
 }
 
 #[cold]

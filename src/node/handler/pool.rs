@@ -57,6 +57,11 @@ struct Inner {
 }
 
 impl Pool {
+    /// The store's time of day at this moment.
+    pub(super) fn time_ms(&self, now: Instant) -> u64 {
+        self.meter.time_ms(now)
+    }
+
     pub(super) fn new(settings: &Settings, meter: &Arc<Meter>) -> Self {
         let now = Instant::now();
         Self {

@@ -45,6 +45,11 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             && let Some(index) = pack.claim()
         {
             let message = pack.message(index);
+            if let Some(expires_ms) = pack.has_expired(|| pool.time_ms(Instant::now())) {
+                stretch.starts();
+                stretch.ends(message.number, message.payload.len(), expired(expires_ms));
+                continue;
+            }
             let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
             if let Some((node, observer)) = &told {
                 tell_start(node, &**observer, &message);
@@ -67,6 +72,15 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             }
         }
     }
+}
+
+/// It is not tried again: it would have expired then, too.
+#[cold]
+fn expired(expires_ms: u64) -> Outcome {
+    let time = Duration::from_millis(expires_ms);
+    Outcome::Error(format!(
+        "expired: it was not begun with within {time:?} of its publication"
+    ))
 }
 
 fn outcome(handled: Handled, failures: u16, settings: &Settings) -> Outcome {
@@ -150,9 +164,10 @@ mod tests {
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::message::PackBuilder;
+    use crate::message::{Envelope, Pack, PackBuilder};
     use crate::node::handle::Failure;
     use crate::node::handler::stretch::Finished;
+    use crate::node::meter::Meter;
 
     const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -228,6 +243,44 @@ mod tests {
         working.await.expect("the slot ends");
         told.extend(pool.collect(false, Instant::now()));
         assert_eq!(numbers(&told, Outcome::is_plain), (100..105).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn what_has_expired_is_an_error_and_no_handler_sees_it() {
+        let meter = Arc::new(Meter::default());
+        meter.hears(1_000_000);
+        let pool = Arc::new(Pool::new(&Settings::default(), &meter));
+        let one = |number, expires_ms| {
+            let envelope = Envelope {
+                expires_ms,
+                ..Envelope::default()
+            };
+            Pack::of_one(&envelope, b"x", number, 1, 900_000)
+        };
+        // Long ago, just now, in an hour, and never.
+        let packs = vec![
+            one(1, Some(1)),
+            one(2, Some(100_000)),
+            one(3, Some(3_700_000)),
+            one(4, None),
+        ];
+        pool.add(packs, Instant::now());
+        let working = run(&pool, |message: Message| {
+            assert!(message.number > 2, "it has expired");
+            std::future::ready(Ok(Vec::new()))
+        });
+        working.await.expect("the slot goes on");
+        let told = pool.collect(false, Instant::now());
+        assert_eq!(numbers(&told, Outcome::is_plain), [3, 4]);
+        let errors = told.iter().filter_map(|run| match &run.outcome {
+            Outcome::Error(text) => Some((run.first, text.as_str())),
+            _ => None,
+        });
+        let expected = [
+            (1, "expired: it was not begun with within 1ms of its publication"),
+            (2, "expired: it was not begun with within 100s of its publication"),
+        ];
+        assert_eq!(errors.collect::<Vec<_>>(), expected);
     }
 
     #[tokio::test]

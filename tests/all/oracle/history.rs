@@ -337,6 +337,12 @@ impl<B: Bench> History<B> {
             if self.chance(2) {
                 item = item.group(self.group());
             }
+            if self.chance(4) {
+                item = item.header("trace", self.rng.u64(..).to_string());
+            }
+            if self.chance(4) {
+                item = item.expires(Duration::from_millis(self.rng.u64(1..9)));
+            }
             if self.chance(3) {
                 item = item.delay(Duration::from_millis(self.rng.u64(..300)));
             }

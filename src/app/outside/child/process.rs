@@ -1,6 +1,6 @@
 //! One child: lines to its stdin, answers from its stdout.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write as _;
 use std::process::Stdio;
 use std::time::Duration;
@@ -263,6 +263,12 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     if let Some(group) = message.group() {
         out.extend_from_slice(br#""group":"#);
         let _ = serde_json::to_writer(&mut *out, group);
+        out.push(b',');
+    }
+    if !message.headers().is_empty() {
+        let headers: BTreeMap<&str, &str> = message.headers().iter().collect();
+        out.extend_from_slice(br#""headers":"#);
+        let _ = serde_json::to_writer(&mut *out, &headers);
         out.push(b',');
     }
     if let Ok(text) = std::str::from_utf8(&message.payload) {

@@ -5,7 +5,7 @@ use crate::engine::rules::numbering::Numbering;
 use crate::engine::store::{Line, Meta, Store};
 use crate::engine::{Chained, Link};
 use crate::error::Result;
-use crate::message::Effect;
+use crate::message::{Effect, Envelope};
 
 /// What an exchange publishes, worked out before anything is written.
 pub(super) struct Chain {
@@ -74,7 +74,8 @@ impl Chain {
         let first = self.numbering.seq;
         for link in published(effects) {
             let delay_ms = link.delay_ms.min(DELAY_MS_MAX);
-            self.numbering.add_to(link.group, link.payload, delay_ms);
+            let envelope = Envelope::of_group(link.group);
+            self.numbering.add_with(&envelope, link.payload, delay_ms);
         }
         let count = self.numbering.seq - first;
         if count > 0 {
