@@ -42,6 +42,7 @@ mod unsettled;
 mod watching;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -102,6 +103,8 @@ pub struct RedisEngine {
     bodies_come: bool,
     unreadable: exchange::Unreadable,
     groups: exchange::Groups,
+    /// The last publish found the queue full.
+    full: AtomicBool,
     /// Looks and readers of errors.
     aside: Link,
     /// Where the server is.
@@ -154,6 +157,7 @@ impl RedisEngine {
             bodies_come: false,
             unreadable: exchange::Unreadable::default(),
             groups: exchange::Groups::default(),
+            full: AtomicBool::new(false),
             aside: link().asking_for_the_run().that_may_look_at_a_replica(),
             locator,
         })

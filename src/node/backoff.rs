@@ -23,6 +23,12 @@ impl Backoff {
         Self { tries: 0, longest }
     }
 
+    /// From now on it waits for no longer than this.
+    pub(crate) fn at_most(&mut self, longest: Duration) -> &mut Self {
+        self.longest = longest;
+        self
+    }
+
     /// Whether no call has failed since the last reset.
     pub(crate) fn is_fresh(&self) -> bool {
         self.tries == 0

@@ -134,6 +134,10 @@ const CATCHES: &[(&str, &str)] = &[
         "a_clock_that_jumps_forward_opens_the_gate_for_a_burst_alone",
     ),
     ("limit-group", "a_group_is_taken_no_faster_than_its_limit"),
+    (
+        "limit-quiet",
+        "what_is_published_wakes_nobody_whom_the_limit_has_told_when_to_come",
+    ),
     ("limit-returned", "what_is_given_back_unhandled_does_not_count"),
     ("made", "a_repeated_publish_is_applied_once"),
     ("made-before", "a_generator_learns_how_far_its_last_reign_came"),

@@ -248,7 +248,7 @@ fn of_two_threads_that_see_it_ready_one_tells_it() {
                 service.tell_ready()
             })
         });
-        threads.map(|thread| thread.join().expect("no panic"));
+        let _ = threads.map(|thread| thread.join().expect("no panic"));
         assert_eq!(told(&systemd).len(), 1);
     }
 }

@@ -1,5 +1,7 @@
 //! Publishing: small packs go through the script, of large ones a stub does, and plain commands carry the bytes.
 
+use std::sync::atomic::Ordering;
+
 use redis::{Pipeline, Value};
 
 use super::RedisEngine;
@@ -26,6 +28,8 @@ pub(super) async fn publish_ahead(engine: &RedisEngine, publish: &Publish) -> Re
         match send(engine, publish).await? {
             Some((Published::Unheard, _)) if hears(engine, publish).await? => {}
             Some(published) => return Ok(published),
+            // There is room again, and nothing was sent yet.
+            None if engine.full.swap(false, Ordering::Relaxed) => continue,
             None => {}
         }
         sends += 1;
@@ -61,15 +65,14 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
             pipe.cmd("HSETNX").arg(&keys.bodies).arg(field).arg(&pack.bytes()[..]);
         }
     };
-    let before: Option<Before> = publish.packs.iter().any(|pack| is_large(&pack)).then_some(&bodies);
+    let has_bodies = publish.packs.iter().any(|pack| is_large(&pack));
+    // Where the queue was full, bodies are brought when there is room: they would be removed again.
+    let awaits_room = has_bodies && engine.full.load(Ordering::Relaxed);
+    let before: Option<Before> = (has_bodies && !awaits_room).then_some(&bodies);
     let run = engine.exchange.run_marked(before, &engine.scripts.publish, |cmd| {
         let own = [&keys.meta, &keys.queue, &keys.bell, &keys.bodies, &keys.sending];
         // The last two are for large packs.
-        let own = if before.is_some() || has_groups {
-            &own[..]
-        } else {
-            &own[..3]
-        };
+        let own = if has_bodies || has_groups { &own[..] } else { &own[..3] };
         let of_groups = keys.of_groups();
         let of_groups = if has_groups { &of_groups[..] } else { &[] };
         cmd.arg(own.len() + of_groups.len())
@@ -83,7 +86,7 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
             .arg(publish.backlog_max)
             .arg(publish.interval_ms)
             .arg(publish.cursor.as_deref().unwrap_or_default())
-            .arg(u8::from(publish.again))
+            .arg(u8::from(publish.again) + 2 * u8::from(awaits_room))
             .arg(engine.exchange.server_or(&publish.server));
         for pack in &publish.packs {
             if is_large(&pack) {
@@ -95,6 +98,7 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
     });
     let (answer, ticket) = run.await?;
     if let Value::BulkString(text) = answer {
+        engine.full.store(false, Ordering::Relaxed);
         return Ok(Some((published(&text)?, ticket)));
     }
     let mut reply = Reply::decode(answer)?;
@@ -102,7 +106,10 @@ async fn send(engine: &RedisEngine, publish: &Publish) -> Result<Option<(Publish
         "fenced" => Published::Fenced,
         "gap" => Published::Gap,
         "moved" => Published::Moved { seq: reply.next()? },
-        "full" => Published::Full,
+        "full" => {
+            engine.full.store(true, Ordering::Relaxed);
+            Published::Full
+        }
         "paused" => Published::Paused,
         "finished" => Published::Finished,
         "unheard" => Published::Unheard,

@@ -85,6 +85,16 @@ pub(super) fn is_shut(store: &impl Store, meta: &Meta, wall_ms: u64) -> bool {
     gate.is_some_and(|gate| gate.limits.rate.is_some_and(|rate| gate.level < rate.per_ms.into()))
 }
 
+/// Rings for new work, unless nothing may be taken now and somebody was told when there is more: who waits for that would come in vain.
+pub(super) fn ring(store: &mut impl Store, meta: &Meta, wall_ms: u64) -> Result<()> {
+    let is_awaited =
+        meta.limit.is_some_and(|gate| looked_at(store, gate, wall_ms).short) && is_shut(store, meta, wall_ms);
+    if is_awaited && store.guard("limit-quiet") {
+        return Ok(());
+    }
+    store.ring(Wake::Bell)
+}
+
 /// Whether a group rests no longer, and nobody has called it yet.
 pub(super) fn has_rested(store: &mut impl Store, meta: &Meta, wall_ms: u64) -> Result<bool> {
     let Some(gate) = meta.limit.map(|gate| looked_at(store, gate, wall_ms)) else {

@@ -2,9 +2,10 @@
 
 use super::clock::hive;
 use super::groups::line_up;
+use super::limit::ring;
 use super::membership::awaits_members;
 use crate::engine::store::{Line, Meta, Replay, Store};
-use crate::engine::{Publish, Published, Wake};
+use crate::engine::{Publish, Published};
 use crate::error::{Error, Result};
 
 /// Appends messages, if the caller is the generator.
@@ -88,7 +89,7 @@ pub fn publish(store: &mut impl Store, wall_ms: u64, publish: &Publish) -> Resul
             store.set_replay(Replay { hole, ..replay })?;
         }
     }
-    store.ring(Wake::Bell)?;
+    ring(store, &meta, wall_ms)?;
     store.set_meta(&meta)?;
     Ok(published(&meta, clock))
 }

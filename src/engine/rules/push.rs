@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::limit::ring;
 use super::membership::awaits_members;
 use super::numbering::Numbering;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::CALL_MS;
 use crate::engine::store::{Line, Meta, Store};
-use crate::engine::{LAYOUT, Push, Pushed, Receipt, Wake};
+use crate::engine::{LAYOUT, Push, Pushed, Receipt};
 use crate::error::Result;
 
 /// Puts in messages from outside; creates the queue if there is none.
@@ -89,7 +90,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
     store.forget_once(time_ms, 2 * count + 2)?;
     if !plan.packs.is_empty() || grouped > 0 {
-        store.ring(Wake::Bell)?;
+        ring(store, &meta, wall_ms)?;
     }
     Ok(Pushed::Ok(answers))
 }

@@ -19,8 +19,11 @@ use crate::node::meter::Meter;
 
 /// How often a generator that is paused looks whether it still is.
 const PAUSED: Duration = Duration::from_millis(100);
-/// The longest wait for room in a queue that is full.
+/// The longest wait for room in a queue that is full, at first,
 const ROOM: Duration = Duration::from_millis(20);
+/// and where it is full for long. One that waits for a quarter of the time that it has waited already comes late by so much at most: handlers that
+/// made this little room meanwhile do not come to the end of the queue.
+const ROOM_MAX: Duration = Duration::from_millis(100);
 
 /// Why nothing is published for longer than a moment after the server has changed.
 const UNHEARD: &str = "this is another server than before, or it has started anew: publishing waits until all nodes have told it what they have \
@@ -115,7 +118,7 @@ impl<'a, E: Engine> Sender<'a, E> {
             ..
         } = self.context;
         let mut backoff = Backoff::new(settings);
-        let mut room = Backoff::up_to(ROOM);
+        let (mut room, began) = (Backoff::up_to(ROOM), Instant::now());
         let mut told = false;
         let patience = Duration::from_millis(settings.crown_ms() / 8);
         let mut hearing = Backoff::up_to(patience);
@@ -169,7 +172,7 @@ impl<'a, E: Engine> Sender<'a, E> {
                     tokio::time::sleep(patience).await;
                 }
                 Ok((Published::Unheard, _)) => told |= self.wait_for_members(&mut hearing, told).await,
-                Ok((Published::Full, _)) => room.wait().await,
+                Ok((Published::Full, _)) => room.at_most((began.elapsed() / 4).clamp(ROOM, ROOM_MAX)).wait().await,
                 Ok((Published::Paused, _)) => tokio::time::sleep(PAUSED).await,
                 Err(error) if error.may_be_mended() => {
                     // The beat tells of a store that is away; this is for what only publishes meet: too few replicas, for one.

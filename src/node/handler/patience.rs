@@ -112,7 +112,10 @@ mod tests {
         assert_eq!(patience.vain, 1);
         assert!(patience.until() > first, "the longer of two words counts");
         let until = patience.until();
-        assert!(!patience.told(None, false, heard), "it was made before anybody knew of the limit");
+        assert!(
+            !patience.told(None, false, heard),
+            "it was made before anybody knew of the limit"
+        );
         assert_eq!(patience.until(), until);
         assert!(patience.told(None, false, patience.heard()));
         assert_eq!(patience.until(), None);

@@ -22,6 +22,7 @@ checks![
     groups_that_rest_by_a_limit_that_was_removed_go_on,
     a_limit_that_is_set_wakes_who_waits,
     while_nothing_may_be_taken_nobody_is_woken,
+    what_is_published_wakes_nobody_whom_the_limit_has_told_when_to_come,
     a_group_that_has_rested_wakes_somebody,
     a_change_of_the_limit_fills_no_bucket,
     a_limit_stays_while_handling_is_paused,
@@ -339,4 +340,28 @@ async fn the_limit_is_told<B: Bench>(hive: &Hive<B>) {
     limit(hive, Limits::NONE).await;
     assert_eq!(hive.status().await.limits, Limits::NONE);
     assert_eq!(hive.state().await.meta.and_then(|meta| meta.limit), None);
+}
+
+async fn what_is_published_wakes_nobody_whom_the_limit_has_told_when_to_come<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    limit_fleet(hive, "10/s", 1).await;
+    hive.publish("a", &[1]).await;
+    assert_eq!(count(hive, "b", 1).await, 1);
+    hive.rung(Wake::Bell).await;
+    hive.publish("a", &[1]).await;
+    assert!(hive.rung(Wake::Bell).await, "nobody was told when there is more");
+    let (packs, wait_ms) = take(hive, "b", &[], 1).await;
+    assert!(
+        packs.is_empty() && wait_ms.is_some_and(|wait_ms| wait_ms > 0),
+        "{wait_ms:?}"
+    );
+    hive.rung(Wake::Bell).await;
+    hive.publish("a", &[1]).await;
+    assert!(!hive.rung(Wake::Bell).await, "it comes by itself");
+    push_groups(hive, "p", &["g"]).await;
+    assert!(!hive.rung(Wake::Bell).await, "it comes by itself");
+    hive.pass(wait_ms.unwrap_or_default(), &["a", "b"]).await;
+    hive.rung(Wake::Bell).await;
+    hive.publish("a", &[1]).await;
+    assert!(hive.rung(Wake::Bell).await, "there is more");
 }

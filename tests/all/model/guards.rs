@@ -92,6 +92,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("limit-bell", LIMITS),
     ("limit-burst", LIMITS),
     ("limit-group", LIMITS),
+    ("limit-quiet", LIMITS),
     ("limit-returned", LIMITS),
     ("group-ended", GROUPS),
     ("group-keys", GROUPS),

@@ -308,7 +308,7 @@ impl Inner {
     fn a_member_is_not_refused(&mut self, process: usize, exchange: &Exchange, exchanged: &Exchanged) {
         let sender = &self.processes[process];
         let last = sender.last_calls.get(&exchange.lane);
-        let current = sender.node == exchange.node && last.is_some_and(|(last, _)| *last == exchange.call);
+        let current = sender.node == exchange.node && last.is_some_and(|(last, ..)| *last == exchange.call);
         let member = self.state.nodes.contains_key(&exchange.node);
         let refused = !matches!(exchanged, Exchanged::Ok { .. } | Exchanged::Unheard);
         // A late copy of a join may have brought it back, with an empty lane.

@@ -177,6 +177,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
             "limit-bell",
             "limit-burst",
             "limit-group",
+            "limit-quiet",
             "limit-returned",
         ],
     ),

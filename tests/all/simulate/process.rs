@@ -75,8 +75,10 @@ pub struct Process {
     pub flying: [u32; 2],
     /// In which epoch it publishes, and how many had been made before the oldest call that is not answered.
     pub oldest: (u64, u64),
-    /// The last call of each of its lanes, and how many messages that wants.
-    pub last_calls: BTreeMap<u32, (u64, u32)>,
+    /// The last call of each of its lanes, how many messages that wants, and how many words of a limit were heard when it was made.
+    pub last_calls: BTreeMap<u32, (u64, u32, u64)>,
+    /// How many words of a limit were heard, and until when there is no more.
+    pub limited: (u64, u64),
     pub last_sent: u64,
     pub last_was_empty: bool,
     /// What its handler does.
@@ -121,6 +123,7 @@ impl Process {
             flying: [0; 2],
             oldest: (0, 0),
             last_calls: BTreeMap::new(),
+            limited: (0, 0),
             last_sent: 0,
             last_was_empty: false,
             running: 0,

@@ -54,15 +54,19 @@ impl Inner {
         let (now, lease) = (self.now(), self.plan.lease(process).as_millis());
         let handles = self.plan.settings.also_handle;
         let sender = &mut self.processes[process];
-        let call = (exchange.call, exchange.want);
-        let last = sender.last_calls.insert(exchange.lane, call);
+        let last = sender.last_calls.get(&exchange.lane).copied();
         // A repeat may want nothing any more: its answer says nothing about the queue.
-        if last.is_some_and(|(last, _)| last == exchange.call) {
+        let repeated = last.filter(|(last, ..)| *last == exchange.call);
+        let heard = repeated.map_or(sender.limited.0, |(.., heard)| heard);
+        let call = (exchange.call, exchange.want, heard);
+        sender.last_calls.insert(exchange.lane, call);
+        if repeated.is_some() {
             return;
         }
         // After long silence it calls all the same.
         let silent = u128::from(now - std::mem::replace(&mut sender.last_sent, now)) >= 4 * lease;
-        let in_vain = sender.last_was_empty && exchange.settles.is_empty() && !exchange.woken && !silent;
+        let unasked = exchange.settles.is_empty() && !exchange.woken && !silent;
+        let (in_vain, too_soon) = (sender.last_was_empty && unasked, now < sender.limited.1 && unasked);
         if sender.node == *exchange.node {
             sender.given_back.extend(given_back(exchange));
         }
@@ -76,6 +80,8 @@ impl Inner {
             self.fail("a node that stops takes work");
         } else if in_vain {
             self.fail("an idle node asks again and again");
+        } else if too_soon {
+            self.fail("a node asks before the time that a limit told it");
         }
     }
 
@@ -94,7 +100,22 @@ impl Inner {
         }
         let now = self.now();
         let taker = &mut self.processes[process];
-        let wanted = taker.last_calls.get(&exchange.lane).is_some_and(|(_, want)| *want > 0);
+        let (_, want, heard) = taker.last_calls.get(&exchange.lane).copied().unwrap_or_default();
+        let wanted = want > 0;
+        // What was on its way when a limit was told says nothing about what is left since.
+        let is_news = heard == taker.limited.0;
+        match wait_ms.filter(|_| wanted) {
+            Some(wait_ms) => {
+                let until = now + wait_ms.min(10_000);
+                taker.limited = if is_news {
+                    (heard + 1, until)
+                } else {
+                    (taker.limited.0, taker.limited.1.max(until))
+                };
+            }
+            None if is_news && wanted => taker.limited.1 = 0,
+            None => {}
+        }
         for settle in &exchange.settles {
             let settled = |number: &u64| {
                 let at = number.wrapping_sub(settle.piece);
@@ -103,7 +124,7 @@ impl Inner {
             };
             taker.intents.retain(|number| !settled(number));
         }
-        taker.last_was_empty = packs.is_empty() && wanted && wait_ms.is_none();
+        taker.last_was_empty = packs.is_empty() && wanted && wait_ms.is_none() && is_news;
         for pack in packs {
             let end = pack.first() + pack.count() as u64;
             taker.seen = taker.seen.max(end);
@@ -154,6 +175,7 @@ impl Inner {
                     seen.node = node.to_string();
                     seen.joined = now;
                     seen.last_calls.clear();
+                    seen.limited = (0, 0);
                     seen.intents.clear();
                     seen.last_was_empty = false;
                     seen.got.clear();

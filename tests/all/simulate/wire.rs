@@ -427,7 +427,12 @@ impl Engine for Wire {
             server,
             ..exchange.clone()
         };
+        let era = self.world.lock().era;
         let exchanged = answer!(self, Call::Exchange(call), Exchanged);
+        // What the store said before it went back reaches nobody: nobody has seen it.
+        if self.world.lock().era != era {
+            return Err(away("elsewhere"));
+        }
         if let Ok(exchanged) = &exchanged {
             self.world.with(|inner| inner.got(self.process, exchange, exchanged));
         }

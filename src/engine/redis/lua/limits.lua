@@ -25,3 +25,9 @@ end
 
 -- How far two messages of a group are apart, in microseconds.
 local function limit_apart(l) return math.floor((l[5] * $MS_US + math.floor(l[4] / 2)) / l[4]) end
+
+-- Whether nothing may be taken now, and somebody was told when there is more.
+local function limit_awaited(meta, wall)
+  local l = limit_read(redis.call('HGET', meta, 'limit'), wall)
+  return l and l[1] > 0 and l[8] < l[2] and l[9] == 1
+end

@@ -1,7 +1,8 @@
 -- publish: appends messages, if the caller is the generator of this very epoch and its lease still runs.
 -- KEYS  1 meta 2 queue 3 bell; with large packs also 4 bodies 5 sending; with messages of groups these and 6 lines 7 ready 8 turns 9 groups
 -- ARGV  1 node 2 epoch 3 made 4 first 5 numbers stay below (-1: no end) 6 most waiting 7 interval 8 cursor (or nothing) 9 it was
---       published before, and a failover has taken it back (1) 10 server 11.. packs
+--       published before, and a failover has taken it back (1), the queue was full, and the bodies were not brought yet (2), as a sum
+--       10 server 11.. packs
 -- Returns  one text: seq made grain due_in_ms | fenced | gap | moved seq | full | paused | finished | bodies (some are not there: send again)
 --          | unheard (members may have seen more: ask hear.lua)
 -- The first write is RPUSH: when memory is full, Redis refuses it, and so nothing is written.
@@ -35,6 +36,7 @@ if large then
   end
 end
 local function without_bodies(answer)
+  if ARGV[9] >= '2' then return answer end
   local ids = large and large_ones() or {}
   if #ids > 0 then sweep() end
   -- Another call may have removed their names.
@@ -50,7 +52,7 @@ end
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'made', 'due',
   'grain', 'head', 'paused', 'hole', 'heard')
 if not m[1] then return without_bodies({'fenced'}) end
-local clock = hive(m[1], m[2], m[3])
+local clock, wall = hive(m[1], m[2], m[3])
 if m[4] ~= ARGV[1] or m[5] ~= ARGV[2] then return without_bodies({'fenced'}) end -- guard: token
 if tonumber(m[6]) <= clock then return without_bodies({'fenced'}) end -- guard: crown-lease
 
@@ -81,7 +83,7 @@ local fills = false
 if from and first ~= seq then
   from, to = tonumber(from), tonumber(to)
   fills = first >= from and first < to and (first + n <= to or to == seq) -- guard: fills
-  if ARGV[9] ~= '1' then fills = false end -- guard: fills-again
+  if ARGV[9] % 2 ~= 1 then fills = false end -- guard: fills-again
 end
 if first ~= seq and not fills then return without_bodies({'moved', seq}) end -- guard: moved
 local behind = math.max(seq, first + n)
@@ -144,7 +146,13 @@ if fills then
   if first + n < to then redis.call('HSET', KEYS[1], 'hole', num(first + n) .. ' ' .. num(to)) end -- guard: filled
 end
 if from and not (fills and first + n < to) then redis.call('HDEL', KEYS[1], 'hole') end
-ring(KEYS[3])
+-- Whoever waits for the limit comes when there is more: a ring would make it come in vain.
+local quiet = false
+if m[12] >= '4' then
+  --+ limits
+  quiet = limit_awaited(KEYS[1], wall) -- guard: limit-quiet
+end
+if not quiet then ring(KEYS[3]) end
 -- At the end: should a right for it be missing, all is published.
 if large then sweep(true) end
 return ok(behind, made + n, grain, math.max(due - clock, 0))

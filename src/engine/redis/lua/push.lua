@@ -10,7 +10,7 @@
 --+ numbering
 --+ members
 --+ rights
-local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head')
+local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'paused')
 local width = #KEYS > 8 and 4 or 3
 local _, wall = hive(0, 0, 0)
 if m[1] then
@@ -96,7 +96,13 @@ for i = 1, #values, $UNPACK_MAX do
   redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
   redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
 end
-if #new.packs + #grouped > 0 then ring(KEYS[3]) end
+-- Whoever waits for the limit comes when there is more: a ring would make it come in vain.
+local quiet = false
+if (m[7] or '0') >= '4' then
+  --+ limits
+  quiet = limit_awaited(KEYS[1], wall) -- guard: limit-quiet
+end
+if #new.packs + #grouped > 0 and not quiet then ring(KEYS[3]) end
 -- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
 local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then
