@@ -81,6 +81,9 @@ macro_rules! verbs {
             status::published() -> u64;
             status::status() -> Status;
             status::held(node: &str, limit: u32) -> Vec<Held>;
+            endings::endings(numbers: &[u64]) -> Vec<Option<Ending>>;
+            endings::await_ending(number: u64, at_most: Duration) -> bool;
+            endings::find(number: u64) -> Found;
             unsettled::unsettled() -> Vec<(u64, u64)>;
         }
     };
@@ -141,6 +144,13 @@ pub trait Engine: Send + Sync + 'static {
     fn latest(&self, below: u64, limit: u32) -> impl Future<Output = Result<Vec<Failed>>> + Send;
     /// What a node has in hand, the smallest numbers first. Costs as much as the node holds, never what is queued.
     fn held(&self, node: &str, limit: u32) -> impl Future<Output = Result<Vec<Held>>> + Send;
+    /// How these messages ended, at most [`ENDINGS_PER_CALL_MAX`] of them. None: it has not ended, was not asked for, or is not kept any more. Where replicas are waited for, they
+    /// have what is told.
+    fn endings(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<Option<Ending>>>> + Send;
+    /// Waits until it is known how a message ended, at most this long, without asking again and again. False: it is not, or not yet.
+    fn await_ending(&self, number: u64, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
+    /// Where a message is, as far as the store can tell without looking through the queue.
+    fn find(&self, number: u64) -> impl Future<Output = Result<Found>> + Send;
     /// Withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
     fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
     /// Removes errors for good. Returns those that were there.

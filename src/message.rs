@@ -17,6 +17,8 @@ pub use pack::{PACK_BYTES_MAX, PACK_MESSAGES_MAX, Pack, PackBuilder};
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
 /// The longest error text that is kept; the rest is cut.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// The largest result of one message.
+pub const RESULT_BYTES_MAX: usize = 4 * 1024;
 
 /// One message, as a handler sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,12 @@ impl Message {
         self.envelope.open().map_or(&NONE, |envelope| &envelope.headers)
     }
 
+    /// Whether its pusher asks for its outcome: then a [result](Effect::result) is told, too.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.envelope.open().is_some_and(|envelope| envelope.asked)
+    }
+
     /// The group that it belongs to. Messages of one group are handled one at a time and in the order of their numbers.
     #[must_use]
     pub fn group(&self) -> Option<&str> {
@@ -93,7 +101,17 @@ impl Outcome {
     /// Whether one of its effects publishes a message.
     #[must_use]
     pub fn publishes(&self) -> bool {
-        matches!(self, Self::Done(effects) if effects.iter().any(|effect| matches!(effect, Effect::Publish { .. })))
+        matches!(self, Self::Done(effects) if effects.iter().any(Effect::publishes))
+    }
+
+    /// What whoever asked for it is told with it.
+    #[must_use]
+    pub fn result(&self) -> Option<&Bytes> {
+        let Self::Done(effects) = self else { return None };
+        effects.iter().find_map(|effect| match effect {
+            Effect::Result { value } => Some(value),
+            _ => None,
+        })
     }
 
     /// Done, and nothing else to be done with it.

@@ -1,5 +1,7 @@
 //! Pushing: putting messages into a queue from a program that is none of its nodes.
 
+mod wait;
+
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -10,6 +12,8 @@ use crate::message::{PAYLOAD_BYTES_MAX, wrong_group};
 use crate::node::backoff::Backoff;
 use crate::node::id::new_id;
 use crate::settings::{Settings, ms};
+
+pub use wait::{Waited, push_and_wait, wait, wait_all};
 
 /// The most bytes of one call, unless it is one message.
 const CALL_BYTES_MAX: usize = 256 * 1024;

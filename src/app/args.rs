@@ -46,7 +46,7 @@ pub use completions::Completions;
 pub use dashboard::Dashboard;
 pub use demo::Demo;
 pub use flags::Flags;
-pub use look::{Doctor, GetErrors, Healthcheck, Queues, Status};
+pub use look::{Doctor, GetErrors, Healthcheck, Queues, Status, Where};
 pub use man::Man;
 pub use manage::{Change, Drain, Errors, Handover, Limit, Manage, Nodes, Part, Purge, Push, Select, Which};
 pub use offer::{Name, Offer};
@@ -81,6 +81,7 @@ Examples:
   queenright --interval 0 --messages 1000000 --work 0 --error-rate 0 --quiet
                                        a million messages, as fast as possible
   queenright push hello                put a message into the queue
+  queenright push --wait hello         the same, and wait for its outcome
   queenright get-errors --limit 100    print and remove 100 failed messages
   queenright errors requeue --all      try all failed messages again
   queenright status --watch            watch the queue
@@ -136,6 +137,9 @@ pub enum Command {
     /// Show the generator, the nodes, and how much is queued, in hand, done and failed
     #[command(after_help = look::STATUS)]
     Status(Status),
+    /// Say where messages are, and wait for their outcomes
+    #[command(after_help = look::WHERE)]
+    Where(Where),
     /// List the queues that there are, and what waits in them
     #[command(after_help = look::QUEUES)]
     Queues(Queues),

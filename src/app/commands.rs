@@ -10,6 +10,7 @@ mod healthcheck;
 mod man;
 mod manage;
 mod offer;
+mod outcomes;
 mod push;
 mod queues;
 mod start;
@@ -101,7 +102,9 @@ fn only_looks(command: &Command, resolved: &Resolved) -> bool {
         Command::Dashboard(_) => resolved.serving.read_only,
         Command::Manage(Manage::Errors(Errors::Requeue(change) | Errors::Delete(change))) => change.dry_run,
         Command::Manage(Manage::Limit(flags)) => flags.rate.is_none(),
-        Command::Status(_) | Command::Manage(Manage::Nodes(_) | Manage::Drain(_) | Manage::Errors(_)) => true,
+        Command::Status(_)
+        | Command::Where(_)
+        | Command::Manage(Manage::Nodes(_) | Manage::Drain(_) | Manage::Errors(_)) => true,
         _ => false,
     }
 }
@@ -141,6 +144,7 @@ impl OnEngine for OnQueue<'_> {
             Command::Status(flags) => status::run(engine, resolved, flags).await,
             Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
             Command::Manage(Manage::Push(flags)) => push::run(engine, resolved, flags).await,
+            Command::Where(flags) => outcomes::run(engine, resolved, flags).await,
             Command::Manage(Manage::Errors(asked)) => errors::run(engine, asked).await,
             Command::Manage(Manage::Pause(which)) => manage::pause(engine, which, true).await,
             Command::Manage(Manage::Resume(which)) => manage::pause(engine, which, false).await,

@@ -1,6 +1,7 @@
 //! What people and programs read: log lines, JSON, tables, and the screen of a terminal.
 
 pub mod failed;
+pub mod found;
 pub mod json;
 pub(in crate::app) mod keys;
 pub mod log;

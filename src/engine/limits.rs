@@ -124,6 +124,16 @@ pub const KEY_BYTES_MAX: usize = 256;
 /// times as long as anyone waits for a store that is away.
 pub const CALL_MS: u64 = 60_000;
 
+/// How long it is kept how a message ended whose outcome was asked for: an hour, as long as keys of pushes are remembered, so that whoever pushes again with the
+/// same key is told.
+pub const ENDING_MS: u64 = 3600 * 1000;
+
+/// How many such endings are kept at once; beyond that the oldest goes. With the largest results these are 40 MB.
+pub const ENDINGS_MAX: u64 = 10_000;
+
+/// How many endings are looked at in one call.
+pub const ENDINGS_PER_CALL_MAX: usize = 100;
+
 /// A batch of errors, or a look at what is in hand, has no more bytes than this, if it has more than one.
 pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
 

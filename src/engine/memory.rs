@@ -3,6 +3,7 @@
 //! [`State`] is the oracle: the other engines must match it, call for call and in every stored detail. Behind a lock ([`Local`])
 //! it is the engine for tests that need no store.
 
+mod endings;
 mod groups;
 mod local;
 mod store;
@@ -10,7 +11,7 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::history::{Bucket, Crowned, LastReport};
-use super::store::{About, GroupRules, Lane, Meta, Replay, Turn};
+use super::store::{About, Asked, GroupRules, Lane, Meta, Replay, Turn};
 use super::{Failed, NodeId, Receipt};
 use crate::message::Pack;
 use crate::settings::Names;
@@ -51,6 +52,9 @@ pub struct State {
     pub cursor: Vec<u8>,
     /// What was answered to keys and calls of pushes, and until when that is remembered.
     pub once: BTreeMap<String, (u64, Vec<Receipt>)>,
+    /// Messages whose outcomes are asked for, and of those that ended, when.
+    pub asked: BTreeMap<u64, Asked>,
+    pub endings: BTreeSet<(u64, u64)>,
     /// Members and when their leases end, on the hive clock.
     pub nodes: BTreeMap<NodeId, u64>,
     /// Deposed or departed, and still holding something.

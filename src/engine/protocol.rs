@@ -1,5 +1,6 @@
 //! The words of the protocol: what each verb is given, and what it answers. One file per group of verbs, as in `rules`.
 
+mod ending;
 mod errors;
 mod exchange;
 mod manage;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 pub use crate::settings::{Limits, Rate};
 
+pub use ending::{Ended, Ending, Found};
 pub use errors::{Collect, Collected, Failed, Requeued};
 pub use exchange::{Chained, Exchange, Exchanged, Link, Run, Settle};
 pub use manage::{Handover, Paused, PausedGroup, Purged};

@@ -1,5 +1,6 @@
 //! What is stored as MessagePack, which Redis' Lua reads natively: a record is an array of its fields.
 
+mod ending;
 mod failed;
 
 use rmp::decode::{self as read, Bytes as Reader};
@@ -401,6 +402,14 @@ pub(super) fn uint(out: &mut Vec<u8>, value: u64) {
     write::write_uint(out, value).expect(IN_MEMORY);
 }
 
+pub(super) fn nothing(out: &mut Vec<u8>) {
+    write::write_nil(out).expect(IN_MEMORY);
+}
+
+pub(super) fn boolean(out: &mut Vec<u8>, value: bool) {
+    write::write_bool(out, value).expect(IN_MEMORY);
+}
+
 #[inline]
 pub(super) fn int(out: &mut Vec<u8>, value: i64) {
     write::write_sint(out, value).expect(IN_MEMORY);
@@ -428,6 +437,7 @@ mod tests {
             node: "n".into(),
             error: b"bad \xff".to_vec(),
             headers: group.iter().map(|group| ("of", group.clone())).collect(),
+            asked: group.is_some(),
             expires_ms: group.as_ref().map(|_| 7),
             group,
             payload: vec![0; 70_000],

@@ -7,12 +7,13 @@
 //! - `kept`: whether replicas have what was written
 //! - `scripts`: their texts, from `lua/`; `reply`: their answers; `bodies`: the bytes of large packs
 //! - one file per group of verbs: `membership`, `publish`, `push`, `exchange` (with `settles`), `errors`, `manage`, `report`,
-//!   `status` (with `info`), `unsettled`; `watching`: who is connected
+//!   `status` (with `info`), `endings`, `unsettled`; `watching`: who is connected
 
 mod bodies;
 mod bounds;
 #[cfg(feature = "mutants")]
 mod dump;
+mod endings;
 mod errors;
 mod exchange;
 mod greeting;
@@ -50,9 +51,9 @@ use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::redis::keys::Keys;
 use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, Limits, NodeId,
-    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status,
-    StoreInfo, Ticket, Wake, check_layout, verbs,
+    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, Join, Joined,
+    Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued,
+    Sights, Status, StoreInfo, Ticket, Wake, check_layout, verbs,
 };
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;
@@ -102,11 +103,14 @@ pub struct RedisEngine {
     /// Bodies come with their packs, however near the server is.
     bodies_come: bool,
     unreadable: exchange::Unreadable,
-    groups: exchange::Groups,
+    groups: exchange::Met,
+    asked: exchange::Met,
     /// The last publish found the queue full.
     full: AtomicBool,
     /// Looks and readers of errors.
     aside: Link,
+    /// Hears of messages that ended, for whoever waits for them.
+    ears: Box<Link>,
     /// Where the server is.
     locator: Arc<Locator>,
 }
@@ -142,6 +146,7 @@ impl RedisEngine {
             .asking_for_the_run()
             .that_marks(&keys.replicated)
             .that_waits(&keys.prefix, &control);
+        let ears = Signs::new(&keys.alive(), &keys.crown, server.answer_timeout);
         Ok(Self {
             keys,
             scripts: Box::new(Scripts::new()),
@@ -156,7 +161,9 @@ impl RedisEngine {
             body_bytes_min: bodies::BODY_BYTES_MIN,
             bodies_come: false,
             unreadable: exchange::Unreadable::default(),
-            groups: exchange::Groups::default(),
+            groups: exchange::Met::default(),
+            asked: exchange::Met::default(),
+            ears: Box::new(link().that_shows(Some(ears))),
             full: AtomicBool::new(false),
             aside: link().asking_for_the_run().that_may_look_at_a_replica(),
             locator,

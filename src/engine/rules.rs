@@ -6,6 +6,7 @@
 
 mod clock;
 mod election;
+mod endings;
 mod errors;
 mod exchange;
 mod groups;
@@ -24,13 +25,14 @@ use std::time::Duration;
 use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, Held, Join, Joined, Limits, NodeId,
-    Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued, Sights, Status,
-    StoreInfo, Wake,
+    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, Join, Joined,
+    Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued,
+    Sights, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 
 pub use election::beat;
+pub use endings::{endings, find};
 pub use errors::{collect, discard, failed, hold, latest, release, requeue, trim};
 pub(crate) use exchange::counter;
 pub use exchange::exchange;
@@ -54,6 +56,9 @@ pub enum Link {
     Aside,
 }
 
+/// Where nothing tells that a message has ended, so often one looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// There is only one, and it is never made anew.
 const CONNECTION: u64 = 1;
 
@@ -72,6 +77,14 @@ pub trait Steps: Send + Sync + 'static {
 
     /// As [`Engine::listen`].
     fn listen(&self, wake: Wake, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
+
+    /// As [`Engine::await_ending`]. It may return too early, and says whether there is something to be seen.
+    fn await_ending(&self, _number: u64, at_most: Duration) -> impl Future<Output = Result<bool>> + Send {
+        async move {
+            tokio::time::sleep(at_most.min(LOOK_AGAIN)).await;
+            Ok(false)
+        }
+    }
 
     /// As [`Engine::store_info`].
     fn store_info(&self) -> impl Future<Output = Result<StoreInfo>> + Send;
@@ -118,6 +131,25 @@ impl<S: Steps> Engine for S {
 
     async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
         Steps::listen(self, wake, at_most).await
+    }
+
+    async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
+        let (until, mut was_told) = (tokio::time::Instant::now() + at_most, false);
+        loop {
+            let found = Engine::endings(self, &[number]).await?;
+            if found.first().is_some_and(Option::is_some) {
+                return Ok(true);
+            }
+            let left = until.saturating_duration_since(tokio::time::Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            // It is kept no more, and nobody has removed it yet.
+            if was_told {
+                tokio::time::sleep(LOOK_AGAIN.min(left)).await;
+            }
+            was_told = Steps::await_ending(self, number, left).await?;
+        }
     }
 
     async fn beat(&self, args: &Beat) -> Result<Renewed> {
@@ -184,6 +216,9 @@ impl<S: Steps> Engine for S {
         failed(from: u64, limit: u32) -> Vec<Failed> = Control, &(), move |store, _, ()| failed(store, from, limit);
         latest(below: u64, limit: u32) -> Vec<Failed> = Control, &(), move |store, _, ()| latest(store, below, limit);
         held(node: &str, limit: u32) -> Vec<Held> = Control, node, move |store, _, node| held(store, node, limit);
+        endings(numbers: &[u64]) -> Vec<Option<Ending>> =
+            Aside, numbers, |store, now, numbers| endings(store, now, numbers);
+        find(number: u64) -> Found = Aside, &(), move |store, now, ()| find(store, now, number);
         requeue(numbers: &[u64]) -> Requeued = Control, numbers, |store, _, numbers| requeue(store, numbers);
         discard(numbers: &[u64]) -> Vec<u64> = Control, numbers, |store, _, numbers| discard(store, numbers);
         trim(keep: u64) -> Vec<u64> = Control, &(), move |store, _, ()| trim(store, keep);

@@ -35,6 +35,8 @@ pub use look::SqliteLook;
 
 /// Between two looks at the bell. A look is a read of shared memory, no transaction.
 const LOOK: Duration = Duration::from_millis(1);
+/// A wait for an outcome looks around after this time.
+const LISTEN_MAX: Duration = Duration::from_secs(1);
 /// How many free pages the generator gives back to the file system per beat, and how much log it leaves.
 const VACUUM_PAGES: u32 = 256;
 
@@ -165,6 +167,13 @@ impl Steps for SqliteEngine {
         blocking(move || queue.listen(&connection, wake, until)).await
     }
 
+    async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
+        // A thread of its own waits: not for long, should its caller give up.
+        let until = Instant::now() + at_most.min(LISTEN_MAX);
+        let (queue, connection) = (self.queue.clone(), self.crown.clone());
+        blocking(move || queue.await_ending(&connection, number, until)).await
+    }
+
     fn sights(&self) -> Option<&Sights> {
         self.watches.then_some(&self.alive.sights)
     }
@@ -254,6 +263,25 @@ impl Queue {
         let answer = verb(&mut tables, now_ms)?;
         transaction.commit().map_err(|error| refuse(&self.database, &error))?;
         Ok(answer)
+    }
+
+    /// Waits until a message has ended, by the same looks.
+    fn await_ending(&self, connection: &Mutex<Connection>, number: u64, until: Instant) -> Result<bool> {
+        let mut seen = None;
+        loop {
+            let ended = {
+                let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut look = || -> rusqlite::Result<bool> {
+                    let version = connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0))?;
+                    Ok(seen.replace(version) != Some(version) && tables::has_ended(&connection, &self.name, number)?)
+                };
+                look().map_err(|error| refuse(&self.database, &error))?
+            };
+            if ended || Instant::now() >= until {
+                return Ok(ended);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Waits until a bell rings. Other processes' commits show in shared memory; only then the bell is looked at.

@@ -3,6 +3,7 @@
 //!
 //! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
+mod endings;
 mod groups;
 mod limit;
 
@@ -15,6 +16,7 @@ use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
+pub use endings::{Asked, Endings};
 pub use groups::{GroupRules, Groups, Turn};
 pub use limit::Gate;
 
@@ -259,7 +261,7 @@ pub enum Kind {
 }
 
 /// A place that keeps a queue.
-pub trait Store: Leases + Nodes + Lines + Groups + Pushes + Errors + Reports + Effects {
+pub trait Store: Leases + Nodes + Lines + Groups + Pushes + Endings + Errors + Reports + Effects {
     fn queue_name(&self) -> &str;
     fn names(&self) -> &Names;
 
@@ -350,6 +352,8 @@ pub trait Nodes {
 
     /// The pack in a node's hand that begins with this number.
     fn piece(&mut self, node: &str, first: u64) -> Result<Option<Pack>>;
+    /// The pack in its hand that begins with this number, or with the next one below.
+    fn piece_from(&mut self, node: &str, number: u64) -> Result<Option<Pack>>;
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()>;
     fn remove_piece(&mut self, node: &str, first: u64) -> Result<()>;
     /// What a node has in hand, the smallest numbers first: as much as has `bytes_max` together, one piece at least.

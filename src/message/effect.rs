@@ -23,6 +23,9 @@ pub enum Effect {
         /// The group that it belongs to.
         group: Option<String>,
     },
+    /// What whoever asked for the outcome is told with it: at most [`RESULT_BYTES_MAX`](crate::message::RESULT_BYTES_MAX) bytes. Of a message whose outcome nobody asked for, it
+    /// is dropped.
+    Result { value: Bytes },
 }
 
 impl Effect {
@@ -70,6 +73,11 @@ impl Effect {
         }
     }
 
+    /// What whoever asked for the outcome is told with it; of two, the handler's message fails.
+    pub fn result(value: impl Into<Bytes>) -> Self {
+        Self::Result { value: value.into() }
+    }
+
     /// What it publishes belongs to this group, whose messages are handled one at a time and in order. Other effects stay as they are.
     #[must_use]
     pub fn in_group(mut self, name: impl Into<String>) -> Self {
@@ -79,15 +87,21 @@ impl Effect {
         self
     }
 
-    /// The key that it writes to; a message is published to the queue itself.
+    /// The key that it writes to. A message is published to the queue itself, and a result is kept there.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Add { key, .. } | Self::Set { key, .. } | Self::SetField { key, .. } | Self::Push { key, .. } => {
                 Some(key)
             }
-            Self::Publish { .. } => None,
+            Self::Publish { .. } | Self::Result { .. } => None,
         }
+    }
+
+    /// Whether it publishes a message.
+    #[must_use]
+    pub fn publishes(&self) -> bool {
+        matches!(self, Self::Publish { .. })
     }
 
     /// How much there is to be written.
@@ -96,6 +110,7 @@ impl Effect {
             Self::Add { key, .. } => key.len(),
             Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
             Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
+            Self::Result { value } => value.len(),
             Self::Publish { payload, group, .. } => payload.len() + group.as_ref().map_or(0, String::len),
         }
     }

@@ -1,8 +1,8 @@
 //! What stands before the payload of a message that has more than one: its group, its headers, how long it may wait.
 //!
 //! Little-endian: length of the group u8, the group, length of the attributes u16, the attributes. These are a MessagePack map, of which whoever
-//! does not know an entry skips it and those behind it: `e`, in how many milliseconds after its publication the message expires, `h`, a map
-//! of its headers.
+//! does not know an entry skips it and those behind it: `a`, its pusher asks for its outcome (always the first: scripts look there), `e`, in how many
+//! milliseconds after its publication the message expires, `h`, a map of its headers.
 
 use super::Headers;
 
@@ -14,6 +14,8 @@ pub const GROUP_BYTES_MAX: usize = 200;
 pub struct Envelope {
     /// Messages of one group are handled one at a time and in the order of their numbers.
     pub group: Option<String>,
+    /// Its pusher asks for its outcome, which is kept for a while.
+    pub asked: bool,
     /// The message is an error if its handling has not begun so long after its publication.
     pub expires_ms: Option<u64>,
     pub headers: Headers,
@@ -32,7 +34,7 @@ impl Envelope {
     /// Whether there is nothing in it: then the message is stored without one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.group.is_none() && self.expires_ms.is_none() && self.headers.is_empty()
+        self.group.is_none() && !self.asked && self.expires_ms.is_none() && self.headers.is_empty()
     }
 
     /// As it is stored; nothing, if there is nothing in it.
@@ -53,13 +55,18 @@ impl Envelope {
     }
 
     fn attributes(&self) -> Vec<u8> {
-        let count = u32::from(self.expires_ms.is_some()) + u32::from(!self.headers.is_empty());
+        let all = [self.asked, self.expires_ms.is_some(), !self.headers.is_empty()];
+        let count = all.map(u32::from).iter().sum();
         let mut out = Vec::new();
         if count == 0 {
             return out;
         }
         // Writing to a Vec cannot fail.
         let _ = rmp::encode::write_map_len(&mut out, count);
+        if self.asked {
+            let _ = rmp::encode::write_str(&mut out, "a");
+            let _ = rmp::encode::write_uint(&mut out, 1);
+        }
         if let Some(expires_ms) = self.expires_ms {
             let _ = rmp::encode::write_str(&mut out, "e");
             let _ = rmp::encode::write_uint(&mut out, expires_ms);
@@ -92,6 +99,7 @@ impl Envelope {
         }
         for _ in 0..rmp::decode::read_map_len(&mut bytes).ok()? {
             match text(&mut bytes)? {
+                "a" => self.asked = rmp::decode::read_int::<u64, _>(&mut bytes).ok()? > 0,
                 "e" => self.expires_ms = Some(rmp::decode::read_int(&mut bytes).ok()?),
                 "h" => {
                     let mut headers = Headers::new();
@@ -191,6 +199,11 @@ pub(super) fn group(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(group).ok().filter(|group| !group.is_empty())
 }
 
+/// Whether the outcome is asked for, of a message whose envelope was looked at before: as scripts see it, by its first attribute.
+pub(super) fn is_asked(bytes: &[u8]) -> bool {
+    split(bytes).is_some_and(|(_, attributes, _)| attributes.get(1..3) == Some(b"\xa1a"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +211,7 @@ mod tests {
     fn full() -> Envelope {
         Envelope {
             group: Some("kunde 17 ü".into()),
+            asked: true,
             expires_ms: Some(600_000),
             headers: [("traceparent", "00-0af7-01"), ("tenant", "ü")].into_iter().collect(),
         }
@@ -210,8 +224,13 @@ mod tests {
             expires_ms: Some(7),
             ..Envelope::default()
         };
-        for envelope in [Envelope::of_group(Some("g")), full(), without_group, expires] {
+        let asked = Envelope {
+            asked: true,
+            ..Envelope::default()
+        };
+        for envelope in [Envelope::of_group(Some("g")), full(), without_group, expires, asked] {
             let mut bytes = envelope.encode();
+            assert_eq!(is_asked(&bytes), envelope.asked);
             for end in 0..bytes.len() {
                 assert_eq!(Envelope::decode(&bytes[..end]), None, "{end}");
             }

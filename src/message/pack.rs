@@ -188,6 +188,12 @@ impl Pack {
         envelope::group(&self.bytes[self.payloads(0, 1)])
     }
 
+    /// Whether its pusher asks for the outcome of its message.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.is_enveloped() && envelope::is_asked(&self.bytes[self.payloads(0, 1)])
+    }
+
     /// The group that waits for its outcome: its message belongs to one, and has not left it to be tried again.
     #[must_use]
     pub fn holds_up(&self) -> Option<&str> {

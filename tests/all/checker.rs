@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use queenright::engine::Status;
 use queenright::engine::memory::State;
+use queenright::engine::store::Asked;
 use queenright::message::Pack;
 
 /// What `status` says is what is stored.
@@ -26,6 +27,7 @@ pub fn adds_up(state: &State, status: &Status) {
     );
     numbers_are_unique(state);
     assert_eq!(wrong_group(state), None);
+    assert_eq!(wrong_ending(state), None);
     if let Some(meta) = &state.meta {
         let mut steps: BTreeMap<u64, u64> = BTreeMap::new();
         for node in state.nodes.keys() {
@@ -47,6 +49,47 @@ pub fn adds_up(state: &State, status: &Status) {
             "{node} is forgotten"
         );
     }
+}
+
+/// What is wrong with an outcome that is asked for. Each such message that waits is known to, with the time until when it does; and none is known to wait or to have
+/// ended that has not.
+pub fn wrong_ending(state: &State) -> Option<String> {
+    let held = state.taken.values().flat_map(|taken| taken.pieces.values());
+    let waits = state
+        .queue
+        .iter()
+        .chain(&state.again)
+        .chain(state.lines.values())
+        .chain(held);
+    let waits = waits.map(|pack| (None, pack));
+    let later = state.later.iter().map(|((due_ms, _), pack)| (Some(*due_ms), pack));
+    let mut waiting = BTreeMap::new();
+    for (until_ms, pack) in waits.chain(later).filter(|(_, pack)| pack.is_asked()) {
+        waiting.insert(pack.first(), until_ms);
+    }
+    for (number, until_ms) in &waiting {
+        match state.asked.get(number) {
+            Some(Asked::Waits { due_ms }) if until_ms.is_none_or(|until_ms| until_ms == *due_ms) => {}
+            other => return Some(format!("{number} waits until {until_ms:?}, and is known as {other:?}")),
+        }
+    }
+    for (number, asked) in &state.asked {
+        let failed = state.errors.contains_key(number);
+        match asked {
+            Asked::Waits { .. } if !waiting.contains_key(number) => {
+                return Some(format!("{number} has ended unnoticed"));
+            }
+            Asked::Ended(ending) if failed && ending.is_done() => {
+                return Some(format!("{number} is not done, but failed"));
+            }
+            Asked::Ended(ending) if !state.endings.contains(&(ending.time_ms, *number)) => {
+                return Some(format!("{number} is not among the endings"));
+            }
+            _ => {}
+        }
+    }
+    let ended = state.asked.values().filter(|asked| matches!(asked, Asked::Ended(_)));
+    (ended.count() != state.endings.len()).then(|| "there are endings of nothing".into())
 }
 
 /// What is wrong with a group. Of each as many are in flight as are counted, and none is forgotten: if something waits and nothing is in

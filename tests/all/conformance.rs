@@ -9,6 +9,7 @@ mod chains;
 mod cursor;
 mod effects;
 mod election;
+mod endings;
 mod envelopes;
 mod errors;
 mod exchange;
@@ -74,6 +75,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(exchange::checks());
     all.extend(groups::checks());
     all.extend(envelopes::checks());
+    all.extend(endings::checks());
     all.extend(limits::checks());
     all.extend(handing_on::checks());
     all.extend(retries::checks());

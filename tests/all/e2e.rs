@@ -28,6 +28,7 @@ mod metrics;
 mod names;
 mod network;
 mod outages;
+mod outcomes;
 mod outside;
 mod passwords;
 mod poller;

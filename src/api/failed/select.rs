@@ -87,6 +87,7 @@ mod tests {
             node: "n".into(),
             error: b"connection timeout".to_vec(),
             group: None,
+            asked: false,
             expires_ms: None,
             headers: crate::message::Headers::new(),
             payload: Vec::new(),

@@ -22,6 +22,9 @@ pub struct Written {
     key: Option<String>,
     group: Option<String>,
     headers: Option<BTreeMap<String, String>>,
+    /// Its outcome is kept.
+    #[serde(default)]
+    ask: bool,
     /// "10m".
     expires: Option<String>,
     #[serde(default, deserialize_with = "counted")]
@@ -47,7 +50,17 @@ pub struct Written {
     _time: Option<IgnoredAny>,
 }
 
-fn there<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
+/// What a JSON value stands for: of a text its characters, of all else what stands there.
+pub fn written(value: &RawValue) -> Result<Vec<u8>, String> {
+    if value.get().starts_with('"') {
+        let text: String = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
+        return Ok(text.into_bytes());
+    }
+    Ok(value.get().as_bytes().to_vec())
+}
+
+/// None: it does not stand there; null is JSON, too.
+pub fn there<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(value).map(Some)
 }
 
@@ -55,11 +68,7 @@ impl Written {
     /// Says what is wrong.
     pub fn item(self) -> Result<Item, String> {
         let payload = match (self.payload, self.payload_base64) {
-            (Some(value), None) if value.get().starts_with('"') => {
-                let text: String = serde_json::from_str(value.get()).map_err(|error| error.to_string())?;
-                text.into_bytes()
-            }
-            (Some(value), None) => value.get().as_bytes().to_vec(),
+            (Some(value), None) => written(&value)?,
             // What some programs write for nothing.
             (payload, Some(text)) if payload.as_ref().is_none_or(|value| value.get() == "null") => {
                 base64::decode(&text).ok_or("\"payload_base64\" is no base64")?
@@ -70,6 +79,7 @@ impl Written {
         item.key = self.key;
         item.group = self.group;
         item.headers = self.headers.into_iter().flatten().collect();
+        item.asked = self.ask;
         match (self.expires, self.expires_ms) {
             (Some(expires), None) => {
                 item = item.expires(duration(&expires).map_err(|why| format!("\"expires\": {why}"))?);
@@ -123,6 +133,7 @@ mod tests {
             read(r#"{"payload":"x","expires_ms":600000,"headers":{"trace":"7"}}"#),
             Ok(full)
         );
+        assert_eq!(read(r#"{"payload":"x","ask":true}"#), Ok(Item::new("x").ask()));
         let exported =
             r#"{"number":7,"payload":"x","error":"no","deliveries":1,"attempt":1,"failures":0,"node":"n","time":"t"}"#;
         assert_eq!(read(exported), Ok(Item::new("x")));
@@ -139,6 +150,7 @@ mod tests {
             r#"{"payload":"x","delay_ms":-1}"#,
             r#"{"payload":"x","key":7}"#,
             r#"{"payload":"x","group":7}"#,
+            r#"{"payload":"x","ask":1}"#,
             r#"{"payload":"x","expires":7}"#,
             r#"{"payload":"x","expires":"7s","expires_ms":7}"#,
             r#"{"payload":"x","headers":{"a":7}}"#,

@@ -1,6 +1,10 @@
 //! The commands that look at a queue and its store, and take errors out.
 
+use std::time::Duration;
+
 use clap::Args;
+
+use super::value::duration;
 
 pub(super) const GET_ERRORS: &str = "\
 A failed message is removed once it has been printed. Several get-errors may
@@ -18,6 +22,26 @@ Examples:
   queenright status -q jobs
   queenright status --watch
   queenright status --json | jq .queued";
+
+pub(super) const WHERE: &str = "\
+One line for each message: its number, and one of
+  done, failed, expired, cancelled   how it ended, with its result or error
+  queued, later (until=), held (node=)   where it waits, or who has it in hand
+  settled      it has ended, and how is not kept
+  unknown      it waits or has ended: nobody asked for its outcome
+  unpublished  no message has this number yet
+
+Who has a message in hand, and what failed, is told of every message; where it
+waits and how it ended, of those that were pushed with --wait, --ask or \"ask\"
+in JSON: for an hour after they ended, of the last 10,000 that did.
+
+With --wait it prints outcomes in the order of the numbers given. Exit code 1:
+one was not done, or was not known in time.
+
+Examples:
+  queenright where 17
+  queenright where 17 18 --wait --timeout 5m
+  queenright where 17 --json | jq -r .state";
 
 pub(super) const QUEUES: &str = "\
 Creates nothing and changes nothing. In Redis the queues are found with SCAN, a
@@ -78,6 +102,22 @@ pub struct GetErrors {
     /// Print without removing anything
     #[arg(long)]
     pub keep: bool,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Where {
+    /// The numbers of the messages
+    #[arg(value_name = "NUMBER", required = true)]
+    pub numbers: Vec<u64>,
+    /// Wait until the messages have ended
+    #[arg(long)]
+    pub wait: bool,
+    /// Wait for at most this time
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, requires = "wait")]
+    pub timeout: Duration,
     /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,

@@ -51,12 +51,20 @@ numbers, by whichever copies; groups take turns.
 A message with --expires that no handler has begun with by then, after its
 publication and on the store's time of day, is an error that says so.
 
+With --wait it prints how each message ended, in the order in which they were
+pushed, with the result that its handler gave (up to 4 KB) or its error; up to
+a thousand at a time are waited for. Tries that fail and are tried again are
+waited through. Exit code 1: one was not done, or was not known within
+--timeout; it stays in the queue. Ask again with `where NUMBER --wait`, or push
+again with the same --key. --ask (or \"ask\": true in JSON) keeps the outcome
+without waiting for it. Outcomes are kept for an hour, the last 10,000.
+
 Each line of stdin is a message. Empty lines are skipped, and of lines that end
 as on Windows the carriage return is taken off; both are said on stderr.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\",
-\"group\", \"headers\", \"expires\" (\"10m\") or \"expires_ms\" and \"delay\" (\"5s\") or
+\"group\", \"headers\", \"ask\", \"expires\" (\"10m\") or \"expires_ms\" and \"delay\" (\"5s\") or
 \"delay_ms\". Other fields are refused, but what
 `errors export` writes can be read.
 
@@ -69,6 +77,7 @@ Examples:
   queenright push hello                      one message: prints its number
   queenright push --key order-17 --delay 5m 'charge 17'
   queenright push --group tenant-7 'sync 17'
+  queenright push --wait --timeout 5m 'resize 17.png'
   queenright push --expires 10m --header user=17 'remind 17'
   queenright push < lines.txt                each line is a message
   echo '{\"payload\":{\"id\":17},\"key\":\"17\"}' | queenright push --json";
@@ -90,6 +99,15 @@ pub struct Push {
     /// A header, which handlers are told: NAME=VALUE; may be given several times
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub headers: Vec<(String, String)>,
+    /// Wait until the messages have ended, and print how
+    #[arg(long)]
+    pub wait: bool,
+    /// Wait for at most this time, from the moment in which a message is in
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration, requires = "wait")]
+    pub timeout: Duration,
+    /// Keep the outcomes, so that they can be asked for later; --wait does, too
+    #[arg(long)]
+    pub ask: bool,
     /// How long keys are remembered
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
     pub keep: Duration,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::outcomes::Tally;
 use crate::api::push::{check, push_with};
 use crate::app::args::item::Written;
 use crate::app::args::json::Object;
@@ -36,6 +37,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         given(&flags.payloads).await
     };
     let (mut batch, mut number, mut mended) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0, Mended::default());
+    let mut tally = Tally::new(flags.json, flags.timeout);
     while lines.recv_many(&mut batch, PUSH_ITEMS_MAX).await > 0 {
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
         for line in batch.drain(..) {
@@ -57,14 +59,18 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             }
         }
         // What comes before a bad line is pushed, and said so.
-        let mut printed = Ok(());
+        let (mut printed, mut waited_for) = (Ok(()), Vec::new());
         let pushed = push_with(&*engine, &resolved.settings, flags.keep, &items, |receipts| {
-            if printed.is_ok() {
+            if flags.wait {
+                waited_for.extend_from_slice(receipts);
+            } else if printed.is_ok() {
                 printed = print(receipts, flags.json);
             }
         });
-        pushed.await?;
+        let pushed = pushed.await;
         printed?;
+        tally.pushed(&*engine, resolved, &waited_for).await?;
+        pushed?;
         if let Some(bad) = bad {
             return Err(bad);
         }
@@ -72,7 +78,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
     if let Some(said) = mended.said() {
         let _ = writeln!(io::stderr(), "queenright: {said}");
     }
-    Ok(())
+    tally.end(&*engine).await
 }
 
 /// What was not taken as it stands in a file: marks that editors leave, ends of lines of Windows, empty lines.
@@ -184,6 +190,9 @@ fn item(line: &[u8], is_json: bool, flags: &Flags) -> Result<Item, String> {
         if item.headers.get(&name.to_ascii_lowercase()).is_none() {
             item = item.header(name, value);
         }
+    }
+    if flags.wait || flags.ask {
+        item = item.ask();
     }
     if let Some(key) = &flags.key {
         item = item.key(key);

@@ -159,6 +159,7 @@ impl<E: Engine> Dashboard<E> {
                 let note = |change: &str| self.note(asker, change);
                 messages::push(engine, &self.settings, request, note).await
             }
+            Route::Message(number) => messages::find(engine, number).await,
             Route::Scale => scale::tell(engine, query).await,
             Route::Pause => {
                 let pause: Pause = body(request).await?;

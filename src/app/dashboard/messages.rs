@@ -6,14 +6,15 @@ use hyper::{Request, StatusCode};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::reply::{Answer, Refusal, json};
+use super::reply::{Answer, Refusal, json, ok};
 use super::request::{BODY_BYTES_MAX, Whole, kind, read, wrong_kind};
 use crate::api::push::{KEEP, check, push_with};
 use crate::app::args::explain;
 use crate::app::args::item::Written;
 use crate::app::args::json::Object;
 use crate::app::lab::ledger::hash_of;
-use crate::engine::{Engine, Item, KEY_BYTES_MAX, Receipt};
+use crate::app::output::found::FoundView;
+use crate::engine::{Engine, Found, Item, KEY_BYTES_MAX, Receipt};
 use crate::settings::Settings;
 
 /// The most messages of one request. What they need in memory is bounded with them.
@@ -66,6 +67,15 @@ impl<N: Fn(&str)> Drop for Noted<N> {
             }
         }
     }
+}
+
+/// Where a message is, and how it ended.
+pub(super) async fn find<E: Engine>(engine: &E, number: u64) -> Answer {
+    let found = engine.find(number).await?;
+    if found == Found::Unpublished {
+        return Err(Refusal::missing(format!("no message has the number {number} yet")));
+    }
+    Ok(ok(&FoundView::of(number, &found)))
 }
 
 /// Either no message is taken for a fault of its own, or all are; where the store refuses in the midst of them, the answer says

@@ -20,6 +20,7 @@ pub(super) enum Route {
     Requeue,
     Delete,
     Messages,
+    Message(u64),
     Pause,
     Limit,
     Handover,
@@ -45,7 +46,10 @@ impl Route {
             "pause" => Self::Pause,
             "limit" => Self::Limit,
             "handover" => Self::Handover,
-            _ => Self::Error(number(path.strip_prefix("errors/")?)?),
+            _ => match path.strip_prefix("messages/") {
+                Some(which) => Self::Message(number(which)?),
+                None => Self::Error(number(path.strip_prefix("errors/")?)?),
+            },
         })
     }
 
@@ -70,7 +74,7 @@ impl Route {
     pub(super) fn takes_no_parameters(self) -> bool {
         matches!(
             self,
-            Self::Status | Self::Store | Self::Queues | Self::Held | Self::Events | Self::Error(_)
+            Self::Status | Self::Store | Self::Queues | Self::Held | Self::Events | Self::Error(_) | Self::Message(_)
         )
     }
 

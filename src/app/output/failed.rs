@@ -42,6 +42,9 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     if let Some(group) = &failed.group {
         json::text(&mut line, "group", group);
     }
+    if failed.asked {
+        line.push_str(",\"ask\":true");
+    }
     if let Some(expires_ms) = failed.expires_ms {
         json::number(&mut line, "expires_ms", expires_ms);
     }
@@ -197,6 +200,7 @@ mod tests {
                 node: String::from_utf8_lossy(&bytes()).into_owned(),
                 error: bytes(),
                 group: None,
+                asked: false,
                 expires_ms: None,
                 headers: Headers::new(),
                 payload: bytes(),
@@ -231,6 +235,7 @@ mod tests {
             node: "n".into(),
             error: b"bad \"thing\"\x1b[2J\n".to_vec(),
             group: None,
+            asked: false,
             expires_ms: None,
             headers: Headers::new(),
             payload: b"\x1b]0;x\x07\xff".to_vec(),

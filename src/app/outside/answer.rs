@@ -1,10 +1,12 @@
 //! What a child answers: one JSON object a line.
 //!
-//! `{"ok":true}`, with `"effects":[…]` if there are any; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer with
+//! `{"ok":true}`, with `"effects":[…]` if there are any, and with a `"result"` for whoever asked for the outcome; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer with
 //! the message's `"number"` may come in any order; one without it answers the oldest message.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
+use crate::app::args::item::{there, written};
 use crate::app::args::sources::duration;
 use crate::app::base64;
 use crate::message::Effect;
@@ -21,6 +23,10 @@ struct Answer {
     after: Option<String>,
     #[serde(default)]
     effects: Vec<Change>,
+    /// Any JSON, as a payload of `push --json`.
+    #[serde(default, deserialize_with = "there")]
+    result: Option<Box<RawValue>>,
+    result_base64: Option<String>,
 }
 
 /// An effect: exactly one of `add`, `set`, `set_field` and `push` names the key, or `publish` says what is published.
@@ -41,7 +47,7 @@ struct Change {
     group: Option<String>,
 }
 
-const FORMS: &str = r#"an answer is {"ok":true}, {"error":"text"} or {"retry":"text","after":"5s"}"#;
+const FORMS: &str = r#"an answer is {"ok":true} with or without "effects" and "result", {"error":"text"} or {"retry":"text","after":"5s"}"#;
 const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s","group":"g"}"#;
 
 /// The number of the message, if the answer says it, and its outcome. An error is no answer at all.
@@ -56,19 +62,35 @@ pub(super) fn read(line: &[u8]) -> Result<(Option<u64>, Handled), String> {
 }
 
 fn outcome(answer: Answer) -> Result<Handled, String> {
-    let is_plain = answer.after.is_none() && answer.effects.is_empty();
+    let result = result(answer.result, answer.result_base64)?;
+    let is_plain = answer.after.is_none() && answer.effects.is_empty() && result.is_none();
     match (answer.ok, answer.error, answer.retry) {
         (Some(true), None, None) if answer.after.is_none() => {
             let effects: Result<Vec<Effect>, String> = answer.effects.into_iter().map(effect).collect();
-            effects.map(Ok)
+            effects.map(|mut effects| {
+                effects.extend(result);
+                Ok(effects)
+            })
         }
         (None, Some(text), None) if is_plain => Ok(Err(Failure::Error(text))),
-        (None, None, Some(error)) if answer.effects.is_empty() => {
+        (None, None, Some(error)) if answer.effects.is_empty() && result.is_none() => {
             let after = answer.after.map(|text| duration(&text)).transpose();
             let after = after.map_err(|reason| format!("after: {reason}"))?;
             Ok(Err(Failure::Retry { error, after }))
         }
         _ => Err(FORMS.into()),
+    }
+}
+
+fn result(value: Option<Box<RawValue>>, base64: Option<String>) -> Result<Option<Effect>, String> {
+    match (value, base64) {
+        (None, None) => Ok(None),
+        (Some(value), None) => written(&value).map(|bytes| Some(Effect::result(bytes))),
+        (None, Some(text)) => match base64::decode(&text) {
+            Some(bytes) => Ok(Some(Effect::result(bytes))),
+            None => Err("\"result_base64\" is no base64".into()),
+        },
+        _ => Err("an answer has either \"result\" or \"result_base64\"".into()),
     }
 }
 
@@ -167,6 +189,13 @@ mod tests {
         assert_eq!(answer(r#"{"retry":"busy"}"#), Err(Failure::retry("busy")));
         let later = Failure::retry_after("busy", Duration::from_secs(5));
         assert_eq!(answer(r#"{"retry":"busy","after":"5s"}"#), Err(later));
+        for (line, result) in [
+            (r#"{"ok":true,"result":"é"}"#, "é".as_bytes()),
+            (r#"{"ok":true,"result":{"a": 1}}"#, br#"{"a": 1}"#),
+            (r#"{"ok":true,"result_base64":"//77"}"#, b"\xff\xfe\xfb"),
+        ] {
+            assert_eq!(answer(line), Ok(vec![Effect::result(result)]), "{line}");
+        }
         let effects = r#"{"ok":true,"effects":[{"add":"a"},{"add":"a","by":-3},{"set":"s","value":"é"},
             {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"},
             {"publish":"next"},{"publish":"","delay":"5s"},{"publish_base64":"//77","delay":"1ms"},
@@ -209,6 +238,10 @@ mod tests {
             r#"{"ok":true,"number":-8}"#,
             r#"{"error":"x","effects":[{"add":"k"}]}"#,
             r#"{"error":"x","after":"5s"}"#,
+            r#"{"error":"x","result":"y"}"#,
+            r#"{"retry":"x","result":"y"}"#,
+            r#"{"ok":true,"result":1,"result_base64":"Zg=="}"#,
+            r#"{"ok":true,"result_base64":"?"}"#,
             r#"{"retry":"x","after":"5"}"#,
             r#"{"retry":"x","after":5}"#,
             r#"{"ok":true,"effects":[{"add":"k","value":"v"}]}"#,

@@ -7,6 +7,7 @@ use tokio::sync::Notify;
 
 use super::State;
 use crate::engine::rules::{Link, Steps};
+use crate::engine::store::Asked;
 use crate::engine::{Sights, StoreInfo, Wake};
 use crate::error::Result;
 use crate::settings::Names;
@@ -56,6 +57,8 @@ pub struct Local {
     state: Arc<Mutex<State>>,
     now_ms: Arc<dyn Fn() -> u64 + Send + Sync>,
     rung: Arc<Notify>,
+    /// Something was done: a message may have ended.
+    stepped: Arc<Notify>,
     sights: Arc<Sights>,
 }
 
@@ -76,6 +79,7 @@ impl Local {
             state: Arc::new(Mutex::new(State::new(queue, &Names::default()))),
             now_ms: Arc::new(now_ms),
             rung: Arc::new(Notify::new()),
+            stepped: Arc::new(Notify::new()),
             sights: Arc::default(),
         }
     }
@@ -90,7 +94,7 @@ impl Steps for Local {
     type Store<'a> = State;
 
     /// Runs one verb and wakes those who listen.
-    async fn step<A, T, F>(&self, _: Link, args: &A, verb: F) -> Result<T>
+    async fn step<A, T, F>(&self, link: Link, args: &A, verb: F) -> Result<T>
     where
         A: ToOwned<Owned: Send> + Sync + ?Sized + 'static,
         T: Send + 'static,
@@ -101,6 +105,10 @@ impl Steps for Local {
         let answer = verb(&mut state, now_ms, args);
         if state.bell || state.crown_bell {
             self.rung.notify_waiters();
+        }
+        // Looks change nothing.
+        if link != Link::Aside {
+            self.stepped.notify_waiters();
         }
         answer
     }
@@ -120,6 +128,20 @@ impl Steps for Local {
                     })
                 };
                 if rung {
+                    return;
+                }
+                next.await;
+            }
+        };
+        Ok(tokio::time::timeout(at_most, heard).await.is_ok())
+    }
+
+    async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
+        let heard = async {
+            loop {
+                let mut next = std::pin::pin!(self.stepped.notified());
+                next.as_mut().enable();
+                if matches!(self.state().asked.get(&number), Some(Asked::Ended(_))) {
                     return;
                 }
                 next.await;

@@ -219,6 +219,12 @@ impl Nodes for State {
         Ok(self.taken.get(node).and_then(|taken| taken.pieces.get(&first).cloned()))
     }
 
+    fn piece_from(&mut self, node: &str, number: u64) -> Result<Option<Pack>> {
+        let taken = self.taken.get(node);
+        let piece = taken.and_then(|taken| taken.pieces.range(..=number).next_back());
+        Ok(piece.map(|(_, pack)| pack.clone()))
+    }
+
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()> {
         self.taken(node).pieces.insert(pack.first(), pack.clone());
         Ok(())
@@ -420,7 +426,7 @@ impl Effects for State {
                 Stored::List(list)
             }
             // It goes into the queue, not under a key.
-            Effect::Publish { .. } => return Ok(()),
+            Effect::Publish { .. } | Effect::Result { .. } => return Ok(()),
         };
         self.stored.insert(key, new);
         Ok(())

@@ -18,6 +18,8 @@ pub struct Failed {
     pub error: Vec<u8>,
     /// The group that it belongs to.
     pub group: Option<String>,
+    /// Its pusher asked for its outcome.
+    pub asked: bool,
     /// How long after its publication its handling could begin.
     pub expires_ms: Option<u64>,
     pub headers: Headers,
@@ -29,6 +31,7 @@ impl Failed {
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope {
             group: self.group.clone(),
+            asked: self.asked,
             expires_ms: self.expires_ms,
             headers: self.headers.clone(),
         }
@@ -47,6 +50,7 @@ impl Failed {
             node: node.to_string(),
             error: error.as_bytes().to_vec(),
             group: message.group().map(str::to_string),
+            asked: message.is_asked(),
             expires_ms: message.envelope.open().and_then(|envelope| envelope.expires_ms),
             headers: message.headers().clone(),
             payload: message.payload.to_vec(),

@@ -31,6 +31,8 @@ pub struct Item {
     pub key: Option<String>,
     /// The group that it belongs to, whose messages are handled one at a time and in order.
     pub group: Option<String>,
+    /// Its outcome is wanted: it is kept for a while.
+    pub asked: bool,
     /// It is an error if its handling has not begun so long after its publication, by the store's time of day.
     pub expires_ms: Option<u64>,
     /// What goes with it to its handler.
@@ -46,6 +48,7 @@ impl Item {
             payload: payload.into(),
             key: None,
             group: None,
+            asked: false,
             expires_ms: None,
             headers: Headers::new(),
             delay_ms: 0,
@@ -63,6 +66,14 @@ impl Item {
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = Some(group.into());
+        self
+    }
+
+    /// With its outcome kept, and the result that its handler gives: for an hour after it ended, while fewer than ten thousand others have ended since. It can be
+    /// [waited for](crate::push::wait).
+    #[must_use]
+    pub fn ask(mut self) -> Self {
+        self.asked = true;
         self
     }
 
@@ -84,6 +95,7 @@ impl Item {
     pub(crate) fn envelope(&self) -> Envelope {
         Envelope {
             group: self.group.clone(),
+            asked: self.asked,
             expires_ms: self.expires_ms,
             headers: self.headers.clone(),
         }
@@ -91,7 +103,7 @@ impl Item {
 
     /// Whether something does.
     pub(crate) fn is_enveloped(&self) -> bool {
-        self.group.is_some() || self.expires_ms.is_some() || !self.headers.is_empty()
+        self.group.is_some() || self.asked || self.expires_ms.is_some() || !self.headers.is_empty()
     }
 
     /// Not before this time has passed.

@@ -42,12 +42,14 @@ impl Record for Failed {
             payload: Field::read(fields)?,
             failures: Field::read(fields)?,
             group: None,
+            asked: false,
             expires_ms: None,
             headers: Headers::new(),
         };
         if len == 10 {
             let (envelope, _) = Envelope::decode(fields.bytes()?).ok_or_else(|| broken("no envelope"))?;
-            (failed.group, failed.expires_ms, failed.headers) = (envelope.group, envelope.expires_ms, envelope.headers);
+            (failed.group, failed.asked) = (envelope.group, envelope.asked);
+            (failed.expires_ms, failed.headers) = (envelope.expires_ms, envelope.headers);
         }
         Ok(failed)
     }

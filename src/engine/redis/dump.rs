@@ -1,6 +1,6 @@
 //! The whole queue, read back as the state that it stands for: what the tests compare with the oracle.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use redis::Value;
@@ -11,7 +11,7 @@ use super::{RedisEngine, broken, number};
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record::{self, Process};
-use crate::engine::store::{About, Gate, GroupRules, Groups, Meta, StepCounts, Turn};
+use crate::engine::store::{About, Asked, Endings as _, Gate, GroupRules, Groups, Meta, StepCounts, Turn};
 use crate::engine::{Failed, Paused, Receipt};
 use crate::error::Result;
 use crate::message::Pack;
@@ -43,6 +43,7 @@ impl RedisEngine {
         state.later = self.later().await?;
         self.groups(&mut state, &mut unsettled).await?;
         state.once = self.once().await?;
+        self.asked(&mut state).await?;
         state.nodes = self.with_scores(&keys.nodes).await?;
         state.dead = self.all_of::<Vec<_>>("LRANGE", &keys.dead).await?.into();
         state.readers = self.with_scores(&keys.readers).await?;
@@ -179,6 +180,26 @@ impl RedisEngine {
             once.insert(name, (until_ms, receipts));
         }
         Ok(once)
+    }
+
+    async fn asked(&self, state: &mut State) -> Result<()> {
+        for (field, asked) in self.hash::<Hash>(&self.keys.asked).await? {
+            let asked: Asked = record::decode(&asked)?;
+            state.set_asked(number(field.as_bytes())?, &asked)?;
+        }
+        let ended = self.with_scores::<Bytes>(&self.keys.endings).await?;
+        let ended = ended.iter().map(|(number, time_ms)| {
+            let number = number.first_chunk().map(|bytes| u64::from_be_bytes(*bytes));
+            Ok((
+                *time_ms,
+                number.ok_or_else(|| broken("no number among the endings".into()))?,
+            ))
+        });
+        let ended: BTreeSet<(u64, u64)> = ended.collect::<Result<_>>()?;
+        if ended != state.endings {
+            return Err(broken(format!("endings {ended:?} but records {:?}", state.endings)));
+        }
+        Ok(())
     }
 
     async fn errors(&self) -> Result<BTreeMap<u64, Failed>> {

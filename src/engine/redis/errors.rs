@@ -105,6 +105,8 @@ pub(super) async fn requeue(engine: &RedisEngine, numbers: &[u64]) -> Result<Req
             &keys.ready,
             &keys.turns,
             &keys.groups,
+            &keys.asked,
+            &keys.endings,
         ])
         .arg(numbers);
     });

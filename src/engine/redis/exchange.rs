@@ -142,7 +142,7 @@ async fn try_exchange(engine: &RedisEngine, exchange: &Exchange) -> Result<(Exch
     Err(engine.restless())
 }
 
-/// None: there are groups, and the call must be made again with their keys.
+/// None: there are groups, or outcomes that are asked for, and the call must be made again with their keys.
 async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Value) -> Result<Option<Exchanged>> {
     // One pack came, and nothing was refused: a list around it would cost the server more than the take itself.
     if let redis::Value::BulkString(pack) = answer {
@@ -183,6 +183,10 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
             engine.groups.seen();
             return Ok(None);
         }
+        "asked" => {
+            engine.asked.seen();
+            return Ok(None);
+        }
         "unheard" => return Ok(Some(Exchanged::Unheard)),
         "deposed" => Exchanged::Deposed,
         "stale" => Exchanged::Stale,
@@ -193,25 +197,26 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
     Ok(Some(answer))
 }
 
-/// Whether calls are made with the keys of groups. A call that needs them and lacks them changes nothing, says so, and is made again.
+/// Whether calls are made with the keys of groups, or of outcomes that are asked for. A call that needs them and lacks them changes nothing, says so, and is
+/// made again.
 #[derive(Default)]
-pub(super) struct Groups(AtomicU32);
+pub(super) struct Met(AtomicU32);
 
-/// So many calls after the last one that met a group, they are made without.
-const CALLS_WITH_GROUPS: u32 = 64;
+/// So many calls after the last one that met such a message, they are made without.
+const CALLS_AFTER_IT: u32 = 64;
 
-impl Groups {
+impl Met {
     fn are_there(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 
     fn seen(&self) {
-        self.0.store(CALLS_WITH_GROUPS, Ordering::Relaxed);
+        self.0.store(CALLS_AFTER_IT, Ordering::Relaxed);
     }
 
-    /// What a call brought.
-    fn came(&self, packs: &[Pack]) {
-        if packs.iter().any(Pack::is_enveloped) {
+    /// What a call brought, and whether a pack is such a message.
+    fn came(&self, packs: &[Pack], is_one: fn(&Pack) -> bool) {
+        if packs.iter().any(is_one) {
             self.seen();
         } else if self.are_there() {
             let fewer = |calls: u32| Some(calls.saturating_sub(1));
@@ -232,7 +237,8 @@ async fn taken(
     engine.unreadable.settled(exchange);
     let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
     engine.unreadable.add(&exchange.node, unreadable);
-    engine.groups.came(&packs);
+    engine.groups.came(&packs, Pack::is_enveloped);
+    engine.asked.came(&packs, Pack::is_asked);
     Ok(Exchanged::Ok {
         packs,
         refused,
@@ -313,8 +319,8 @@ impl Unreadable {
 /// What an exchange is called with.
 fn arguments<'a>(engine: &'a RedisEngine, exchange: &'a Exchange) -> impl Fn(&mut Cmd) + 'a {
     let (mut settles, effect_keys) = settles::encode(&exchange.settles);
-    let groups = engine.groups.are_there();
-    if groups && settles.is_empty() {
+    let (groups, asked) = (engine.groups.are_there(), engine.asked.are_there());
+    if (groups || asked) && settles.is_empty() {
         // An empty list, so that the script does not take its shortest path.
         settles = vec![0x90];
     }
@@ -329,7 +335,7 @@ fn arguments<'a>(engine: &'a RedisEngine, exchange: &'a Exchange) -> impl Fn(&mu
             &engine.keys,
             exchange,
             &taken,
-            (bodies, groups),
+            (bodies, groups, asked),
             (&settles, &effect_keys),
             server,
             cmd,
@@ -341,12 +347,13 @@ fn put(
     keys: &Keys,
     exchange: &Exchange,
     taken: &str,
-    (bodies, groups): (bool, bool),
+    (bodies, groups, asked): (bool, bool, bool),
     (settles, effect_keys): (&[u8], &[&str]),
     server: Option<String>,
     cmd: &mut Cmd,
 ) {
     let (nodes, unheard) = (&keys.nodes, &keys.unheard);
+    let of_asked = if asked { &[&keys.asked, &keys.endings][..] } else { &[] };
     let keys = [
         &keys.meta,
         &keys.queue,
@@ -371,8 +378,9 @@ fn put(
         (false, false) => &keys[..10],
     };
     let more = if server.is_some() { 2 } else { 0 };
-    cmd.arg(keys.len() + effect_keys.len() + more)
+    cmd.arg(keys.len() + of_asked.len() + effect_keys.len() + more)
         .arg(keys)
+        .arg(of_asked)
         .arg(effect_keys);
     if server.is_some() {
         cmd.arg(nodes).arg(unheard);
@@ -382,6 +390,14 @@ fn put(
         Some(server) => {
             let mut settles = settles.to_vec();
             settles::publishing(&mut settles, exchange.backlog_max, &server);
+            if asked {
+                settles::asked(&mut settles, true);
+            }
+            cmd.arg(settles);
+        }
+        None if asked => {
+            let mut settles = settles.to_vec();
+            settles::asked(&mut settles, false);
             cmd.arg(settles);
         }
         None => _ = cmd.arg(settles),
@@ -404,7 +420,7 @@ pub(crate) fn exchange_bytes(keys: &Keys, exchange: &Exchange) -> Vec<u8> {
         keys,
         exchange,
         &taken,
-        (false, false),
+        (false, false, false),
         (&settles, &effect_keys),
         None,
         &mut cmd,

@@ -32,6 +32,9 @@ pub struct Keys {
     pub groups_paused: String,
     /// Groups that rest by a limit.
     pub resting: String,
+    /// Messages whose outcomes are asked for, and those of them that ended.
+    pub asked: String,
+    pub endings: String,
     pub purged: String,
     /// Written to, so that the server can say which replicas have it; expires.
     pub replicated: String,
@@ -71,6 +74,8 @@ impl Keys {
             groups: key("groups"),
             groups_paused: key("groups:paused"),
             resting: key("resting"),
+            asked: key("asked"),
+            endings: key("endings"),
             purged: key("purged"),
             replicated: key("replicated"),
             damaged: key("damaged"),
@@ -87,7 +92,7 @@ impl Keys {
 
     /// The keys that every queue has, with the types of what they hold. The last one outlives it. Scripts find those of groups from the
     /// end.
-    pub(super) fn typed(&self) -> [(&String, &'static str); 26] {
+    pub(super) fn typed(&self) -> [(&String, &'static str); 28] {
         [
             (&self.meta, "hash"),
             (&self.nodes, "zset"),
@@ -108,6 +113,8 @@ impl Keys {
             (&self.crown, "list"),
             (&self.unheard, "list"),
             (&self.sending, "list"),
+            (&self.asked, "hash"),
+            (&self.endings, "zset"),
             (&self.resting, "zset"),
             (&self.lines, "zset"),
             (&self.ready, "list"),

@@ -192,6 +192,11 @@ impl Link {
         }
     }
 
+    /// Whether replicas must have what is told.
+    pub(super) fn waits_for_replicas(&self) -> bool {
+        self.replicas > 0
+    }
+
     /// What is given, or the run that the server told; empty, where it does not.
     pub(super) fn server_or(&self, given: &str) -> String {
         match &self.run {

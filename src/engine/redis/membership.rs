@@ -312,6 +312,8 @@ pub(super) async fn reap(engine: &RedisEngine, reap: &Reap) -> Result<Reaped> {
             &keys.ready,
             &keys.turns,
             &keys.groups,
+            &keys.asked,
+            &keys.endings,
         ])
         .arg(&reap.victim)
         .arg(watching::channel_of(engine, reap));

@@ -21,9 +21,11 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
         ];
         let of_groups = keys.of_groups();
         let of_groups = if has_envelopes { &of_groups[..] } else { &[] };
-        cmd.arg(own.len() + of_groups.len())
+        let asked = push.items.iter().any(|item| item.asked).then_some(&keys.asked);
+        cmd.arg(own.len() + of_groups.len() + asked.iter().len())
             .arg(&own)
             .arg(of_groups)
+            .arg(asked)
             .arg(&push.call)
             .arg(push.keep_ms)
             .arg(push.backlog_max)

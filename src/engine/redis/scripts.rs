@@ -8,9 +8,10 @@ use std::borrow::Cow;
 use crate::engine::history::{LOOK_NODES_MAX, REIGNS_MAX};
 use crate::engine::{
     CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX,
-    GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT, LIMIT_SLACK_MS, LONGEST_GROUPS, MS_US,
-    PAUSED_GROUPS_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, SUSPECTS_MAX,
-    TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS,
+    ENDING_MS, ENDINGS_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT, LIMIT_SLACK_MS,
+    LONGEST_GROUPS, MS_US, PAUSED_GROUPS_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX,
+    SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX,
+    UNHEARD_STEP_MS,
 };
 use crate::message::{PACK_BYTES_MAX, PACK_MESSAGES_MAX};
 
@@ -37,6 +38,7 @@ const GROUPS: &str = include_str!("lua/groups.lua");
 const LIMITS_LUA: &str = include_str!("lua/limits.lua");
 const LIMIT_EXCHANGE: &str = include_str!("lua/limit_exchange.lua");
 const GROUPS_TAKE: &str = include_str!("lua/groups_take.lua");
+const ASKED: &str = include_str!("lua/asked.lua");
 const GROUPS_EXCHANGE: &str = include_str!("lua/groups_exchange.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
@@ -51,7 +53,7 @@ macro_rules! limits {
 }
 
 limits! {
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
+    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, ENDING_MS, ENDINGS_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
     LIMIT_SLACK_MS, LONGEST_GROUPS, MS_US, LOOK_NODES_MAX, PACK_BYTES_MAX, PAUSED_GROUPS_MAX, PACK_MESSAGES_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, REIGNS_MAX, SUSPECTS_MAX,
     TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS, UNPACK_MAX,
 }
@@ -72,6 +74,7 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("effects") => EFFECTS.lines(),
         Some("chain") => CHAIN.lines(),
         Some("groups") => GROUPS.lines(),
+        Some("asked") => ASKED.lines(),
         Some("limits") => LIMITS_LUA.lines(),
         Some("limit_exchange") => LIMIT_EXCHANGE.lines(),
         Some("groups_take") => GROUPS_TAKE.lines(),
@@ -124,7 +127,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, LIMITS_LUA, LIMIT_EXCHANGE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }
@@ -156,6 +159,8 @@ scripts!(
     history,
     status,
     held,
+    endings,
+    find,
 );
 
 impl Scripts {

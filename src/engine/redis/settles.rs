@@ -1,6 +1,6 @@
 //! What an exchange settles, as its script is given it: MessagePack, which Redis' Lua reads natively.
 
-use crate::engine::record::{array, int, text, uint};
+use crate::engine::record::{array, boolean, int, nothing, text, uint};
 use crate::engine::{DELAY_MS_MAX, Run, Settle};
 use crate::message::{Effect, Envelope, Outcome};
 
@@ -42,10 +42,15 @@ fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
     match &run.outcome {
         Outcome::Done(effects) if effects.is_empty() => open(3, 0),
         Outcome::Done(effects) => {
-            let links = || effects.iter().filter(|effect| effect.key().is_none());
-            let count = links().count();
-            open(if count > 0 { 5 } else { 4 }, 0);
-            array(out, effects.len() - count);
+            let links = || effects.iter().filter(|effect| effect.publishes());
+            let (count, result) = (links().count(), run.outcome.result());
+            let len = match (count, result) {
+                (_, Some(_)) => 6,
+                (0, None) => 4,
+                (_, None) => 5,
+            };
+            open(len, 0);
+            array(out, effects.iter().filter(|effect| effect.key().is_some()).count());
             for effect in effects {
                 if let Some(key) = effect.key() {
                     encode_effect(out, effect, key, keys);
@@ -54,6 +59,12 @@ fn encode_run<'a>(out: &mut Vec<u8>, run: &'a Run, keys: &mut Vec<&'a str>) {
             if count > 0 {
                 array(out, count);
                 links().for_each(|effect| encode_publish(out, effect));
+            }
+            if let Some(result) = result {
+                if count == 0 {
+                    nothing(out);
+                }
+                text(out, result);
             }
         }
         Outcome::Error(error) => {
@@ -73,6 +84,14 @@ pub(super) fn publishing(out: &mut Vec<u8>, backlog_max: u64, server: &str) {
     array(out, 2);
     uint(out, backlog_max);
     text(out, server.as_bytes());
+}
+
+/// Behind all: the keys of outcomes that are asked for are given.
+pub(super) fn asked(out: &mut Vec<u8>, publishes: bool) {
+    if !publishes {
+        nothing(out);
+    }
+    boolean(out, true);
 }
 
 fn encode_publish(out: &mut Vec<u8>, effect: &Effect) {
@@ -119,6 +138,6 @@ fn encode_effect<'a>(out: &mut Vec<u8>, effect: &'a Effect, key: &'a str, keys: 
             open("push", 3);
             text(out, value);
         }
-        Effect::Publish { .. } => {}
+        Effect::Publish { .. } | Effect::Result { .. } => {}
     }
 }

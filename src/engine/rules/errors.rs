@@ -3,7 +3,7 @@
 use super::clock::{advance, expired, hive};
 use super::groups::line_up;
 use crate::engine::limits::{CHUNK_MAX, COLLECT_BYTES_MAX, TRIM_MAX};
-use crate::engine::store::{Lessee, Line, Store};
+use crate::engine::store::{Asked, Lessee, Line, Store};
 use crate::engine::{Collect, Collected, Failed, Requeued, Wake, record};
 use crate::error::Result;
 use crate::message::Pack;
@@ -120,6 +120,10 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
         } else {
             store.push_back(Line::Again, &pack.marked_unordered())?;
             meta.again = true;
+        }
+        // How its last life ended says nothing about the next one.
+        if failed.asked && store.guard("ending-requeue") {
+            store.set_asked(*number, &Asked::Waits { due_ms: 0 })?;
         }
         requeued.push(*number);
     }

@@ -1,11 +1,12 @@
 //! Who is a member: join, leave, and the reaping of nodes whose lease has run out.
 
 use super::clock::{advance, hive};
+use super::endings::note;
 use super::groups::{ended, set_rules};
 use crate::engine::layout::check_layout;
 use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, UNHEARD_STEP_MS};
-use crate::engine::store::{About, Lane, Lessee, Line, Meta, StepCounts, Store};
-use crate::engine::{Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
+use crate::engine::store::{About, Asked, Lane, Lessee, Line, Meta, StepCounts, Store};
+use crate::engine::{Ended, Ending, Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
 use crate::error::{Error, Result};
 
 /// Becomes a member; creates the queue if there is none.
@@ -175,6 +176,7 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
     let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
     let most = store.about(victim)?.unwrap_or_default().deliveries_max;
     let (mut redelivered, mut failed, mut bytes, mut readied) = (0, 0, 0, false);
+    let mut asked = Vec::new();
     for _ in 0..REAP_PACKS_MAX {
         let Some(pack) = store.pieces(victim, 1, 0)?.pop() else {
             break;
@@ -190,6 +192,10 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
             for index in 0..pack.count() {
                 store.add_failed(&Failed::of(&pack, index, time_ms, victim, &text))?;
             }
+            if pack.is_asked() && store.guard("ending-reaped") {
+                let ending = Ending::of(&pack, time_ms, victim, Ended::Failed(text.into_bytes()));
+                asked.push((pack.first(), Asked::Ended(ending)));
+            }
             if let Some(group) = pack.holds_up()
                 && store.guard("group-reaped")
             {
@@ -201,6 +207,7 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
             store.push_back(Line::Again, &pack.next_attempt())?;
         }
     }
+    note(store, time_ms, &asked)?;
     Ok((redelivered, failed, readied))
 }
 

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::endings::note;
 use super::limit::ring;
 use super::membership::awaits_members;
 use super::numbering::Numbering;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::CALL_MS;
-use crate::engine::store::{Line, Meta, Store};
+use crate::engine::store::{Asked, Line, Meta, Store};
 use crate::engine::{LAYOUT, Push, Pushed, Receipt};
 use crate::error::Result;
 
@@ -39,7 +40,7 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     }
     let (mut plan, mut answers) = (Numbering::new(&meta, time_ms), Vec::new());
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut remembered = Vec::new();
+    let (mut remembered, mut asked) = (Vec::new(), Vec::new());
     for item in &push.items {
         let mut number = plan.seq;
         let mut repeated = false;
@@ -60,6 +61,10 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         }
         if !repeated {
             plan.add_with(&item.envelope(), &item.payload, item.delay_ms);
+            if item.asked {
+                let due_ms = if item.delay_ms > 0 { time_ms + item.delay_ms } else { 0 };
+                asked.push((number, Asked::Waits { due_ms }));
+            }
         }
         answers.push(Receipt { number, repeated });
     }
@@ -78,6 +83,9 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
 
     plan.write(store, &mut meta)?;
     store.set_meta(&meta)?;
+    if store.guard("ending-pushed") {
+        note(store, time_ms, &asked)?;
+    }
     let count = remembered.len() + 1;
     for (key, number) in remembered {
         let receipt = Receipt {

@@ -7,7 +7,9 @@ use crate::engine::Wake;
 use crate::engine::history::Range;
 use crate::engine::memory::{State, Taken};
 use crate::engine::record;
-use crate::engine::store::{Effects, Errors, Groups, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store};
+use crate::engine::store::{
+    Effects, Endings, Errors, Groups, Leases, Lessee, Line, Lines, Nodes, Pushes, Reports, Store,
+};
 use crate::error::Result;
 use crate::message::{Effect, Pack};
 
@@ -30,6 +32,13 @@ impl Tables<'_> {
         }
         self.dump_later_and_once(&mut state)?;
         self.dump_groups(&mut state)?;
+        for number in self.all("SELECT number FROM asked WHERE queue = ?", params![self.queue], |row| {
+            uint(row, 0)
+        })? {
+            if let Some(asked) = self.asked(number)? {
+                state.set_asked(number, &asked)?;
+            }
+        }
         state.reigns = self.reigns()?.into();
         for range in Range::ALL {
             for slot in 0..range.steps() {

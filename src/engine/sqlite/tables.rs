@@ -1,6 +1,7 @@
 //! The queue in tables: one file per group of things that are kept, as in [`store`](crate::engine::store).
 
 mod effects;
+mod endings;
 mod errors;
 mod groups;
 mod leases;
@@ -22,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::message::Pack;
 use crate::settings::Names;
 
+pub(super) use endings::has_ended;
 pub(super) use meta::rings;
 pub(super) use schema::{DAMAGED, SCHEMA, SINCE};
 

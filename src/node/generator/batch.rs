@@ -144,6 +144,7 @@ fn enveloped(draft: &Draft, number: u64, epoch: u64, published_ms: u64) -> Resul
     }
     let envelope = Envelope {
         group: draft.group.clone(),
+        asked: false,
         expires_ms: draft.expires.map(crate::settings::ms),
         headers: draft.headers.clone(),
     };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::pool::Pool;
 use super::stretch::Stretch;
 use crate::engine::{DELAY_MS_MAX, NodeId};
-use crate::message::{Effect, Message, Outcome, wrong_group};
+use crate::message::{Effect, Message, Outcome, RESULT_BYTES_MAX, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
@@ -68,7 +68,7 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
-                handled => stretch.ends(number, bytes, outcome(handled, failures, &settings)),
+                handled => stretch.ends(number, bytes, outcome(handled, pack.is_asked(), failures, &settings)),
             }
         }
     }
@@ -83,9 +83,13 @@ fn expired(expires_ms: u64) -> Outcome {
     ))
 }
 
-fn outcome(handled: Handled, failures: u16, settings: &Settings) -> Outcome {
+fn outcome(handled: Handled, asked: bool, failures: u16, settings: &Settings) -> Outcome {
     match handled.and_then(bounded) {
-        Ok(effects) => Outcome::Done(effects),
+        Ok(mut effects) => {
+            // A result is for whoever asked.
+            effects.retain(|effect| asked || !matches!(effect, Effect::Result { .. }));
+            Outcome::Done(effects)
+        }
         Err(failure) => failure.outcome(failures, settings),
     }
 }
@@ -115,6 +119,18 @@ fn bounded(effects: Vec<Effect>) -> Handled {
             "{count} effects with {bytes} bytes are too much for one message: at most {EFFECTS_MAX} with {EFFECT_BYTES_MAX}"
         );
         return Err(text.into());
+    }
+    let results = || {
+        effects.iter().filter_map(|effect| match effect {
+            Effect::Result { value } => Some(value.len()),
+            _ => None,
+        })
+    };
+    if let Some(bytes) = results().find(|bytes| *bytes > RESULT_BYTES_MAX) {
+        return Err(format!("a result of {bytes} bytes is too large: at most {RESULT_BYTES_MAX}").into());
+    }
+    if results().count() > 1 {
+        return Err("a message has one result at most".into());
     }
     for effect in &effects {
         let Effect::Publish { delay_ms, group, .. } = effect else {

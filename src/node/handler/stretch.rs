@@ -86,6 +86,11 @@ impl Open {
         (time_ms() >= self.sample.published_ms.saturating_add(expires_ms)).then_some(expires_ms)
     }
 
+    /// Whether the outcome of its message is asked for.
+    pub(super) fn is_asked(&self) -> bool {
+        self.sample.is_asked()
+    }
+
     pub(super) fn pack(&self) -> &Pack {
         &self.pack
     }

@@ -39,6 +39,7 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             ("?order=oldest&text=no", None, 200),
             ("?limit=0", None, 400),
         ],
+        "message" => vec![("0", None, 200), ("1", None, 200), ("999999", None, 404)],
         "error" => vec![("0", None, 200), ("999999", None, 404)],
         "requeue" | "delete" => vec![
             post(json!({"numbers": [1, 999_999]}), 200),
@@ -46,7 +47,10 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             post(json!({}), 400),
         ],
         "push" => vec![
-            post(json!({"payload": "x", "key": "k", "delay_ms": 3_600_000}), 201),
+            post(
+                json!({"payload": "x", "key": "k", "ask": true, "delay_ms": 3_600_000}),
+                201,
+            ),
             post(json!({"payload_base64": "/w==", "delay_ms": 3_600_000}), 201),
             post(json!({"payload": {"any": ["JSON"]}, "delay": "1h"}), 201),
             post(
@@ -147,7 +151,7 @@ fn every_path_and_method_of_the_description_is_served_as_it_says() {
             }
         }
     }
-    assert!(operations.len() >= 17, "{operations:?}");
+    assert!(operations.len() >= 18, "{operations:?}");
 }
 
 /// The first sample of the events.

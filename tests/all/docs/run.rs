@@ -40,6 +40,7 @@ pages! {
     the_commands_of_groups_work: "docs/recipes/groups.md",
     the_commands_of_limits_work: "docs/recipes/limits.md",
     the_commands_of_headers_work: "docs/recipes/headers.md",
+    the_commands_of_outcomes_work: "docs/recipes/outcomes.md",
     the_commands_of_http_work: "docs/recipes/http.md",
     the_commands_of_jobs_work: "docs/recipes/jobs.md",
     the_commands_of_poller_work: "docs/recipes/poller.md",

@@ -105,6 +105,47 @@ async fn groups() {
 }
 
 #[tokio::test]
+async fn outcomes_that_are_asked_for() {
+    let item = || Item::new("x").ask();
+    let push = |call: &str| {
+        push_call(
+            call,
+            vec![item(), item().group("g"), item(), item(), Item::new("plain")],
+        )
+    };
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        Call::Push(push("q"))
+    })
+    .await;
+    let settled = |hive: &Redis, packs: &[Pack]| {
+        let later = Outcome::Retry {
+            error: "busy".into(),
+            after_ms: 7,
+        };
+        let outcomes = [Outcome::Done(vec![Effect::result("r")]), failure(), later, done()];
+        let settles = packs.iter().zip(outcomes).map(|(pack, outcome)| whole(pack, &outcome));
+        hive.next_call("b", 0, settles.collect(), 9)
+    };
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        let packs = hive.take("b", 9).await;
+        Call::Exchange(settled(hive, &packs))
+    })
+    .await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        let packs = hive.take("b", 9).await;
+        hive.call(&settled(hive, &packs)).await;
+        Call::Endings(vec![0, 1, 2, 3, 4])
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn publish() {
     cut(async |hive| {
         hive.found("a", &["b"]).await;

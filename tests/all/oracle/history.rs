@@ -138,6 +138,10 @@ impl<B: Bench> History<B> {
             }
             98 => {
                 self.call(Call::Status).await;
+                for number in [self.rng.u64(..60), self.rng.u64(..600)] {
+                    self.call(Call::Find(number)).await;
+                    self.call(Call::Endings(vec![number, number + 1, 7])).await;
+                }
                 self.twin.hush().await;
             }
             _ => {
@@ -342,6 +346,9 @@ impl<B: Bench> History<B> {
             }
             if self.chance(4) {
                 item = item.expires(Duration::from_millis(self.rng.u64(1..9)));
+            }
+            if self.chance(3) {
+                item = item.ask();
             }
             if self.chance(3) {
                 item = item.delay(Duration::from_millis(self.rng.u64(..300)));

@@ -114,7 +114,7 @@ impl Ledger {
                             // The effects of a run are applied once, with its first message.
                             let effects = if number == first { &effects[..] } else { &[] };
                             self.counted += i64::from(effects.iter().any(|effect| effect.key() == Some(COUNTER)));
-                            let wanted = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
+                            let wanted = effects.iter().filter(|effect| effect.publishes()).count() as u64;
                             let links = chained.links.iter().filter(|link| link.cause == number);
                             let found = links.map(|link| link.count).sum::<u64>();
                             assert_eq!(found, wanted, "{number} publishes what it is to");

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Gone, Handover, History, Join, Joined, Limits,
-    NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report,
-    Reported, Requeued, Sights, Status, Wake, rules,
+    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, History, Join,
+    Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped,
+    Renewed, Report, Reported, Requeued, Sights, Status, Wake, rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
@@ -38,6 +38,8 @@ pub enum Call {
     History(Range),
     Purge(bool),
     Status,
+    Find(u64),
+    Endings(Vec<u64>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +62,8 @@ pub enum Answer {
     History(Option<Box<History>>),
     Purged(Purged),
     Status(Option<Box<Status>>),
+    Found(Box<Found>),
+    Endings(Vec<Option<Ending>>),
     Nothing,
     /// Only the kind: the texts may differ.
     Wrong(&'static str),
@@ -246,6 +250,8 @@ fn told(state: &mut State, now: u64, call: &Call) -> Result<Answer> {
         },
         Call::Purge(force) => Answer::Purged(rules::purge(state, now, *force)?),
         Call::Status => Answer::Status(Some(Box::new(rules::status(state, now)?))),
+        Call::Find(number) => Answer::Found(Box::new(rules::find(state, now, *number)?)),
+        Call::Endings(numbers) => Answer::Endings(rules::endings(state, now, numbers)?),
     })
 }
 
@@ -284,5 +290,7 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
             .status()
             .await
             .map(|status| Answer::Status(Some(Box::new(status)))),
+        Call::Find(number) => engine.find(*number).await.map(|found| Answer::Found(Box::new(found))),
+        Call::Endings(numbers) => engine.endings(numbers).await.map(Answer::Endings),
     }
 }

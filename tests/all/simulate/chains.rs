@@ -86,7 +86,7 @@ impl Inner {
         for (number, effects) in publishing(exchange).filter(|(number, _)| told.crowded.contains(number)) {
             let at = usize::try_from(number).expect("few");
             let now = matches!(self.book.places.get(at).map(|spot| spot.place), Some(Place::Held(_)));
-            let count = effects.iter().filter(|effect| effect.key().is_none()).count() as u64;
+            let count = effects.iter().filter(|effect| effect.publishes()).count() as u64;
             let in_lines = effects.iter().any(is_grouped);
             if now && !in_lines && before.seq + given + count - head <= exchange.backlog_max {
                 return self.fail(&format!("message {number} is put off although there is room"));

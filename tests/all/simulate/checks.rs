@@ -11,6 +11,7 @@ use queenright::message::Pack;
 use super::process::Kind;
 use super::pushes::Remembered;
 use super::world::Inner;
+use crate::checker;
 use crate::conformance::QUEUE;
 use crate::oracle::{Answer, Call};
 
@@ -210,6 +211,11 @@ impl Inner {
             _ => {}
         }
         self.groups_are_in_order(answer);
+        if self.plan.asks
+            && let Some(wrong) = checker::wrong_ending(&self.state)
+        {
+            self.fail(&wrong);
+        }
         match call {
             Call::Publish(_)
             | Call::Exchange(_)

@@ -130,6 +130,9 @@ impl Inner {
             if let Some(group) = self.plan.group(process as u64 + 16 * index) {
                 item = item.group(group);
             }
+            if self.plan.asks && (process as u64 + index).is_multiple_of(2) {
+                item = item.ask();
+            }
             item
         });
         let items = items.collect();

@@ -145,6 +145,8 @@ pub struct Plan {
     pub groups: u64,
     /// It is limited for a time how fast messages are taken.
     pub limited: bool,
+    /// Of some messages that are pushed, the outcome is asked for.
+    pub asks: bool,
 }
 
 impl Plan {
@@ -199,6 +201,7 @@ impl Plan {
             lies: 0,
             groups: 0,
             limited: false,
+            asks: false,
             settings,
         };
         plan.draw_faults(&mut rng, lease);
@@ -210,6 +213,7 @@ impl Plan {
         plan.chains = Rng::with_seed(seed ^ 0x6368_6169_6e73).u8(..5) == 0;
         plan.draw_groups(&mut Rng::with_seed(seed ^ 0x6772_6f75_7073));
         plan.draw_limits(&mut Rng::with_seed(seed ^ 0x6c69_6d69_7473));
+        plan.asks = Rng::with_seed(seed ^ 0x0061_736b_6564).u8(..3) == 0;
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }

@@ -346,7 +346,13 @@ impl Handle for Worker {
                 kill(&self.world, self.process);
                 std::future::pending().await
             }
-            deed => Ok(deed.effects(number).into_iter().chain(plan.published(number)).collect()),
+            deed => {
+                let result = message
+                    .is_asked()
+                    .then(|| queenright::Effect::result(format!("of {number}")));
+                let effects = deed.effects(number).into_iter().chain(plan.published(number));
+                Ok(effects.chain(result).collect())
+            }
         }
     }
 }

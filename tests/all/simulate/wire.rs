@@ -321,6 +321,8 @@ fn verb(call: &Call) -> &'static str {
         Call::History(_) => "history",
         Call::Purge(_) => "purge",
         Call::Status => "status",
+        Call::Find(_) => "find",
+        Call::Endings(_) => "endings",
     }
 }
 
@@ -542,6 +544,19 @@ impl Engine for Wire {
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
         rules::held(&mut self.world.lock().state, node, limit)
+    }
+
+    async fn endings(&self, numbers: &[u64]) -> Result<Vec<Option<queenright::engine::Ending>>> {
+        answer!(self, Call::Endings(numbers.to_vec()), Endings)
+    }
+
+    async fn await_ending(&self, _: u64, _: Duration) -> Result<bool> {
+        unreachable!("nobody waits here")
+    }
+
+    async fn find(&self, number: u64) -> Result<queenright::engine::Found> {
+        let wall_ms = self.world.lock().wall();
+        rules::find(&mut self.world.lock().state, wall_ms, number)
     }
 
     async fn push(&self, push: &Push) -> Result<Pushed> {

@@ -325,6 +325,8 @@ impl Inner {
             Call::Purge(_) => 32,
             Call::PauseGroup(..) => 33,
             Call::Limit(_) => 34,
+            Call::Find(_) => 35,
+            Call::Endings(_) => 36,
         };
         let told = match answer {
             Answer::Exchanged(Exchanged::Ok { packs, .. }) => packs.iter().map(|pack| pack.first() + 1).sum(),

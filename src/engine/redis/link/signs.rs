@@ -1,12 +1,13 @@
 //! By what others see that a node is there: a subscription on its control connection, to a channel that nobody ever publishes
 //! to. When the process dies, its kernel closes the connection, and the server knows at once.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult};
+use redis::{Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -44,6 +45,8 @@ struct State {
     /// The last connection that was lost.
     lost: u64,
     losses: VecDeque<Instant>,
+    /// How many listen at a channel, and what wakes them.
+    ears: BTreeMap<String, (usize, Arc<Notify>)>,
     /// Until then no node is shown.
     rests: Option<Instant>,
     /// Whether the server lets it; unknown before it was tried.
@@ -106,6 +109,39 @@ impl Signs {
         state.held.contains(&self.crown) && !state.is_lost()
     }
 
+    /// Listens at a channel, from the next [`Link::keep_signs`] on.
+    pub(in super::super) fn listen_at(self: &Arc<Self>, channel: &str) -> Ear {
+        let mut state = self.state();
+        state.wanted.insert(channel.to_string());
+        let (listeners, rung) = state.ears.entry(channel.to_string()).or_default();
+        *listeners += 1;
+        Ear {
+            rung: rung.clone(),
+            channel: channel.to_string(),
+            signs: self.clone(),
+        }
+    }
+
+    /// Whether what is said at a channel comes here.
+    pub(in super::super) fn hears(&self, channel: &str) -> bool {
+        let state = self.state();
+        state.held.contains(channel) && !state.is_lost()
+    }
+
+    fn hears_from(&self, channel: Option<&Value>) {
+        let ear = match channel {
+            Some(Value::BulkString(name)) => str::from_utf8(name).ok().and_then(|name| {
+                let state = self.state();
+                state.ears.get(name).map(|(_, rung)| rung.clone())
+            }),
+            _ => None,
+        };
+        match ear {
+            Some(rung) => rung.notify_waiters(),
+            None => self.rung.notify_one(),
+        }
+    }
+
     /// Whether the server tells who is there, as far as is known.
     pub(in super::super) fn works(&self) -> Option<bool> {
         self.state().works
@@ -135,7 +171,7 @@ impl Signs {
             while let Some(push) = pushes.recv().await {
                 let Some(signs) = signs.upgrade() else { return };
                 match push.kind {
-                    PushKind::Message => signs.rung.notify_one(),
+                    PushKind::Message => signs.hears_from(push.data.first()),
                     PushKind::Disconnection => break,
                     _ => {}
                 }
@@ -202,6 +238,34 @@ impl Signs {
     pub(super) fn wants_pushes(&self, now: Instant) -> bool {
         let state = self.state();
         state.works != Some(false) || state.rests.is_some_and(|until| until <= now)
+    }
+}
+
+/// Someone who listens at a channel.
+pub(in super::super) struct Ear {
+    signs: Arc<Signs>,
+    channel: String,
+    rung: Arc<Notify>,
+}
+
+impl Ear {
+    /// Returns when something is said there.
+    pub(in super::super) fn rung(&self) -> Notified<'_> {
+        self.rung.notified()
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        let mut state = self.signs.state();
+        let left = state.ears.get_mut(&self.channel).map(|(listeners, _)| {
+            *listeners -= 1;
+            *listeners
+        });
+        if left == Some(0) {
+            state.ears.remove(&self.channel);
+            state.wanted.remove(&self.channel);
+        }
     }
 }
 

@@ -1,14 +1,15 @@
 -- exchange: settles what is finished, then takes what comes next.
 -- KEYS  1 meta 2 queue 3 taken:NODE 4 bodies 5 bell 6 again 7 damaged; with settles also 8 errors 9 errors:records 10 later; with groups
---       these and 11 lines 12 ready 13 turns 14 groups 15 resting; then the keys of effects; if some of these publish, nodes and unheard are the last two
+--       these and 11 lines 12 ready 13 turns 14 groups 15 resting; where outcomes are asked for, asked and endings; then the keys of effects; if some of these publish, nodes and unheard are the last two
 -- ARGV  1 node 2 lane 3 call 4 settles (msgpack) 5 want 6 woken (1), bodies are to come with their packs (2), the keys of groups are given (4), as
 --       a sum 7 bytes wanted, then piece and count of those that are done from their start
 --       settles: {{piece, {{from, count, outcome, extra}, ...}}, ...}, outcome 0 done (extra: effects) 1 error (extra:
 --       text) 2 return 3 retry (extra: delay in ms); an effect: {kind, index of its key, ...}. What effects publish comes behind them:
---       {{delay, payload, maybe envelope}, ...}; and then behind all settles {most waiting, server}
+--       {{delay, payload, maybe envelope}, ...}, and behind that a result; behind all settles {most waiting, server} if some publish, and true if the
+--       keys of outcomes that are asked for are given
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
 --          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
---          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups (their keys are needed: nothing was written)
+--          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups or asked (these keys are needed: nothing was written)
 --          | limited milliseconds-until-there-is-more {one of the above}
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
@@ -18,9 +19,9 @@
 --+ common
 local node, lane, call, want = ARGV[1], 'lane:' .. ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 local none = {}
-local chain, chained = nil, nil
+local chain, chained, asked = nil, nil, nil
 settles = none
-if ARGV[4] ~= '' then settles, chain = cmsgpack.unpack(ARGV[4]) end
+if ARGV[4] ~= '' then settles, chain, asked = cmsgpack.unpack(ARGV[4]) end
 local place = 'pack:' .. ARGV[2]
 local fields = {lane, 'suspects', place}
 for i = 8, #ARGV, 2 do fields[#fields + 1] = ARGV[i] end
@@ -116,13 +117,14 @@ if ARGV[6] >= '4' then
   local wrong = groups.misplaced(true)
   if wrong then return wrong end
 end
+if asked then effects_at = effects_at + 2 end
 if ready and want > 0 and not groups then return {'groups'} end -- guard: group-keys
 if limit and limit.needs_groups and want > 0 and not groups then return {'groups'} end
 
 -- First everything is worked out; nothing is written before all of it is known to be right.
 local gone, set, ended, rest, named, over = {}, {}, none, none, {}, none
 local errors, records, back, back_again, later, effects, refused = none, none, none, none, none, none, none
-local done, failed, returned, suspects, alone, most = 0, 0, 0, 0, 0, nil
+local done, failed, returned, suspects, alone, most, told = 0, 0, 0, 0, 0, nil, nil
 if stored[2] ~= '0 0' then
   suspects, alone = string.match(stored[2] or '0 0', '(%-?%d+) (%-?%d+)')
   suspects, alone = tonumber(suspects or 0), tonumber(alone or 0)
@@ -147,7 +149,7 @@ for i = 8, unarrived and 0 or #ARGV, 2 do
   local at, n = i / 2, tonumber(ARGV[i + 1])
   local pack = stored[at]
   local version, flags, attempt, _, _, _, _, _, count = head(pack)
-  if n == count and attempt == 1 and (version == 1 or groups) then
+  if n == count and attempt == 1 and (version == 1 or groups and not groups.is_asked(pack)) then
     gone[#gone + 1], done = fields[at], done + n
     if flags == 1 then
       if ended == none then ended = {} end
@@ -179,11 +181,14 @@ if rest ~= none then
     if not time then local _, wall = hive(0, 0, 0); time = wall end
     return time
   end
+  --+ asked
+  if asked then told = asking(KEYS[effects_at - 1], KEYS[effects_at], now) end
   local function fail(pack, index, text)
     local number, kept = failure(pack, index, now(), node, text)
     errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
     records[#records + 1] = num(number); records[#records + 1] = kept
     failed = failed + 1
+    if told and is_asked(pack) then told.failed(pack, node, text) end
     return number
   end
   -- Tried again under the same number: mostly failures + 1, and out of the order of numbers.
@@ -195,6 +200,7 @@ if rest ~= none then
     one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, math.max(unordered, leaves and 2 or 1)) .. string.sub(one, 9)
     later[#later + 1] = num(now() + after)
     later[#later + 1] = later_entry(number, one)
+    if told and is_asked(one) then told.waits(one, now() + after) end -- guard: ending-later
   end
   if chain then
     --+ numbering
@@ -212,6 +218,12 @@ if rest ~= none then
     if is_grouped and not groups then
       for _, run in ipairs(runs) do
         if run[3] ~= 2 then return {'groups'} end -- guard: group-keys
+      end
+    end
+    local told_of = version == 2 and is_asked(pack)
+    if told_of and not told then
+      for _, run in ipairs(runs) do
+        if run[3] ~= 2 then return {'asked'} end -- guard: ending-keys
       end
     end
     local group = is_grouped and groups and groups.of(pack) or nil
@@ -276,6 +288,7 @@ if rest ~= none then
         returned = returned + n
         if not full then kept = kept + n end
       end
+      if told and told_of and outcome == 0 and not why and not crowded then told.done(pack, node, run[6]) end -- guard: ending-done
       if group and not crowded and (outcome < 2 or outcome == 3 and leaves) then
         if over == none then over = {} end
         over[#over + 1] = group
@@ -312,6 +325,8 @@ if may then
   if chain and not (may('RPUSH') and may('ZADD') and may('DEL')) then lack = 'RPUSH, ZADD or DEL' end -- guard: rights
 end
 if lack then return redis.error_reply('NOPERM queenright: this user has no permissions to run ' .. lack) end
+lack = told and told.misplaced()
+if lack then return lack end
 
 -- Types are checked when a node joins. If someone has put something else there since, nothing is written.
 if chained or #errors + #later + #back + #back_again > 0 then
@@ -350,6 +365,7 @@ for i = 1, #errors, $UNPACK_MAX do
   redis.call('HSET', KEYS[9], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
 for i = 1, #later, $UNPACK_MAX do redis.call('ZADD', KEYS[10], unpack(later, i, math.min(i + ($UNPACK_MAX - 1), #later))) end
+if told then told.write() end
 -- Returned packs go back to the head, the oldest foremost.
 for i = #back, 1, -1 do redis.call('LPUSH', KEYS[2], back[i]) end
 for i = #back_again, 1, -1 do redis.call('LPUSH', KEYS[6], back_again[i]) end

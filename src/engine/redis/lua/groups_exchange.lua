@@ -1,5 +1,10 @@
 -- What an exchange needs of groups. Needs `groups` and `groups_take`, and `want` and `none` of the exchange.
 return {
+  -- As in `asked`.
+  is_asked = function(pack)
+    local at = 46 + (string.byte(pack, 45) or 0)
+    return string.sub(pack, at + 3, at + 4) == '\161a'
+  end,
   of = group_of, misplaced = misplaced, ended = ended, take = take_groups, line_up = line_up,
   waiting = function() return redis.call('ZCARD', LINES) end,
   skips = function() look_up(none); return math.floor(rules / 2) % 2 == 1 end,

@@ -1,5 +1,5 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
--- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups
+-- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups; if outcomes are asked for, 13 asked
 -- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server, then of each
 --       message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
 -- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
@@ -18,7 +18,7 @@ if m[1] then
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
   -- The types of keys are checked by join, and nobody has joined yet.
-  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list', 'zset', 'list', 'hash', 'zset'}) do
+  for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list', 'zset', 'list', 'hash', 'zset', 'hash'}) do
     local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
     if found ~= 'none' and found ~= kind then return {'type', KEYS[i], found} end -- guard: push-types
   end
@@ -35,6 +35,17 @@ if lack then return lack end
 if m[1] then
   local waits = awaits_members(KEYS[1], KEYS[7], KEYS[8], ARGV[7], wall)
   if waits then return {'unheard'} end -- guard: push-unheard
+end
+
+local told, asks_for = nil, nil
+if KEYS[13] then
+  local function made()
+    --+ asked
+    return asks
+  end
+  told, asks_for = {}, made()
+  local found = redis.call('TYPE', KEYS[13]).ok
+  if found ~= 'none' and found ~= 'hash' then return {'type', KEYS[13], found} end
 end
 
 -- First everything is worked out.
@@ -59,6 +70,9 @@ for i = 8, #ARGV, width do
     end
   end
   if repeated == 0 then new.add(payload, delay, envelope) end
+  if told and repeated == 0 and envelope ~= '' and asks_for(envelope, 1) then
+    told[#told + 1] = num(number); told[#told + 1] = cmsgpack.pack({0, delay > 0 and wall + delay or 0})
+  end
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 new.close()
@@ -85,6 +99,9 @@ if not m[1] then
   redis.call('HSET', KEYS[1], 'server', ARGV[7])
 end
 new.write(KEYS[2], KEYS[4])
+for i = 1, told and #told or 0, $UNPACK_MAX do
+  redis.call('HSET', KEYS[13], unpack(told, i, math.min(i + ($UNPACK_MAX - 1), #told))) -- guard: ending-pushed
+end
 if new.seq > seq then redis.call('HSET', KEYS[1], 'seq', num(new.seq), 'head', num(waiting_from)) end
 if #grouped > 0 then
   line_up(grouped)

@@ -1,5 +1,5 @@
 -- reap: deposes a member whose lease has run out, or whose connection was closed, and hands on what it held, a bounded number of packs a call.
--- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged 11 lines 12 ready 13 turns 14 groups
+-- KEYS  1 meta 2 nodes 3 dead 4 taken:VICTIM 5 again 6 errors 7 errors:records 8 bell 9 bodies 10 damaged 11 lines 12 ready 13 turns 14 groups 15 asked 16 endings
 -- ARGV  1 victim 2 its channel, if its connection was seen and is seen no more (or nothing)
 -- Returns  by name: redelivered failed more deposed
 -- Deposes before it moves anything: from then on the calls of the victim are refused.
@@ -13,6 +13,7 @@
 --+ alive
 local at = 11
 --+ groups
+--+ asked
 local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
   return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
@@ -22,7 +23,8 @@ if not m[1] then return answer(0, 0, 0, 0) end
 local clock, wall = hive(m[1], m[2], m[3])
 local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
 local kind = redis.call('TYPE', KEYS[4]).ok
-lack = misplaced()
+local told = asking(KEYS[15], KEYS[16], function() return wall end)
+lack = misplaced() or told.misplaced(true)
 lack = lack or lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
 if lack then return lack end
 local gone = ARGV[2] ~= ''
@@ -71,6 +73,7 @@ for i = 1, math.min(#pieces, $REAP_PACKS_MAX) do
       errors[#errors + 1] = num(number); errors[#errors + 1] = num(number)
       records[#records + 1] = num(number); records[#records + 1] = kept
     end
+    if is_asked(pack) then told.failed(pack, victim, 'delivered ' .. num(attempt) .. ' times without an outcome') end -- guard: ending-reaped
     failed = failed + count
     local group = group_of(pack)
     if group and select(5, head(pack)) ~= 2 then over[#over + 1] = group end -- guard: group-reaped
@@ -86,6 +89,7 @@ for i = 1, #errors, $UNPACK_MAX do
   redis.call('ZADD', KEYS[6], unpack(errors, i, math.min(i + ($UNPACK_MAX - 1), #errors)))
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
+told.write()
 local flag = m[4] or '0'
 if #again > 0 then
   redis.call('RPUSH', KEYS[5], unpack(again))

@@ -1,5 +1,5 @@
 -- requeue: withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
--- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell 6 lines 7 ready 8 turns 9 groups
+-- KEYS  1 meta 2 errors 3 errors:records 4 again 5 bell 6 lines 7 ready 8 turns 9 groups 10 asked 11 endings
 -- ARGV  the numbers
 -- Returns  by name: looked (how many of the given numbers), numbers (of those that are in the queue again)
 -- Its first write is a ZREM, which Redis does not refuse when memory is full.
@@ -11,6 +11,8 @@ if not m[1] then return {'looked', #ARGV, 'numbers', {}} end
 -- All records are read before anything is written. One that cannot be read stays where it is: whoever collects sets it aside.
 local at = 6
 --+ groups
+--+ asked
+local told, ended = asking(KEYS[10], KEYS[11]), {}
 local looked, bytes, numbers, packs, grouped, named = 0, 0, {}, {}, {}, {}
 for i = 1, #ARGV do
   local length = named[ARGV[i]] and 0 or redis.call('HSTRLEN', KEYS[3], ARGV[i])
@@ -32,14 +34,21 @@ for i = 1, #ARGV do
     in_line = group -- guard: group-requeue
     if in_line then grouped[#grouped + 1] = pack(0) elseif sound(back) then packs[#packs + 1] = back end
     if sound(back) then numbers[#numbers + 1] = num(number) end
+    -- How its last life ended says nothing about the next one.
+    if sound(back) and is_asked(back) then
+      told.waits(back, 0)
+      ended[#ended + 1] = struct.pack('>I8', number)
+    end
   end
 end
 if #numbers > 0 then
   lack = lacks('HDEL', 'RPUSH', 'HINCRBY', 'HSET') -- guard: rights
-  lack = lack or #grouped > 0 and misplaced()
+  lack = lack or #grouped > 0 and misplaced() or told.misplaced()
   if lack then return lack end
   redis.call('ZREM', KEYS[2], unpack(numbers)) -- guard: requeue-withdraws
   redis.call('HDEL', KEYS[3], unpack(numbers)) -- guard: requeue-withdraws
+  if #ended > 0 then redis.call('ZREM', KEYS[11], unpack(ended)) end -- guard: ending-requeue
+  told.write() -- guard: ending-requeue
   redis.call('HINCRBY', KEYS[1], 'requeued', num(#numbers))
   local again = m[2] or '0'
   if #packs > 0 then

@@ -48,7 +48,7 @@ pub(super) fn admit(store: &mut impl Store, known: &mut Known, effects: &[Effect
                 Some(new.to_string().into_bytes())
             }
             Effect::Set { value, .. } => Some(value.clone()),
-            Effect::SetField { .. } | Effect::Push { .. } | Effect::Publish { .. } => None,
+            Effect::SetField { .. } | Effect::Push { .. } | Effect::Publish { .. } | Effect::Result { .. } => None,
         };
         trial.insert(key.to_string(), (kind, value));
     }
@@ -69,7 +69,7 @@ impl Effect {
             Self::Add { .. } | Self::Set { .. } => Some(Kind::Value),
             Self::SetField { .. } => Some(Kind::Hash),
             Self::Push { .. } => Some(Kind::List),
-            Self::Publish { .. } => None,
+            Self::Publish { .. } | Self::Result { .. } => None,
         }
     }
 }

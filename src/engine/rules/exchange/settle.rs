@@ -1,11 +1,12 @@
 //! What an exchange settles.
 
+use super::super::endings::note;
 use super::super::groups::ended;
 use super::chain::{Chain, Room};
 use super::effects::{Known, admit};
 use crate::engine::limits::{CROWDED_MS, DELAY_MS_MAX};
-use crate::engine::store::{About, Line, Meta, Store};
-use crate::engine::{Exchange, Failed, Run};
+use crate::engine::store::{About, Asked, Line, Meta, Store};
+use crate::engine::{Ended, Ending, Exchange, Failed, Run};
 use crate::error::Result;
 use crate::message::{Effect, Outcome, Pack};
 
@@ -23,8 +24,11 @@ pub(super) struct Plan<'a> {
     pub(super) back_again: Vec<Pack>,
     pub(super) errors: Vec<Failed>,
     pub(super) refused: Vec<(u64, String)>,
+    /// What became of messages whose outcomes are asked for.
+    asked: Vec<(u64, Asked)>,
+    time_ms: u64,
     /// The groups of which a message ended, or is not waited for any more: of messages that are simply done, of those that were delivered
-    /// before, and of all others. In this order scripts come to them.
+    /// before or are asked for, and of all others. In this order scripts come to them.
     ended: [Vec<String>; 3],
     /// Counts of messages.
     pub(super) done: u64,
@@ -51,6 +55,8 @@ impl<'a> Plan<'a> {
             back_again: Vec::new(),
             errors: Vec::new(),
             refused: Vec::new(),
+            asked: Vec::new(),
+            time_ms,
             ended: [const { Vec::new() }; 3],
             done: 0,
             returned: 0,
@@ -114,10 +120,17 @@ impl<'a> Plan<'a> {
         };
         let order = match &run.outcome {
             outcome if !outcome.is_plain() => 2,
-            _ => usize::from(pack.deliveries() > 1),
+            _ => usize::from(pack.deliveries() > 1 || pack.is_asked()),
         };
         let over = group.filter(|_| ends).map(str::to_string);
         let failed = |index, text: &str| Failed::of(pack, index, time_ms, node, text);
+        // One whose outcome is asked for is a pack of its own.
+        let ends = |how| {
+            pack.is_asked()
+                .then(|| (pack.first(), Asked::Ended(Ending::of(pack, time_ms, node, how))))
+        };
+        let tells_later = pack.is_asked() && store.guard("ending-later");
+        let waits = |due_ms| tells_later.then(|| (pack.first(), Asked::Waits { due_ms }));
         match &run.outcome {
             Outcome::Done(effects) => {
                 let mut numbers = indices.clone().map(|index| pack.first() + index as u64);
@@ -130,25 +143,35 @@ impl<'a> Plan<'a> {
                         let due_ms = time_ms + CROWDED_MS;
                         let again = indices.map(|index| (due_ms, pack.piece(index, 1).put_off()));
                         self.later.extend(again);
+                        self.asked.extend(waits(due_ms));
                         // It stays in flight: its group waits for it.
                         return Ok(());
                     }
                 };
                 if let Some(why) = why {
                     let text = format!("effect refused: {why}");
+                    self.asked.extend(ends(Ended::Failed(text.clone().into_bytes())));
                     self.errors.extend(indices.map(|index| failed(index, &text)));
                     self.refused.extend(numbers.map(|number| (number, text.clone())));
                 } else {
                     self.done += count as u64;
+                    if pack.is_asked() && store.guard("ending-done") {
+                        let result = run.outcome.result().map(|result| result.to_vec());
+                        self.asked.extend(ends(Ended::Done(result)));
+                    }
                     self.effects
                         .extend(effects.iter().filter(|effect| effect.key().is_some()));
                     self.chain.follow(numbers.next().unwrap_or_default(), effects);
                 }
             }
-            Outcome::Error(text) => self.errors.extend(indices.map(|index| failed(index, text))),
+            Outcome::Error(text) => {
+                self.errors.extend(indices.map(|index| failed(index, text)));
+                self.asked.extend(ends(Ended::Failed(text.clone().into_bytes())));
+            }
             Outcome::Retry { after_ms, .. } => {
                 let due_ms = time_ms + after_ms.min(&DELAY_MS_MAX);
                 let counts = store.guard("failures");
+                self.asked.extend(waits(due_ms));
                 self.later.extend(indices.map(|index| {
                     let message = pack.piece(index, 1);
                     let message = if counts { message.next_failure() } else { message };
@@ -193,6 +216,7 @@ impl<'a> Plan<'a> {
         for (due_ms, pack) in &self.later {
             store.put_off(*due_ms, pack)?;
         }
+        note(store, self.time_ms, &self.asked)?;
         for pack in self.back.iter().rev() {
             store.push_front(Line::Queue, pack)?;
         }

@@ -43,7 +43,7 @@ impl Effects for Tables<'_> {
                 params![key, value],
             ),
             // It goes into the queue, not under a key.
-            Effect::Publish { .. } => Ok(()),
+            Effect::Publish { .. } | Effect::Result { .. } => Ok(()),
         }
     }
 }

@@ -120,6 +120,16 @@ impl Nodes for Tables<'_> {
         Ok(piece.into_iter().next().map(|(_, pack)| pack))
     }
 
+    fn piece_from(&mut self, node: &str, number: u64) -> Result<Option<Pack>> {
+        let piece = self.sound_packs(
+            "pieces",
+            "SELECT rowid, pack FROM pieces WHERE queue = ? AND node = ? AND first <= ? ORDER BY first DESC LIMIT 1",
+            (self.queue, node, int(number)),
+            usize::MAX,
+        )?;
+        Ok(piece.into_iter().next().map(|(_, pack)| pack))
+    }
+
     fn put_piece(&mut self, node: &str, pack: &Pack) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO pieces (queue, node, first, pack) VALUES (?, ?, ?, ?)",

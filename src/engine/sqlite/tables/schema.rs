@@ -40,6 +40,9 @@ CREATE INDEX resting_by_end ON resting (queue, until, grp);
 CREATE TABLE once (queue TEXT, name TEXT, until INT, receipts BLOB, PRIMARY KEY (queue, name)) WITHOUT ROWID;
 CREATE INDEX once_by_end ON once (queue, until, name);
 
+CREATE TABLE asked (queue TEXT, number INT, ended INT, record BLOB, PRIMARY KEY (queue, number)) WITHOUT ROWID;
+CREATE INDEX asked_by_end ON asked (queue, ended, number) WHERE ended IS NOT NULL;
+
 CREATE TABLE errors (queue TEXT, number INT, record BLOB);
 CREATE UNIQUE INDEX errors_by_number ON errors (queue, number);
 CREATE TABLE readers (queue TEXT, reader TEXT, call INT, PRIMARY KEY (queue, reader)) WITHOUT ROWID;
@@ -88,12 +91,14 @@ CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOU
 CREATE TABLE resting (queue TEXT, grp TEXT, until INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
 CREATE INDEX resting_by_end ON resting (queue, until, grp);
 ALTER TABLE meta ADD COLUMN gate TEXT DEFAULT '';
+CREATE TABLE asked (queue TEXT, number INT, ended INT, record BLOB, PRIMARY KEY (queue, number)) WITHOUT ROWID;
+CREATE INDEX asked_by_end ON asked (queue, ended, number) WHERE ended IS NOT NULL;
 ",
 ];
 
 /// The tables that hold queues; the other ones hold what effects have written and which queues were removed, and stay when a
 /// queue is removed.
-pub(super) const OF_QUEUES: [&str; 24] = [
+pub(super) const OF_QUEUES: [&str; 25] = [
     "meta",
     "cursors",
     "bells",
@@ -118,4 +123,5 @@ pub(super) const OF_QUEUES: [&str; 24] = [
     "ready",
     "group_rules",
     "resting",
+    "asked",
 ];

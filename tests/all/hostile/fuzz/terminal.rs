@@ -46,6 +46,7 @@ fn no_control_character_comes_out_of_the_escaper_the_log_or_get_errors() {
             node: lossy.to_string(),
             error: input.to_vec(),
             group: Some(String::from_utf8_lossy(input).into_owned()),
+            asked: false,
             expires_ms: None,
             headers: [("name", String::from_utf8_lossy(input))].into_iter().collect(),
             payload: input.to_vec(),

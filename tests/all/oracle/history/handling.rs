@@ -162,6 +162,9 @@ impl<B: Bench> History<B> {
             }),
             _ => {}
         }
+        if self.chance(3) {
+            effects.push(Effect::result(format!("of {number}")));
+        }
         // The next one of a chain, or a few; few enough for chains to come to an end.
         if self.chance(3) {
             for next in 0..self.rng.u32(1..3) {
