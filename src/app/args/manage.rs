@@ -64,9 +64,9 @@ as on Windows the carriage return is taken off; both are said on stderr.
 
 With --json each line of stdin is an object: {\"payload\": \"text\"}, or any other
 JSON value as payload, or \"payload_base64\"; and, if you like, \"key\",
-\"group\", \"headers\", \"ask\", \"expires\" (\"10m\") or \"expires_ms\" and \"delay\" (\"5s\") or
-\"delay_ms\". Other fields are refused, but what
-`errors export` writes can be read.
+\"group\", \"headers\", \"ask\", \"expires\" (\"10m\") or \"expires_ms\" and \"delay\"
+(\"5s\") or \"delay_ms\". Other fields are refused, but what `errors export`
+writes can be read.
 
 Output is {\"number\":7,\"repeated\":false}, one a line.
 
