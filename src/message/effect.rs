@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::{Envelope, Headers};
+
 /// A change in the store that happens exactly once, together with the settle of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
@@ -22,6 +24,8 @@ pub enum Effect {
         delay_ms: u64,
         /// The group that it belongs to.
         group: Option<String>,
+        /// What goes with it to its handler. The trace context of the message that publishes it goes with it as well, unless there is another one here.
+        headers: Headers,
     },
     /// What whoever asked for the outcome is told with it: at most [`RESULT_BYTES_MAX`](crate::message::RESULT_BYTES_MAX) bytes. Of a message whose outcome nobody asked for, it
     /// is dropped.
@@ -70,6 +74,7 @@ impl Effect {
             payload: payload.into(),
             delay_ms: crate::settings::ms(delay),
             group: None,
+            headers: Headers::new(),
         }
     }
 
@@ -83,6 +88,15 @@ impl Effect {
     pub fn in_group(mut self, name: impl Into<String>) -> Self {
         if let Self::Publish { group, .. } = &mut self {
             *group = Some(name.into());
+        }
+        self
+    }
+
+    /// What it publishes has this header. Other effects stay as they are.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        if let Self::Publish { headers, .. } = &mut self {
+            headers.insert(name, value);
         }
         self
     }
@@ -104,6 +118,18 @@ impl Effect {
         matches!(self, Self::Publish { .. })
     }
 
+    /// What stands before the payload of what it publishes.
+    pub(crate) fn envelope(&self) -> Envelope {
+        match self {
+            Self::Publish { group, headers, .. } => Envelope {
+                group: group.clone(),
+                headers: headers.clone(),
+                ..Envelope::default()
+            },
+            _ => Envelope::default(),
+        }
+    }
+
     /// How much there is to be written.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -111,7 +137,12 @@ impl Effect {
             Self::Set { key, value } | Self::Push { key, value } => key.len() + value.len(),
             Self::SetField { key, field, value } => key.len() + field.len() + value.len(),
             Self::Result { value } => value.len(),
-            Self::Publish { payload, group, .. } => payload.len() + group.as_ref().map_or(0, String::len),
+            Self::Publish {
+                payload,
+                group,
+                headers,
+                ..
+            } => payload.len() + group.as_ref().map_or(0, String::len) + headers.bytes(),
         }
     }
 }

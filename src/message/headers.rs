@@ -48,10 +48,34 @@ impl Headers {
         self.0.len()
     }
 
+    /// How many bytes names and values have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    /// The names under which a W3C trace context travels.
+    pub const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+
+    /// Takes over the trace context of others, unless there is one, or no room for another: nobody loses a message for that.
+    pub(crate) fn follow(&mut self, others: &Self) {
+        if others.get(Self::TRACE[0]).is_none() || self.get(Self::TRACE[0]).is_some() {
+            return;
+        }
+        let mut with = self.clone();
+        for name in Self::TRACE {
+            if let Some(value) = others.get(name) {
+                with.insert(name, value);
+            }
+        }
+        if with.wrong().is_none() {
+            *self = with;
+        }
+    }
+
     /// Says what is wrong with them.
     #[must_use]
     pub fn wrong(&self) -> Option<String> {
-        let bytes: usize = self.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let bytes = self.bytes();
         if self.len() > HEADERS_MAX || bytes > HEADERS_BYTES_MAX {
             return Some(format!("must be at most {HEADERS_MAX}, with {HEADERS_BYTES_MAX} bytes"));
         }

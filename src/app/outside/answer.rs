@@ -3,6 +3,8 @@
 //! `{"ok":true}`, with `"effects":[…]` if there are any, and with a `"result"` for whoever asked for the outcome; `{"error":"text"}`; `{"retry":"text","after":"5s"}`. An answer with
 //! the message's `"number"` may come in any order; one without it answers the oldest message.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -45,10 +47,11 @@ struct Change {
     value_base64: Option<String>,
     delay: Option<String>,
     group: Option<String>,
+    headers: Option<BTreeMap<String, String>>,
 }
 
 const FORMS: &str = r#"an answer is {"ok":true} with or without "effects" and "result", {"error":"text"} or {"retry":"text","after":"5s"}"#;
-const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s","group":"g"}"#;
+const EFFECTS: &str = r#"an effect is {"add":"key","by":1}, {"set":"key","value":"v"}, {"set_field":"key","field":"f","value":"v"}, {"push":"key","value":"v"} or {"publish":"payload","delay":"5s","group":"g","headers":{"n":"v"}}"#;
 
 /// The number of the message, if the answer says it, and its outcome. An error is no answer at all.
 pub(super) fn read(line: &[u8]) -> Result<(Option<u64>, Handled), String> {
@@ -109,6 +112,7 @@ fn effect(change: Change) -> Result<Effect, String> {
         field,
         delay: None,
         group: None,
+        headers: None,
         ..
     } = change
     else {
@@ -150,6 +154,7 @@ fn published(change: Change) -> Result<Effect, String> {
         publish_base64,
         delay,
         group,
+        headers,
     } = change
     else {
         return Err(EFFECTS.into());
@@ -157,7 +162,10 @@ fn published(change: Change) -> Result<Effect, String> {
     let payload = bytes(publish, publish_base64)?.ok_or(EFFECTS)?;
     let delay = delay.map(|text| duration(&text)).transpose();
     let delay = delay.map_err(|reason| format!("delay: {reason}"))?;
-    let effect = Effect::publish_after(payload, delay.unwrap_or_default());
+    let mut effect = Effect::publish_after(payload, delay.unwrap_or_default());
+    for (name, value) in headers.iter().flatten() {
+        effect = effect.with_header(name, value);
+    }
     Ok(match group {
         Some(group) => effect.in_group(group),
         None => effect,
@@ -199,7 +207,7 @@ mod tests {
         let effects = r#"{"ok":true,"effects":[{"add":"a"},{"add":"a","by":-3},{"set":"s","value":"é"},
             {"set_field":"h","field":"f","value":""},{"push":"l","value_base64":"//77"},
             {"publish":"next"},{"publish":"","delay":"5s"},{"publish_base64":"//77","delay":"1ms"},
-            {"publish":"x","group":"tenant 7"}]}"#;
+            {"publish":"x","group":"tenant 7"},{"publish":"y","headers":{"Tenant":"7"}}]}"#;
         let key = |key: &str| key.to_string();
         let wanted = vec![
             Effect::Add { key: key("a"), by: 1 },
@@ -221,6 +229,7 @@ mod tests {
             Effect::publish_after("", Duration::from_secs(5)),
             Effect::publish_after(vec![0xff, 0xfe, 0xfb], Duration::from_millis(1)),
             Effect::publish("x").in_group("tenant 7"),
+            Effect::publish("y").with_header("tenant", "7"),
         ];
         assert_eq!(answer(effects), Ok(wanted));
     }
@@ -255,6 +264,7 @@ mod tests {
             r#"{"ok":true,"effects":[{"publish":"p","publish_base64":"Zg=="}]}"#,
             r#"{"ok":true,"effects":[{"publish":"p","add":"k"}]}"#,
             r#"{"ok":true,"effects":[{"add":"k","group":"g"}]}"#,
+            r#"{"ok":true,"effects":[{"add":"k","headers":{}}]}"#,
             r#"{"error":"x","effects":[{"publish":"p"}]}"#,
             r#"{"ok":true,"efects":[]}"#,
             "{\"error\":\"\\ud800\"}",

@@ -2,7 +2,7 @@
 
 use crate::engine::record::{array, boolean, int, nothing, text, uint};
 use crate::engine::{DELAY_MS_MAX, Run, Settle};
-use crate::message::{Effect, Envelope, Outcome};
+use crate::message::{Effect, Outcome};
 
 /// The piece and the count of a settle that says only: done, from its start on.
 pub(super) fn plain(settle: &Settle) -> Option<(u64, u32)> {
@@ -95,17 +95,13 @@ pub(super) fn asked(out: &mut Vec<u8>, publishes: bool) {
 }
 
 fn encode_publish(out: &mut Vec<u8>, effect: &Effect) {
-    if let Effect::Publish {
-        payload,
-        delay_ms,
-        group,
-    } = effect
-    {
-        array(out, if group.is_some() { 3 } else { 2 });
+    if let Effect::Publish { payload, delay_ms, .. } = effect {
+        let envelope = effect.envelope().encode();
+        array(out, if envelope.is_empty() { 2 } else { 3 });
         uint(out, (*delay_ms).min(DELAY_MS_MAX));
         text(out, payload);
-        if group.is_some() {
-            text(out, &Envelope::of_group(group.as_deref()).encode());
+        if !envelope.is_empty() {
+            text(out, &envelope);
         }
     }
 }

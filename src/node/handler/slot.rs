@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::pool::Pool;
 use super::stretch::Stretch;
 use crate::engine::{DELAY_MS_MAX, NodeId};
-use crate::message::{Effect, Message, Outcome, RESULT_BYTES_MAX, wrong_group};
+use crate::message::{Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
@@ -68,7 +68,7 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
-                handled => stretch.ends(number, bytes, outcome(handled, pack.is_asked(), failures, &settings)),
+                handled => stretch.ends(number, bytes, outcome(handled, pack.sample(), failures, &settings)),
             }
         }
     }
@@ -83,14 +83,27 @@ fn expired(expires_ms: u64) -> Outcome {
     ))
 }
 
-fn outcome(handled: Handled, asked: bool, failures: u16, settings: &Settings) -> Outcome {
+fn outcome(handled: Handled, sample: &Message, failures: u16, settings: &Settings) -> Outcome {
     match handled.and_then(bounded) {
         Ok(mut effects) => {
             // A result is for whoever asked.
-            effects.retain(|effect| asked || !matches!(effect, Effect::Result { .. }));
+            effects.retain(|effect| sample.is_asked() || !matches!(effect, Effect::Result { .. }));
+            if !sample.headers().is_empty() {
+                follow(&mut effects, sample.headers());
+            }
             Outcome::Done(effects)
         }
         Err(failure) => failure.outcome(failures, settings),
+    }
+}
+
+/// What a message publishes belongs to its trace.
+#[cold]
+fn follow(effects: &mut [Effect], of: &Headers) {
+    for effect in effects {
+        if let Effect::Publish { headers, .. } = effect {
+            headers.follow(of);
+        }
     }
 }
 
@@ -133,7 +146,13 @@ fn bounded(effects: Vec<Effect>) -> Handled {
         return Err("a message has one result at most".into());
     }
     for effect in &effects {
-        let Effect::Publish { delay_ms, group, .. } = effect else {
+        let Effect::Publish {
+            delay_ms,
+            group,
+            headers,
+            ..
+        } = effect
+        else {
             continue;
         };
         if *delay_ms > DELAY_MS_MAX {
@@ -141,6 +160,9 @@ fn bounded(effects: Vec<Effect>) -> Handled {
         }
         if let Some(why) = group.as_deref().and_then(wrong_group) {
             return Err(format!("it publishes to a group whose name {why}").into());
+        }
+        if let Some(why) = headers.wrong() {
+            return Err(format!("the headers of what it publishes {why}").into());
         }
     }
     Ok(effects)
@@ -297,6 +319,34 @@ mod tests {
             (2, "expired: it was not begun with within 100s of its publication"),
         ];
         assert_eq!(errors.collect::<Vec<_>>(), expected);
+    }
+
+    #[tokio::test]
+    async fn what_is_published_belongs_to_the_trace_of_its_cause_unless_it_names_another() {
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        let headers: Headers = [("traceparent", "a"), ("tracestate", "b"), ("tenant", "c")]
+            .into_iter()
+            .collect();
+        let envelope = Envelope {
+            headers,
+            ..Envelope::default()
+        };
+        pool.add(vec![Pack::of_one(&envelope, b"x", 1, 1, 0)], Instant::now());
+        let working = run(&pool, |_: Message| {
+            let own = Effect::publish("own").with_header("traceparent", "z");
+            std::future::ready(Ok(vec![Effect::publish("next"), own, Effect::result("nobody asked")]))
+        });
+        working.await.expect("the slot goes on");
+        let told = pool.collect(false, Instant::now());
+        let inherits = Effect::publish("next").with_header("traceparent", "a");
+        let effects = vec![
+            inherits.with_header("tracestate", "b"),
+            Effect::publish("own").with_header("traceparent", "z"),
+        ];
+        assert_eq!(
+            told.iter().map(|run| &run.outcome).collect::<Vec<_>>(),
+            [&Outcome::Done(effects)]
+        );
     }
 
     #[tokio::test]

@@ -86,9 +86,9 @@ impl Open {
         (time_ms() >= self.sample.published_ms.saturating_add(expires_ms)).then_some(expires_ms)
     }
 
-    /// Whether the outcome of its message is asked for.
-    pub(super) fn is_asked(&self) -> bool {
-        self.sample.is_asked()
+    /// Its first message, without the payload.
+    pub(super) fn sample(&self) -> &Message {
+        &self.sample
     }
 
     pub(super) fn pack(&self) -> &Pack {

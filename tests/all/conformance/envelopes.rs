@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use queenright::engine::{Engine, Item, Pushed};
-use queenright::message::{Envelope, Outcome, Pack};
+use queenright::message::{Effect, Envelope, Outcome, Pack};
 
 use super::hive::{done, failure, numbers, whole};
 use super::push::push_call;
@@ -15,6 +15,7 @@ checks![
     an_error_keeps_headers_and_expiry_for_its_next_life,
     messages_with_and_without_headers_keep_the_order_of_their_numbers,
     what_a_generator_gives_headers_comes_with_them,
+    what_an_effect_publishes_comes_with_its_headers,
 ];
 
 fn item(name: &str) -> Item {
@@ -115,4 +116,26 @@ async fn what_a_generator_gives_headers_comes_with_them<B: Bench>(hive: &Hive<B>
     let packs = hive.take("b", 9).await;
     assert_eq!(numbers(&packs), [0, 1, 2]);
     is_whole(packs.last().expect("three"));
+}
+
+async fn what_an_effect_publishes_comes_with_its_headers<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1]).await;
+    let packs = hive.take("b", 1).await;
+    let next = |text: &str| Effect::publish(text.to_string()).with_header("traceparent", text);
+    let later = Effect::publish_after("later", Duration::from_millis(100)).with_header("traceparent", "later");
+    let effects = [next("plain"), next("grouped").in_group("g"), later];
+    hive.exchange("b", vec![whole(&packs[0], &Outcome::Done(effects.to_vec()))], 0)
+        .await;
+    hive.pass(300, &["a", "b"]).await;
+    let packs = hive.take("b", 9).await;
+    assert_eq!(packs.len(), 3);
+    for pack in &packs {
+        let message = pack.message(0);
+        assert_eq!(
+            message.headers().get("traceparent").map(str::as_bytes),
+            Some(&message.payload[..])
+        );
+        assert_eq!(message.group().is_some(), &message.payload[..] == b"grouped");
+    }
 }

@@ -49,6 +49,7 @@ impl Inner {
                     payload,
                     delay_ms,
                     group,
+                    ..
                 } = effect
                 {
                     self.book.pushed.insert(next, payload.clone());

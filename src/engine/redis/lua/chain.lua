@@ -5,10 +5,12 @@ local function chains(chain, meta, queue, now)
   local seq, epoch, limit, waiting_from = m[1] + 0, m[2] + 0, chain[1], tonumber(m[4]) or 0
   local self, looked = {links = {}, crowded = {}, server = chain[2], heard = m[5] == chain[2] and m[5] ~= ''}, false
   local new = numbering(seq, epoch, tonumber(m[3]) or $GRAIN_START, now())
+  -- Whether it belongs to a group: its envelope begins with the length of the name.
+  local function is_grouped(each) return each[3] and string.byte(each[3]) > 0 end
   -- Whether some of these belong to groups.
   function self.needs_groups(publishes)
     for _, each in ipairs(publishes) do
-      if each[3] then return true end
+      if is_grouped(each) then return true end
     end
   end
   -- Why it can never be put in; or else whether it cannot now. As with a push: what is only for later always has room.
@@ -17,7 +19,7 @@ local function chains(chain, meta, queue, now)
     local count, plain, grouped, holds_up = #publishes, 0, 0, false
     for _, each in ipairs(publishes) do
       local soon = each[1] == 0 and 1 or 0
-      if each[3] then grouped = grouped + soon else plain = plain + soon end
+      if is_grouped(each) then grouped = grouped + soon else plain = plain + soon end
     end
     if plain + grouped == 0 then return nil, false end
     if count > limit then return 'it publishes ' .. num(count) .. ' messages, and ' .. num(limit) .. ' may wait' end -- guard: chain-never

@@ -45,7 +45,7 @@ impl Chain {
     pub(super) fn room(&mut self, store: &mut impl Store, effects: &[Effect], holds_up: bool) -> Result<Room> {
         let count = published(effects).count() as u64;
         let soon = || published(effects).filter(|link| link.delay_ms == 0);
-        let grouped = soon().filter(|link| link.group.is_some()).count() as u64;
+        let grouped = soon().filter(|link| link.envelope.group.is_some()).count() as u64;
         let plain = soon().count() as u64 - grouped;
         if plain + grouped == 0 {
             return Ok(Room::Fits);
@@ -74,8 +74,7 @@ impl Chain {
         let first = self.numbering.seq;
         for link in published(effects) {
             let delay_ms = link.delay_ms.min(DELAY_MS_MAX);
-            let envelope = Envelope::of_group(link.group);
-            self.numbering.add_with(&envelope, link.payload, delay_ms);
+            self.numbering.add_with(&link.envelope, link.payload, delay_ms);
         }
         let count = self.numbering.seq - first;
         if count > 0 {
@@ -106,19 +105,15 @@ impl Chain {
 struct Next<'a> {
     payload: &'a [u8],
     delay_ms: u64,
-    group: Option<&'a str>,
+    envelope: Envelope,
 }
 
 fn published(effects: &[Effect]) -> impl Iterator<Item = Next<'_>> {
     effects.iter().filter_map(|effect| match effect {
-        Effect::Publish {
-            payload,
-            delay_ms,
-            group,
-        } => Some(Next {
+        Effect::Publish { payload, delay_ms, .. } => Some(Next {
             payload,
             delay_ms: *delay_ms,
-            group: group.as_deref(),
+            envelope: effect.envelope(),
         }),
         _ => None,
     })

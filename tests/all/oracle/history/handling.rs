@@ -170,6 +170,11 @@ impl<B: Bench> History<B> {
             for next in 0..self.rng.u32(1..3) {
                 let delay = Duration::from_millis(if self.chance(3) { self.rng.u64(..300) } else { 0 });
                 let effect = Effect::publish_after(format!("{number} publishes {next}"), delay);
+                let effect = if self.chance(4) {
+                    effect.with_header("traceparent", number.to_string())
+                } else {
+                    effect
+                };
                 effects.push(if self.chance(3) {
                     effect.in_group(self.group())
                 } else {
