@@ -14,6 +14,7 @@
 //! | `on_engine` | opens the engine of a store for a command |
 //! | `queues` | which queues there are at a store |
 //! | `output` | what people and programs read: log, JSON, tables, the terminal's screen |
+//! | `otel` | traces for OpenTelemetry |
 //! | `http`, `metrics` | a small server, and the figures for Prometheus |
 //! | `outside` | other programs as handlers and generators |
 //! | `lab` | what `demo`, `verify` and `bench` share |
@@ -36,6 +37,8 @@ mod on_engine;
 mod queues;
 
 pub mod output;
+
+mod otel;
 
 mod http;
 mod metrics;

@@ -46,6 +46,7 @@ pub use tls::acceptor;
 
 use crate::app::args::token::Tokens;
 use crate::app::http::{self, serve};
+use crate::app::otel::Traces;
 use crate::app::output::log::Log;
 use crate::app::output::time::now_ms;
 use crate::app::output::view::StoreView;
@@ -104,6 +105,7 @@ pub(crate) struct Dashboard<E> {
     sightings: Sightings,
     shutdown: Shutdown,
     roof: Arc<Roof>,
+    traces: Option<Traces>,
 }
 
 /// What the dashboards of all queues of one process have in common.
@@ -114,6 +116,7 @@ struct Parts {
     access: Arc<Access>,
     serves_tls: bool,
     shutdown: Shutdown,
+    traces: Option<Traces>,
 }
 
 impl Bound {
@@ -129,18 +132,24 @@ impl Bound {
         let options = self.options;
         let port = self.listener.local_addr().map_or(0, |address| address.port());
         let queue = settings.queue.clone();
+        let noting = log.clone();
+        let traces = Traces::of_environment(&queue, move |line: &str| noting.note(line));
         let parts = Parts {
             settings,
             address,
             access: Arc::new(Access::new(&options, port, log)),
             serves_tls: options.tls.is_some(),
             shutdown: shutdown.clone(),
+            traces: traces.clone(),
         };
         let roof = Arc::new(Roof::new(options.others));
         let dashboard = Arc::new(Dashboard::new(engine, &queue, parts, roof));
         tokio::select! {
             () = serve(self.listener, options.tls, dashboard.clone(), shutdown) => {}
             () = dashboard.sample() => {}
+        }
+        if let Some(traces) = traces {
+            let _ = tokio::task::spawn_blocking(move || traces.end()).await;
         }
     }
 }
@@ -160,6 +169,7 @@ impl<E: Engine> Dashboard<E> {
             sightings: Sightings::default(),
             shutdown: parts.shutdown,
             roof,
+            traces: parts.traces.map(|traces| traces.of_queue(queue)),
         }
     }
 
@@ -170,6 +180,7 @@ impl<E: Engine> Dashboard<E> {
             access: self.access.clone(),
             serves_tls: self.serves_tls,
             shutdown: self.shutdown.clone(),
+            traces: self.traces.clone(),
         }
     }
 

@@ -45,6 +45,8 @@ mod sources;
 #[cfg(target_os = "linux")]
 mod systemd;
 mod topologies;
+#[cfg(feature = "otel")]
+mod traces;
 mod variants;
 mod verify;
 mod watching;

@@ -21,7 +21,7 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 17] = [
+const APP: [(&str, &str); 18] = [
     (
         "base64",
         "bytes as text are the same in JSON, answers of children and cursors",
@@ -42,6 +42,7 @@ const APP: [(&str, &str); 17] = [
     ("on_engine", "work on a queue is the same on every engine"),
     ("queues", "which queues there are is known to the store alone"),
     ("output", "what is shown does not depend on who shows it"),
+    ("otel", "spans know messages, and no command"),
     ("http", "serving knows nothing of what is served"),
     ("metrics", "figures are served with and without a dashboard"),
     ("outside", "other programs at work know nothing of commands"),

@@ -5,9 +5,10 @@ use std::sync::LazyLock;
 /// Set by whoever builds a release or a package: a build script could ask git, but there is none.
 const COMMIT: Option<&str> = option_env!("QUEENRIGHT_COMMIT");
 
-const FEATURES: [(&str, bool); 6] = [
+const FEATURES: [(&str, bool); 7] = [
     ("cli", cfg!(feature = "cli")),
     ("cron", cfg!(feature = "cron")),
+    ("otel", cfg!(feature = "otel")),
     ("serde", cfg!(feature = "serde")),
     ("sqlite", cfg!(feature = "sqlite")),
     ("tls", cfg!(feature = "tls")),

@@ -13,6 +13,7 @@ use crate::app::args::json::Object;
 use crate::app::args::sources::Resolved;
 use crate::app::args::{Push as Flags, explain};
 use crate::app::exit::Failure;
+use crate::app::otel::{Traces, inherited};
 use crate::engine::{Engine, Item, PUSH_ITEMS_MAX, Receipt};
 use crate::message::PAYLOAD_BYTES_MAX;
 
@@ -25,6 +26,21 @@ type Line = Result<Vec<u8>, String>;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &Flags) -> Result<(), Failure> {
     engine.check().await?;
+    let note = |line: &str| drop(writeln!(io::stderr(), "queenright: {line}"));
+    let traces = Traces::of_environment(&resolved.settings.queue, note);
+    let ended = push_all(engine, resolved, flags, traces.as_ref()).await;
+    if let Some(traces) = traces {
+        let _ = tokio::task::spawn_blocking(move || traces.end()).await;
+    }
+    ended
+}
+
+async fn push_all<E: Engine>(
+    engine: Arc<E>,
+    resolved: &Resolved,
+    flags: &Flags,
+    traces: Option<&Traces>,
+) -> Result<(), Failure> {
     let stdin = matches!(&flags.payloads[..], [] | [_] if flags.payloads.iter().all(|payload| payload == "-"));
     if flags.key.is_some() && (stdin || flags.payloads.len() > 1) {
         return Err(Failure::usage(
@@ -38,6 +54,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
     };
     let (mut batch, mut number, mut mended) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0, Mended::default());
     let mut tally = Tally::new(flags.json, flags.timeout);
+    let inherited = inherited();
     while lines.recv_many(&mut batch, PUSH_ITEMS_MAX).await > 0 {
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
         for line in batch.drain(..) {
@@ -50,7 +67,10 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
                 line => line,
             };
             match line.and_then(|line| item(&line, stdin && flags.json, flags)) {
-                Ok(item) => items.push(item),
+                Ok(mut item) => {
+                    item.headers.follow(&inherited);
+                    items.push(item);
+                }
                 Err(why) => {
                     let what = if stdin { "line" } else { "message" };
                     bad = Some(Failure::usage(format!("{what} {number}: {why}")));
@@ -60,7 +80,11 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
         }
         // What comes before a bad line is pushed, and said so.
         let (mut printed, mut waited_for) = (Ok(()), Vec::new());
+        let mut spans = traces.map(|traces| traces.publish(&mut items));
         let pushed = push_with(&*engine, &resolved.settings, flags.keep, &items, |receipts| {
+            if let Some(spans) = &mut spans {
+                spans.told(receipts);
+            }
             if flags.wait {
                 waited_for.extend_from_slice(receipts);
             } else if printed.is_ok() {

@@ -14,6 +14,7 @@ use crate::app::args::token::Tokens;
 use crate::app::exit::{FAILED, Failure};
 use crate::app::health;
 use crate::app::lab::ledger::Recorder;
+use crate::app::otel::Traces;
 use crate::app::output::log::Log;
 use crate::app::outside::{self, Secrets};
 use crate::app::run::on_signals;
@@ -48,8 +49,9 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         None => Tokens::default(),
     };
     let secrets = Secrets::of(resolved, &tokens);
-    let generator = roles::generator(resolved, &secrets, &log)?;
-    let handler = roles::handler(resolved, &secrets, &log)?;
+    let traces = traces(resolved, &log);
+    let generator = roles::generator(resolved, &secrets, traces.clone(), &log)?;
+    let handler = roles::handler(resolved, &secrets, traces.clone(), &log)?;
     let mut settings = resolved.settings.clone();
     if handler.outside.is_some() {
         // They keep the time themselves, since they have more to end than a future.
@@ -84,10 +86,21 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
         () = ticking => unreachable!("ticks without end"),
     };
     outside::stop_all(CHILDREN_GRACE).await;
+    if let Some(traces) = traces {
+        // On another thread: this one may have others to serve.
+        let _ = tokio::task::spawn_blocking(move || traces.end()).await;
+    }
     if let Some(serving) = serving {
         serving.stop().await;
     }
     ended
+}
+
+/// Where the environment names a collector of traces.
+fn traces(resolved: &Resolved, log: &Arc<Log>) -> Option<Arc<Traces>> {
+    let log = log.clone();
+    let traces = Traces::of_environment(&resolved.settings.queue, move |line: &str| log.note(line));
+    traces.map(Arc::new)
 }
 
 fn starts_commands(resolved: &Resolved) -> bool {

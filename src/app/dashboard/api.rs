@@ -157,7 +157,7 @@ impl<E: Engine> Dashboard<E> {
             }
             Route::Messages => {
                 let note = |change: &str| self.note(asker, change);
-                messages::push(engine, &self.settings, request, note).await
+                messages::push(engine, &self.settings, self.traces.as_ref(), request, note).await
             }
             Route::Message(number) => messages::find(engine, number).await,
             Route::Scale => scale::tell(engine, query).await,

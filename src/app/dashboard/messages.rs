@@ -13,8 +13,10 @@ use crate::app::args::explain;
 use crate::app::args::item::Written;
 use crate::app::args::json::Object;
 use crate::app::lab::ledger::hash_of;
+use crate::app::otel::Traces;
 use crate::app::output::found::FoundView;
 use crate::engine::{Engine, Found, Item, KEY_BYTES_MAX, Receipt};
+use crate::message::Headers;
 use crate::settings::Settings;
 
 /// The most messages of one request. What they need in memory is bounded with them.
@@ -83,10 +85,12 @@ pub(super) async fn find<E: Engine>(engine: &E, number: u64) -> Answer {
 pub(super) async fn push<E: Engine>(
     engine: &E,
     settings: &Settings,
+    traces: Option<&Traces>,
     request: Request<Incoming>,
     note: impl Fn(&str),
 ) -> Answer {
     let key = idempotency_key(request.headers())?;
+    let trace = trace(request.headers());
     let kind = kind(&request);
     let Whole { bytes, room: _room } = match &*kind {
         "application/json" | "application/x-ndjson" | "application/ndjson" | "application/jsonl" => {
@@ -108,7 +112,8 @@ pub(super) async fn push<E: Engine>(
     let mut items = Vec::with_capacity(written.len());
     for (at, written) in written.into_iter().enumerate() {
         let item = written.item().and_then(|item| {
-            let item = with_key(item, key.as_deref(), at);
+            let mut item = with_key(item, key.as_deref(), at);
+            item.headers.follow(&trace);
             check(&item).map_err(|error| explain(&error))?;
             Ok(item)
         });
@@ -126,7 +131,13 @@ pub(super) async fn push<E: Engine>(
         messages: Vec::with_capacity(items.len()),
         note,
     };
-    let told = |receipts: &[Receipt]| noted.messages.extend(receipts.iter().map(Pushed::from));
+    let mut spans = traces.map(|traces| traces.publish(&mut items));
+    let told = |receipts: &[Receipt]| {
+        if let Some(spans) = &mut spans {
+            spans.told(receipts);
+        }
+        noted.messages.extend(receipts.iter().map(Pushed::from));
+    };
     let pushed = push_with(engine, settings, KEEP, &items, told).await;
     if let Err(error) = pushed {
         return Err(Refusal {
@@ -188,6 +199,15 @@ impl<'de> Deserialize<'de> for Many {
         }
         reader.deserialize_seq(List).map(Self)
     }
+}
+
+/// The trace that the request belongs to: so do its messages, unless they name another.
+fn trace(headers: &HeaderMap) -> Headers {
+    let found = Headers::TRACE.into_iter().filter_map(|name| {
+        let value = headers.get(name)?.to_str().ok()?;
+        Some((name, value))
+    });
+    found.collect()
 }
 
 /// What the client calls this request, with or without quotation marks; an empty one is none.

@@ -28,6 +28,12 @@ fn numbers(reply: &Reply) -> Vec<(u64, bool)> {
 
 /// What the queue holds, in its order.
 fn payloads(server: &RedisServer, queue: &str) -> Vec<String> {
+    let text = |failed: &Value| failed["payload"].as_str().expect("a text").to_string();
+    messages(server, queue).iter().map(text).collect()
+}
+
+/// The same, as the errors that they become.
+fn messages(server: &RedisServer, queue: &str) -> Vec<Value> {
     let mut command = program();
     command.args([
         "start",
@@ -44,8 +50,32 @@ fn payloads(server: &RedisServer, queue: &str) -> Vec<String> {
     command.args(["get-errors", "--json", "--url", &server.url(), "--queue", queue]);
     let mut failed = json_lines(&command.output().expect("the program starts").stdout);
     failed.sort_by_key(|failed| failed["number"].as_u64());
-    let text = |failed: &Value| failed["payload"].as_str().expect("a text").to_string();
-    failed.iter().map(text).collect()
+    failed
+}
+
+#[test]
+fn the_trace_of_a_request_goes_with_its_messages_unless_they_name_another() {
+    let server = RedisServer::start();
+    let queue = new_queue();
+    let board = Board::start(&server, &queue, &[]);
+    let list = json!([{"payload": "a"}, {"payload": "b", "headers": {"traceparent": "00-own-01"}}]);
+    let ask = post(MESSAGES, &list)
+        .header("traceparent", "00-caller-01")
+        .header("tracestate", "x=1");
+    board.ask(&ask).is(201);
+    board
+        .ask(&post(MESSAGES, &json!({"payload": "c", "ask": true})))
+        .is(201);
+    let state = |number: u64| board.ask(&get(&format!("{MESSAGES}/{number}"))).is(200).json()["state"].clone();
+    assert_eq!((state(2), state(0)), ("queued".into(), "unknown".into()));
+    let headers: Vec<Value> = messages(&server, &queue)
+        .iter()
+        .map(|failed| failed["headers"].clone())
+        .collect();
+    let inherited = json!({"traceparent": "00-caller-01", "tracestate": "x=1"});
+    assert_eq!(headers, [inherited, json!({"traceparent": "00-own-01"}), Value::Null]);
+    assert_eq!(state(2), "failed");
+    board.ask(&get(&format!("{MESSAGES}/3"))).is(404);
 }
 
 #[test]

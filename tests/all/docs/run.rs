@@ -40,6 +40,7 @@ pages! {
     the_commands_of_groups_work: "docs/recipes/groups.md",
     the_commands_of_limits_work: "docs/recipes/limits.md",
     the_commands_of_headers_work: "docs/recipes/headers.md",
+    the_commands_of_traces_work: "docs/recipes/traces.md",
     the_commands_of_outcomes_work: "docs/recipes/outcomes.md",
     the_commands_of_http_work: "docs/recipes/http.md",
     the_commands_of_jobs_work: "docs/recipes/jobs.md",
@@ -50,7 +51,7 @@ pages! {
 }
 
 /// The ports that the pages name.
-const PORTS: [&str; 3] = ["8000", "8077", "9464"];
+const PORTS: [&str; 4] = ["4318", "8000", "8077", "9464"];
 /// So many messages have failed before a page begins, so that there are errors to look at.
 const FAILED: u64 = 40;
 
@@ -109,7 +110,9 @@ impl Reader {
         let is_node = program == "queenright"
             && (command.is_empty() || command == "start" || command.starts_with('-'))
             && !words.contains(&"--burst".into());
-        let is_service = line.starts_with("queenright dashboard") || line.starts_with("python3 service.py");
+        let is_service = ["queenright dashboard", "python3 service.py", "python3 collector.py"]
+            .iter()
+            .any(|service| line.starts_with(service));
         if !is_node && !is_service {
             self.succeeds(&line, place);
             return None;

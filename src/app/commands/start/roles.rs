@@ -7,6 +7,7 @@ use crate::app::args::program::{Program, Source};
 use crate::app::args::sources::{Builtin, Generating, Handling, Resolved, Work as WorkTime};
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::{chains, effects};
+use crate::app::otel::Traces;
 use crate::app::output::log::Log;
 use crate::app::output::time::utc_short;
 use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Secrets, Tell, Work};
@@ -15,7 +16,12 @@ use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
 
 /// Who generates.
-pub(super) fn generator(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) -> Result<Generator, Failure> {
+pub(super) fn generator(
+    resolved: &Resolved,
+    secrets: &Secrets,
+    traces: Option<Arc<Traces>>,
+    log: &Arc<Log>,
+) -> Result<Generator, Failure> {
     let queue = &resolved.settings.queue;
     let json = resolved.generate_json;
     let make: Box<dyn Make> = match &resolved.generate {
@@ -41,19 +47,23 @@ pub(super) fn generator(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) 
             ))
         }
     };
-    let outside = Generator::Outside(make);
     Ok(match &resolved.cron {
-        None => outside,
+        None => Generator::Outside(make, traces),
         Some((cron, missed)) => {
             let log = log.clone();
-            let scheduled = Scheduled::new(cron.clone(), *missed, outside);
-            Generator::Outside(Box::new(scheduled.telling(move |line| log.note(line))))
+            let scheduled = Scheduled::new(cron.clone(), *missed, Generator::Outside(make, None));
+            Generator::Outside(Box::new(scheduled.telling(move |line| log.note(line))), traces)
         }
     })
 }
 
 /// Who handles.
-pub(super) fn handler(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) -> Result<Handler, Failure> {
+pub(super) fn handler(
+    resolved: &Resolved,
+    secrets: &Secrets,
+    traces: Option<Arc<Traces>>,
+    log: &Arc<Log>,
+) -> Result<Handler, Failure> {
     let settings = &resolved.settings;
     if resolved.workers.is_some() && !matches!(resolved.handle, Handling::Child(_)) {
         return Err(Failure::usage(
@@ -89,10 +99,11 @@ pub(super) fn handler(resolved: &Resolved, secrets: &Secrets, log: &Arc<Log>) ->
     };
     Ok(Handler {
         outside,
-        work: resolved.work,
+        time: resolved.work,
         error_rate: resolved.error_rate,
         effects: resolved.effects.clone(),
         secrets: secrets.clone(),
+        traces,
     })
 }
 
@@ -118,7 +129,7 @@ fn tell(secrets: &Secrets, log: &Arc<Log>) -> Tell {
 
 pub enum Generator {
     Builtin(Builtin, Digits),
-    Outside(Box<dyn Make>),
+    Outside(Box<dyn Make>, Option<Arc<Traces>>),
 }
 
 impl Generator {
@@ -137,19 +148,25 @@ impl Generate for Generator {
         async move {
             match self {
                 Self::Builtin(..) => Made::Message,
-                Self::Outside(make) => make.make(next, draft).await,
+                Self::Outside(make, traces) => {
+                    let outcome = make.make(next, draft).await;
+                    if let Some(traces) = traces {
+                        traces.made(&mut draft.headers);
+                    }
+                    outcome
+                }
             }
         }
     }
 
     fn elected(&mut self, election: &Election) {
-        if let Self::Outside(make) = self {
+        if let Self::Outside(make, _) = self {
             make.elected(election);
         }
     }
 
     fn deposed(&mut self, confirmed: u64) {
-        if let Self::Outside(make) = self {
+        if let Self::Outside(make, _) = self {
             make.deposed(confirmed);
         }
     }
@@ -209,23 +226,36 @@ fn words() -> String {
 /// The handler of the task, which takes a while and fails now and then, or one of another program.
 pub(super) struct Handler {
     pub(super) outside: Option<Box<dyn Work>>,
-    work: WorkTime,
+    time: WorkTime,
     error_rate: f64,
     /// The prefix of the counters that `verify` looks at.
     effects: Option<String>,
     secrets: Secrets,
+    traces: Option<Arc<Traces>>,
 }
 
 impl Handle for Handler {
     async fn handle(&self, message: Message) -> Handled {
+        match &self.traces {
+            // On the heap: few messages have a trace, and all would pay for the size.
+            Some(traces) if Traces::follows(&message) => {
+                Box::pin(traces.handle(message, |message| self.work(message))).await
+            }
+            _ => self.work(message).await,
+        }
+    }
+}
+
+impl Handler {
+    async fn work(&self, message: Message) -> Handled {
         if let Some(outside) = &self.outside {
             return outside
                 .work(message)
                 .await
                 .map_err(|failure| self.secrets.hide_failure(failure));
         }
-        if !self.work.is_zero() {
-            tokio::time::sleep(self.work.sample()).await;
+        if !self.time.is_zero() {
+            tokio::time::sleep(self.time.sample()).await;
         }
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
