@@ -45,7 +45,7 @@ const WRONG: [(&str, &str, &str, &[&str]); 7] = [
     (
         "async fn handle",
         "fn handle",
-        "`Result<(), Failure>` is not a future",
+        "`std::result::Result<(), Failure>` is not a future",
         &["if an error above is about `.handle(…)`"],
     ),
     (
