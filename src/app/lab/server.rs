@@ -1,6 +1,6 @@
 //! A redis-server of our own, which may be harmed. It ends when this process does, however that comes.
 
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -175,6 +175,15 @@ impl Server {
         let pid = line.trim().parse().map_err(io::Error::other)?;
         self.running = Some(Running { keeper, pid });
         Ok(())
+    }
+
+    /// The same, and no sentinel may promote it until it is told otherwise: it may come back empty.
+    pub(super) fn run_unpromotable(&mut self) -> io::Result<()> {
+        let mut settings = std::fs::File::options()
+            .append(true)
+            .open(self.directory.join(SETTINGS))?;
+        settings.write_all(b"\nreplica-priority 0\n")?;
+        self.run()
     }
 
     /// From now on there is another user, of this name and with these rules, whatever becomes of the process: a replica knows it,

@@ -249,6 +249,9 @@ impl Topology {
                     }),
                 }
         })?;
+        for at in 0..self.servers.len() {
+            let _ = self.ask::<Value>(at, &["CONFIG", "SET", "replica-priority", "100"]);
+        }
         self.primary(queue).ok_or_else(|| io::Error::other("no primary"))
     }
 
@@ -290,13 +293,17 @@ impl Topology {
         self.servers[server].kill();
     }
 
-    /// Starts one that was killed, once no sentinel calls it the primary: it may come back empty, and a node that has just asked would go there.
+    /// Starts one that was killed, once no sentinel calls it the primary: it may come back empty, and a node that has just asked would go there. Nor
+    /// is it promoted before all [agree](Self::agreed).
     pub fn restart(&mut self, server: usize) -> io::Result<()> {
+        if self.kind == Kind::Cluster {
+            return self.servers[server].run();
+        }
         let port = self.servers[server].port();
         self.until("no sentinel calls it the primary", |all| {
             all.said_primaries().all(|said| said != port)
         })?;
-        self.servers[server].run()
+        self.servers[server].run_unpromotable()
     }
 
     /// Cuts the primary of the queue off from its replicas: what it acknowledges now, they lack. Returns it.

@@ -42,7 +42,7 @@ async fn lie(engines: Arc<Vec<Arc<RedisEngine>>>, seed: u64) {
                 hidden = Some(engine);
             }
         }
-        tokio::time::sleep(Duration::from_millis(rng.u64(0..120))).await;
+        tokio::time::sleep(Duration::from_millis(rng.u64(50..150))).await;
         if let Some(engine) = hidden {
             engine.show(&victim, true).await.expect("the server answers");
         }
