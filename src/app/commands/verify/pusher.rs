@@ -30,6 +30,8 @@ const DELAY_MS_MAX: u64 = 2000;
 /// Of how many messages one belongs to a group, and how many groups there are: so many that none has much to do.
 const GROUPED_EACH: u64 = 4;
 const GROUPS: u64 = 50;
+/// Of so many outcomes that were asked for it is looked in the end whether they are known: far fewer than are kept.
+const ASKED_MAX: usize = 1000;
 
 /// After so many pushes a limit is set, and after so many more it is removed.
 const LIMIT_EACH: u64 = 120;
@@ -99,6 +101,13 @@ impl Pusher {
             Ok(Err(failure)) => Some(format!("a push came to no end: {}", failure.line)),
             Err(_) => Some("the pusher panicked".into()),
         }
+    }
+
+    /// The last messages whose outcomes were asked for.
+    pub(super) fn asked(&self) -> Vec<u64> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = told.iter().rev().filter(|(_, payload, ..)| is_asked(payload));
+        asked.map(|(number, ..)| *number).take(ASKED_MAX).collect()
     }
 
     /// The number that each message was told to have, and the print of its payload. Writes it all down.
@@ -207,9 +216,15 @@ fn limits() -> Limits {
     }
 }
 
+/// Of one in five.
+fn is_asked(payload: &str) -> bool {
+    payload.ends_with(['0', '5'])
+}
+
 fn item(payload: &str, group: Option<u64>) -> Item {
     let mut item = Item::new(payload.to_string());
     item.group = group.map(|group| format!("group {group}"));
+    item.asked = is_asked(payload);
     if fastrand::u64(..DELAYED_EACH) == 0 {
         item.delay_ms = fastrand::u64(..DELAY_MS_MAX);
     }

@@ -19,7 +19,7 @@ use crate::app::exit::Failure;
 use crate::app::lab::ledger::Remains;
 use crate::app::lab::ledger::checks::{self, Observed};
 use crate::app::lab::test_bed::TestBed;
-use crate::engine::{Engine, Status};
+use crate::engine::{ENDINGS_PER_CALL_MAX, Engine, Status};
 use crate::settings::Settings;
 
 /// Between two looks at the processes.
@@ -240,6 +240,19 @@ impl<'a, E: Engine> Run<'a, E> {
             Some(_) => Some(effects::read(store, queue, status.published).await?),
             None => None,
         };
+        if forgot.is_empty()
+            && let Some(pusher) = &self.fleet.pusher
+        {
+            let mut unknown = 0;
+            for numbers in pusher.asked().chunks(ENDINGS_PER_CALL_MAX) {
+                let endings = self.engine.endings(numbers).await?;
+                unknown += endings.iter().filter(|ending| ending.is_none()).count();
+            }
+            if unknown > 0 {
+                let line = format!("{unknown} outcomes that were asked for are not known");
+                self.incidents.push(line);
+            }
+        }
         let observed = Observed {
             remains: Remains::of(&*self.engine, status.published).await?,
             done: status.done,
