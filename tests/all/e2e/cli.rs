@@ -103,7 +103,7 @@ fn help_and_version_are_shown_on_stdout() {
     let wanted = format!("queenright {}", env!("CARGO_PKG_VERSION"));
     let text = String::from_utf8_lossy(&version.stdout);
     assert!(text.starts_with(&wanted), "{text}");
-    assert!(text.contains("\nfeatures: cli cron serde sqlite tls"), "{text}");
+    assert!(text.contains("\nfeatures: cli cron otel serde sqlite tls"), "{text}");
     let short = run("-V", &[]);
     assert_eq!(String::from_utf8_lossy(&short.stdout), format!("{wanted}\n"));
 }
