@@ -68,10 +68,11 @@ pub(crate) fn commands(rights: &[Right]) -> impl Iterator<Item = &'static str> {
     tried.filter_map(|tried| tried.split(' ').next())
 }
 
-/// The line that makes a user with all that a node needs, and nothing more.
+/// The line that makes a user with all that a node needs, and nothing more. A new user of Redis 6.2 has every channel, and one with every
+/// channel is refused a further one: `resetchannels` comes first.
 pub static ACL_LINE: LazyLock<String> = LazyLock::new(|| {
     let rights = [words(NEEDED), words(FOR_WATCHING)].join(" ");
-    format!("ACL SETUSER NAME on >PASSWORD ~{{qr:QUEUE}}:* &{{qr:QUEUE}}:* {rights}")
+    format!("ACL SETUSER NAME on >PASSWORD ~{{qr:QUEUE}}:* resetchannels &{{qr:QUEUE}}:* {rights}")
 });
 
 /// What to do about a right that is missing.

@@ -48,7 +48,8 @@ pub(super) async fn examine(engine: &RedisEngine, user: &str, findings: &mut Fin
     if keys || !needed.commands.iter().all(is_advice) {
         let (mut grants, mut missing) = (needed.grants, Vec::new());
         if matches!(watches, Ok(Some(false))) {
-            grants.insert(0, format!("&{prefix}*"));
+            let anew = if needed.reached { "" } else { "resetchannels " };
+            grants.insert(0, format!("{anew}&{prefix}*"));
             grants.push(words(FOR_WATCHING));
         }
         if keys {
