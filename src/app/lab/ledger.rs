@@ -317,6 +317,9 @@ impl Ledger {
         if !self.forgot.is_empty() {
             // The answer to a publish may be among what was forgotten.
             lost = lost.minus(&[&self.publish_intents.minus(&[&self.published])]);
+            // So may the settle that published a link: then it is published again with it, under another number.
+            let told = [&self.published, &self.pushed];
+            lost = lost.minus(&[&self.links.and(&self.taken_then).minus(&told)]);
         }
         lost.add(&vanished);
         // One outcome is written, and the store holds another one ready.

@@ -97,6 +97,23 @@ fn a_settle_whose_node_lost_its_membership_stays_in_doubt() {
 }
 
 #[test]
+fn with_replicas_a_link_that_nobody_was_told_of_may_be_forgotten_with_the_settle_that_published_it() {
+    let mut ledger = ledger(&[(0, 8, PUBLISH), (0, 8, DONE)]);
+    (ledger.keeps_told, ledger.forgot, ledger.links) = (true, vec![(900, 1000)], Numbers::of([(8, 2)]));
+    let take = What::Take {
+        deliveries: 1,
+        epoch: 1,
+    };
+    // One was taken from the server that another has replaced since, the other one later.
+    ledger.enter(0, &Record::Confirmed(entry(8, 1, take), 950));
+    ledger.enter(0, &Record::Confirmed(entry(9, 1, take), 1050));
+    let account = ledger.account(&remains(10, &[]));
+    assert_eq!(account.findings, ["lost, published and without an outcome: 9"]);
+    ledger.enter(0, &Record::Confirmed(entry(8, 1, PUBLISH), 950));
+    assert_eq!(ledger.account(&remains(10, &[])).lost, 2, "it was told");
+}
+
+#[test]
 fn with_replicas_a_message_that_was_given_back_and_taken_again_is_in_doubt_when_its_node_dies() {
     let mut ledger = ledger(&[(0, 10, PUBLISH), (0, 8, DONE)]);
     ledger.keeps_told = true;
