@@ -13,10 +13,10 @@ const CALLS_MAX: usize = 64;
 /// and the most bytes, about: they are kept until they are answered.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
 /// So many are sent before anything is known of the way, if they are small.
-const CALLS_START: usize = 4;
+const CALLS_START: usize = 6;
 const BYTES_START: usize = 512 * 1024;
-/// For each that comes back quickly, so many more are sent: three times as many in each round trip.
-const MORE: usize = 2;
+/// For each that comes back quickly, so many more are sent: five times as many in each round trip.
+const MORE: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Window {
@@ -90,13 +90,13 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_one_may_always_be_sent() {
         let mut window = Window::new(TRIP);
-        assert!(window.has_room(3, 1000) && !window.has_room(3, BYTES_START) && !window.has_room(4, 0));
+        assert!(window.has_room(3, 1000) && !window.has_room(3, BYTES_START) && !window.has_room(CALLS_START, 0));
         for _ in 0..10 {
             window.answered(TRIP, TRIP);
         }
         assert!(window.has_room(5, 1000) && !window.has_room(5, BYTES_MAX));
         assert!(window.has_room(0, usize::MAX));
-        assert!(!window.has_room(24, 0));
+        assert!(!window.has_room(CALLS_START + 10 * MORE, 0));
         window.failed();
         assert!(!window.has_room(1, 0));
     }
