@@ -134,6 +134,15 @@ pub const ENDINGS_MAX: u64 = 10_000;
 /// How many endings are looked at in one call.
 pub const ENDINGS_PER_CALL_MAX: usize = 100;
 
+/// Whoever looks for a message looks through so many packs of each place where some wait,
+pub const FOUND_MAX: usize = 1000;
+
+/// and through so many bytes, about.
+pub const FOUND_BYTES_MAX: usize = 1024 * 1024;
+
+/// Behind these, the queue is in the order of its numbers, and they find their place in it if it is no longer than this.
+pub const FOUND_DEEP_MAX: usize = 100_000;
+
 /// A batch of errors, or a look at what is in hand, has no more bytes than this, if it has more than one.
 pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
 

@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
-pub use endings::{Asked, Endings};
+pub use endings::{Asked, Endings, Waits};
 pub use groups::{GroupRules, Groups, Turn};
 pub use limit::Gate;
 

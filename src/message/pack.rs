@@ -160,6 +160,11 @@ impl Pack {
         u32_at(self.head(), 32) as usize
     }
 
+    /// Whether this message is one of them.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        number >= self.first() && number - self.first() < self.count() as u64
+    }
+
     /// The payload of the message at `index`, sharing the pack's memory.
     ///
     /// # Panics

@@ -86,6 +86,10 @@ const CATCHES: &[(&str, &str)] = &[
         "a_requeued_error_has_no_outcome_until_its_next_life_ends",
     ),
     ("ending-until", "an_outcome_is_kept_for_an_hour"),
+    (
+        "found-all",
+        "of_a_message_that_may_wait_behind_many_it_is_not_said_that_it_has_ended",
+    ),
     ("endings-max", "of_outcomes_the_oldest_beyond_a_number_is_forgotten"),
     ("endings-until", "an_outcome_is_kept_for_an_hour"),
     ("failures", "failures_are_counted_apart_from_deliveries"),

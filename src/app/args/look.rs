@@ -28,12 +28,13 @@ One line for each message: its number, and one of
   done, failed, expired, cancelled   how it ended, with its result or error
   queued, later (until=), held (node=)   where it waits, or who has it in hand
   settled      it has ended, and how is not kept
-  unknown      it waits or has ended: nobody asked for its outcome
+  unknown      it waits behind many, or has ended: nobody asked for its outcome
   unpublished  no message has this number yet
 
-Who has a message in hand, and what failed, is told of every message; where it
-waits and how it ended, of those that were pushed with --wait, --ask or \"ask\"
-in JSON: for an hour after they ended, of the last 10,000 that did.
+How a message ended is told of what failed, and of those that were pushed with
+--wait, --ask or \"ask\" in JSON: for an hour after they ended, of the last
+10,000 that did. A message that nobody asked for is looked for among the first
+thousand packs that wait, and by its number in a queue of up to 100,000.
 
 With --wait it prints outcomes in the order of the numbers given. Exit code 1:
 one was not done, or was not known in time.

@@ -120,7 +120,11 @@ pub fn words(found: &Found) -> String {
         Found::Later { until_ms } => format!("it waits until {}", utc(*until_ms)),
         Found::Held { node } => format!("node {node} has it in hand"),
         Found::Ended(_) | Found::Failed(_) => "it has ended".into(),
-        Found::Settled => "it has ended, and how is not kept".into(),
-        Found::Unknown => "nobody asked for its outcome, or that was too long ago".into(),
+        Found::Settled => {
+            "it has ended, and how is not kept: nobody asked for its outcome, or that was too long ago".into()
+        }
+        Found::Unknown => {
+            "it waits behind many, or has ended: nobody asked for its outcome, or that was too long ago".into()
+        }
     }
 }

@@ -1,8 +1,10 @@
 //! What is kept of messages whose outcomes are asked for, in memory.
 
 use super::State;
-use crate::engine::store::{Asked, Endings};
+use crate::engine::limits::FOUND_MAX;
+use crate::engine::store::{Asked, Endings, Waits};
 use crate::error::Result;
+use crate::message::Pack;
 
 impl Endings for State {
     fn asked(&mut self, number: u64) -> Result<Option<Asked>> {
@@ -31,5 +33,20 @@ impl Endings for State {
 
     fn endings_count(&mut self) -> Result<u64> {
         Ok(self.endings.len() as u64)
+    }
+
+    fn waits(&mut self, number: u64) -> Result<Waits> {
+        let has = |pack: &Pack| pack.has(number);
+        let mut later = self.later.iter().take(FOUND_MAX);
+        if let Some(((due_ms, _), _)) = later.find(|(_, pack)| has(pack)) {
+            return Ok(Waits::Until(*due_ms));
+        }
+        let again = self.again.iter().take(FOUND_MAX);
+        if self.queue.iter().any(has) || again.chain(self.lines.values().take(FOUND_MAX)).any(has) {
+            return Ok(Waits::Now);
+        }
+        let lengths = [self.queue.len(), self.again.len(), self.later.len(), self.lines.len()];
+        let seen = lengths.into_iter().all(|length| length <= FOUND_MAX);
+        Ok(if seen { Waits::Nowhere } else { Waits::Unseen })
     }
 }

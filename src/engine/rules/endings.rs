@@ -3,7 +3,7 @@
 use super::no_queue;
 use crate::engine::layout::check_layout;
 use crate::engine::limits::{ENDING_MS, ENDINGS_MAX};
-use crate::engine::store::{Asked, Lessee, Line, Store};
+use crate::engine::store::{Asked, Lessee, Store, Waits};
 use crate::engine::{Ending, Found};
 use crate::error::Result;
 
@@ -65,8 +65,7 @@ pub fn find(store: &mut impl Store, wall_ms: u64, number: u64) -> Result<Found> 
     }
     let members = store.leases(Lessee::Node)?.into_iter().map(|(node, _)| node);
     for node in members.chain(store.dead()?) {
-        let found = store.piece_from(&node, number)?;
-        if found.is_some_and(|pack| number < pack.first() + pack.count() as u64) {
+        if store.piece_from(&node, number)?.is_some_and(|pack| pack.has(number)) {
             return Ok(Found::Held { node });
         }
     }
@@ -77,8 +76,11 @@ pub fn find(store: &mut impl Store, wall_ms: u64, number: u64) -> Result<Found> 
             Found::Queued
         });
     }
-    // Nobody asked for it. It has ended, if it can be nowhere.
-    let begins = store.front(Line::Queue)?.is_none_or(|pack| pack.first() > number);
-    let is_settled = begins && store.is_empty(Line::Again)? && store.later_count()? == 0 && store.grouped_count()? == 0;
-    Ok(if is_settled { Found::Settled } else { Found::Unknown })
+    // Nobody asked for it, so it is looked for where messages wait. It has ended, if that was looked through, and it is nowhere.
+    Ok(match store.waits(number)? {
+        Waits::Until(until_ms) if until_ms > time_ms => Found::Later { until_ms },
+        Waits::Until(_) | Waits::Now => Found::Queued,
+        Waits::Unseen if store.guard("found-all") => Found::Unknown,
+        Waits::Nowhere | Waits::Unseen => Found::Settled,
+    })
 }

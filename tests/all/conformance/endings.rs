@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use queenright::engine::{ENDING_MS, ENDINGS_MAX, Ended, Ending, Engine, Found, Item, Pushed};
+use queenright::engine::{ENDING_MS, ENDINGS_MAX, Ended, Ending, Engine, FOUND_MAX, Found, Item, Pushed};
 use queenright::message::{Effect, Outcome, Pack};
 
 use super::hive::{done, failure, whole, with};
@@ -21,6 +21,8 @@ checks![
     whoever_waits_for_an_outcome_is_told_when_it_comes,
     an_outcome_that_is_asked_for_is_kept_however_late_it_is_settled,
     a_message_is_found_where_it_is,
+    a_message_that_nobody_asked_for_is_found_where_it_waits,
+    of_a_message_that_may_wait_behind_many_it_is_not_said_that_it_has_ended,
     a_message_of_a_group_is_asked_for_like_any_other,
     a_repeated_push_asks_once,
 ];
@@ -219,12 +221,12 @@ async fn a_message_is_found_where_it_is<B: Bench>(hive: &Hive<B>) {
     assert_eq!(find(hive, 3).await, Found::Queued);
     assert_eq!(find(hive, 4).await, Found::Later { until_ms });
     assert_eq!(find(hive, 5).await, Found::Unpublished);
-    assert_eq!(find(hive, 1).await, Found::Unknown, "nobody asked");
+    assert_eq!(find(hive, 1).await, Found::Queued, "nobody asked");
     let packs = hive.take("b", 2).await;
     for (number, found) in [
         (0, Found::Held { node: "b".into() }),
         (1, Found::Held { node: "b".into() }),
-        (2, Found::Unknown),
+        (2, Found::Queued),
     ] {
         assert_eq!(find(hive, number).await, found, "{number}");
     }
@@ -237,6 +239,44 @@ async fn a_message_is_found_where_it_is<B: Bench>(hive: &Hive<B>) {
     hive.take("b", 1).await;
     hive.engine().leave(&"b".into()).await.expect("it leaves");
     assert_eq!(find(hive, 2).await, Found::Held { node: "b".into() });
+}
+
+async fn a_message_that_nobody_asked_for_is_found_where_it_waits<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b", "c"]).await;
+    hive.publish("a", &[1, 1, 1]).await;
+    let later = Item::new("later").delay(Duration::from_secs(5));
+    push(hive, "p", vec![Item::new("x").group("g"), later]).await;
+    let until_ms = hive.wall_ms() + 5000;
+    assert_eq!(find(hive, 2).await, Found::Queued);
+    assert_eq!(find(hive, 3).await, Found::Queued, "in the line of its group");
+    assert_eq!(find(hive, 4).await, Found::Later { until_ms });
+    // What is given back unhandled is at the head of the queue, in any order.
+    let (first, second) = (hive.take("b", 1).await, hive.take("c", 1).await);
+    settle(hive, "b", &first, &Outcome::Return).await;
+    settle(hive, "c", &second, &Outcome::Return).await;
+    for number in 0..3 {
+        assert_eq!(find(hive, number).await, Found::Queued, "{number}");
+    }
+    let packs = hive.take("b", 9).await;
+    assert_eq!(find(hive, 1).await, Found::Held { node: "b".into() });
+    settle(hive, "b", &packs, &done()).await;
+    assert_eq!(find(hive, 1).await, Found::Settled);
+    assert_eq!(find(hive, 4).await, Found::Later { until_ms });
+    hive.pass(5200, &["a", "b", "c"]).await;
+    assert_eq!(find(hive, 4).await, Found::Queued, "it is to be taken again");
+}
+
+async fn of_a_message_that_may_wait_behind_many_it_is_not_said_that_it_has_ended<B: Bench>(hive: &Hive<B>) {
+    hive.found("a", &["b"]).await;
+    hive.publish("a", &[1; FOUND_MAX]).await;
+    let packs = hive.take("b", 1).await;
+    settle(hive, "b", &packs, &done()).await;
+    assert_eq!(find(hive, 0).await, Found::Settled);
+    hive.publish("a", &[1; 9]).await;
+    assert_eq!(find(hive, 0).await, Found::Unknown);
+    for number in [1, FOUND_MAX as u64, FOUND_MAX as u64 + 3, FOUND_MAX as u64 + 8] {
+        assert_eq!(find(hive, number).await, Found::Queued, "{number}");
+    }
 }
 
 async fn a_message_of_a_group_is_asked_for_like_any_other<B: Bench>(hive: &Hive<B>) {

@@ -162,6 +162,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("ending-reaped", PUSHING),
     ("ending-requeue", PUSHING),
     ("ending-until", PUSHING),
+    ("found-all", PUSHING),
     ("endings-max", PUSHING),
     ("endings-until", PUSHING),
     ("push-unheard", PUSHING),

@@ -188,7 +188,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
     ),
     (
         "nothing here goes on for an hour, and few outcomes are asked for",
-        &["ending-until", "endings-max", "endings-until"],
+        &["ending-until", "endings-max", "endings-until", "found-all"],
     ),
     ("sources here are read by a cursor, not line by line", &["made-before"]),
     ("nobody removes a queue under its nodes here", &["purged"]),

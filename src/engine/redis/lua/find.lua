@@ -1,4 +1,4 @@
--- find: where a message is. Writes nothing, and looks through no list of messages but what nodes have in hand.
+-- find: where a message is. Writes nothing. Looks through what nodes have in hand, and through the first of each place where messages wait.
 -- KEYS  1 meta 2 asked 3 errors 4 queue 5 again 6 later 7 lines 8 nodes 9 dead, then taken:NODE of every member and of every dead node
 -- ARGV  1 number 2 how many members 3 how many dead, then their names in the order of the keys
 -- Returns  layout names, and then: unpublished | ended record | failed (it is among the errors) | held node | later until-when | queued | settled |
@@ -42,12 +42,43 @@ if fine and fields[1] == 0 then
   if fields[2] > wall then return answer('later', fields[2]) end
   return answer('queued')
 end
-local function length(command, key)
-  local n = redis.pcall(command, key)
-  return type(n) == 'number' and n or 1
+-- Nobody asked for it, so it is looked for among the first of each place. It has ended, if these were all, and it is nowhere.
+local bytes, all = 0, true
+local function waits(count, key, read)
+  local n = redis.pcall(count, key)
+  if type(n) ~= 'number' then n, all = 0, false end
+  if n > $FOUND_MAX then all = false end -- guard: found-all
+  for i = 0, math.min(n, $FOUND_MAX) - 1 do
+    local pack, due = read(key, i)
+    bytes = bytes + #pack
+    if has(pack) then return true, due end
+    if bytes > $FOUND_BYTES_MAX then all = false; return end
+  end
 end
--- Nobody asked for it. It has ended, if it can be nowhere.
-local first = redis.pcall('LINDEX', KEYS[4], 0)
-local begins = first == false or type(first) == 'string' and (select(2, sound(first)) or 0) > number
-if begins and length('LLEN', KEYS[5]) + length('ZCARD', KEYS[6]) + length('ZCARD', KEYS[7]) == 0 then return answer('settled') end
-return answer('unknown')
+local function of_list(key, i) return redis.call('LINDEX', key, i) end
+-- The number in eight bytes, the pack.
+local function of_later(key, i)
+  local entry, due = unpack(redis.call('ZRANGE', key, i, i, 'WITHSCORES'))
+  return string.sub(entry, 9), due
+end
+-- GROUP, a NUL, the number in eight bytes, the pack.
+local function of_lines(key, i)
+  local entry = redis.call('ZRANGE', key, i, i)[1]
+  return string.sub(entry, (string.find(entry, '\0', 1, true) or 0) + 9)
+end
+-- What is given back unhandled is at the head of the queue, in any order; behind that, numbers grow.
+local function is_deep()
+  local from, to = $FOUND_MAX, redis.pcall('LLEN', KEYS[4])
+  if type(to) ~= 'number' or to > $FOUND_DEEP_MAX then return end
+  while from < to do
+    local middle = math.floor((from + to) / 2)
+    local count, first = sound(redis.call('LINDEX', KEYS[4], middle))
+    if not count then return end
+    if number < first then to = middle elseif number >= first + count then from = middle + 1 else return true end
+  end
+end
+local later, due = waits('ZCARD', KEYS[6], of_later)
+if later and tonumber(due) > wall then return answer('later', tonumber(due)) end
+if later or waits('LLEN', KEYS[4], of_list) or waits('LLEN', KEYS[5], of_list) or waits('ZCARD', KEYS[7], of_lines) then return answer('queued') end
+if all then return answer('settled') end
+return answer(is_deep() and 'queued' or 'unknown')

@@ -3,8 +3,9 @@
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::{Tables, int, uint};
+use crate::engine::limits::FOUND_MAX;
 use crate::engine::record;
-use crate::engine::store::{Asked, Endings};
+use crate::engine::store::{Asked, Endings, Line, Waits};
 use crate::error::Result;
 
 /// Whether a message has ended whose outcome is asked for, without a transaction.
@@ -60,5 +61,34 @@ impl Endings for Tables<'_> {
             "SELECT count(*) FROM asked WHERE queue = ? AND ended IS NOT NULL",
             params![self.queue],
         )
+    }
+
+    fn waits(&mut self, number: u64) -> Result<Waits> {
+        let most = int(FOUND_MAX as u64);
+        let later = self.all(
+            "SELECT due, number FROM later WHERE queue = ? ORDER BY due, number LIMIT ?",
+            params![self.queue, most + 1],
+            |row| Ok((uint(row, 0)?, uint(row, 1)?)),
+        )?;
+        if let Some((due_ms, _)) = later.iter().take(FOUND_MAX).find(|(_, put_off)| *put_off == number) {
+            return Ok(Waits::Until(*due_ms));
+        }
+        let grouped = self.all(
+            "SELECT number FROM grouped WHERE queue = ? LIMIT ?",
+            params![self.queue, most + 1],
+            |row| uint(row, 0),
+        )?;
+        let mut waits = grouped.iter().take(FOUND_MAX).any(|grouped| *grouped == number);
+        let mut seen = later.len().max(grouped.len()) <= FOUND_MAX;
+        for line in [Line::Queue, Line::Again] {
+            let (found, length) = self.line_has(line, number)?;
+            waits |= found;
+            seen &= length <= FOUND_MAX;
+        }
+        Ok(match (waits, seen) {
+            (true, _) => Waits::Now,
+            (false, true) => Waits::Nowhere,
+            (false, false) => Waits::Unseen,
+        })
     }
 }

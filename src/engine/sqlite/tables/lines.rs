@@ -3,6 +3,7 @@
 use rusqlite::params;
 
 use super::{Tables, int};
+use crate::engine::limits::{FOUND_BYTES_MAX, FOUND_MAX};
 use crate::engine::store::{Line, Lines};
 use crate::error::Result;
 use crate::message::Pack;
@@ -26,6 +27,36 @@ impl Tables<'_> {
             usize::MAX,
         )?;
         Ok(first.into_iter().next())
+    }
+
+    /// Whether a message is among the first packs of a line or, in the queue, where its number belongs behind these; and how many packs the
+    /// line has at most.
+    pub(super) fn line_has(&self, line: Line, number: u64) -> Result<(bool, usize)> {
+        let (Some(from), Some(to)) = (self.edge(line, "min")?, self.edge(line, "max")?) else {
+            return Ok((false, 0));
+        };
+        let length = usize::try_from(to - from + 1).unwrap_or(usize::MAX);
+        let sql = "SELECT rowid, pack FROM lines WHERE queue = ? AND line = ? ORDER BY position LIMIT ?";
+        let of_first = (self.queue, line as i64, int(FOUND_MAX as u64));
+        let first = self.sound_packs("lines", sql, of_first, FOUND_BYTES_MAX)?;
+        if first.iter().any(|(_, pack)| pack.has(number)) {
+            return Ok((true, length));
+        }
+        if first.len() == length {
+            return Ok((false, length));
+        }
+        let (mut low, mut high) = (from, to + 1);
+        while line == Line::Queue && low < high {
+            let middle = low + (high - low) / 2;
+            let sql = "SELECT rowid, pack FROM lines WHERE queue = ? AND line = 0 AND position >= ? ORDER BY position LIMIT 1";
+            let found = self.sound_packs("lines", sql, (self.queue, middle), usize::MAX)?;
+            match found.first() {
+                Some((_, pack)) if pack.has(number) => return Ok((true, length)),
+                Some((_, pack)) if pack.first() < number => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok((false, usize::MAX))
     }
 
     fn put(&self, line: Line, position: i64, pack: &Pack) -> Result<()> {
