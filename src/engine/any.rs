@@ -7,7 +7,7 @@ use super::redis::RedisEngine;
 #[cfg(feature = "sqlite")]
 use super::sqlite::SqliteEngine;
 use super::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, History, Join,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, History, Join,
     Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped,
     Renewed, Report, Reported, Requeued, Status, StoreInfo, Ticket, Wake, verbs,
 };

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::Tell;
+use super::{GOODBYE, Tell};
 use super::group::{Group, ended};
 use super::stderr::{self, Last};
 use crate::app::args::program::Program;
-use crate::message::{Headers, Message};
+use crate::message::{CANCELLED, Headers, Message};
 use crate::node::handle::{Failure, Handle, Handled};
 
 const RETRY_LATER: i32 = 75;
@@ -74,7 +74,16 @@ impl Handle for Each {
             };
             tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
-        let status = group.talk(&self.program, self.timeout, talking).await?;
+        let cancellation = message.cancellation();
+        let status = tokio::select! {
+            biased;
+            status = group.talk(&self.program, self.timeout, talking) => status?,
+            () = cancellation.cancelled() => {
+                // A SIGTERM, and after a while a SIGKILL.
+                group.stop(Duration::ZERO, GOODBYE).await;
+                return Err(CANCELLED.into());
+            }
+        };
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }

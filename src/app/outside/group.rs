@@ -115,6 +115,10 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
+    pub(super) fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Until the leader has ended. May be dropped and asked again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
