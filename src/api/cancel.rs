@@ -1,14 +1,14 @@
 //! Cancelling messages: what is not in work yet ends as an error when it is taken, and handlers that are at work are told.
 //!
 //! ```
-//! use queenright::Settings;
 //! use queenright::cancel::{Cancelled, cancel};
-//! use queenright::engine::memory::Local;
-//! use queenright::push::{Item, push};
+//! use queenright::engine::{Item, memory::Local};
+//! use queenright::{Settings, push};
 //!
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! let engine = Local::new("jobs");
-//! let pushed = push(&engine, &Settings::default(), vec![Item::new("sync 17")]).await?;
+//! let items = [Item::new("sync 17")];
+//! let pushed = push::push(&engine, &Settings::default(), push::KEEP, &items).await?;
 //! let number = pushed[0].number;
 //! assert_eq!(cancel(&engine, &[number]).await?, [Cancelled::Asked]);
 //! assert_eq!(cancel(&engine, &[number + 1]).await?, [Cancelled::Unpublished]);

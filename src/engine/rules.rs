@@ -26,9 +26,9 @@ use std::time::Duration;
 use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
-    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, Join, Joined,
-    Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued,
-    Sights, Status, StoreInfo, Wake,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
+    Handover, Held, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap,
+    Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 

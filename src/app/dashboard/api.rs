@@ -20,7 +20,9 @@ use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
 use crate::app::output::cancelled::word;
 use crate::app::output::view::{LimitView, PausedView, StoreView};
-use crate::engine::{CANCELLED_GROUPS_MAX, CancelledGroup, Engine, Handover, Limits, PAUSED_GROUPS_MAX, PausedGroup, Rate};
+use crate::engine::{
+    CANCELLED_GROUPS_MAX, CancelledGroup, Engine, Handover, Limits, PAUSED_GROUPS_MAX, PausedGroup, Rate,
+};
 use crate::error::Error;
 use crate::message::wrong_group;
 
@@ -253,7 +255,9 @@ impl<E: Engine> Dashboard<E> {
                 return Err(Refusal::bad(format!("group {why}")));
             }
             let CancelledGroup::Asked { waiting } = cancel::cancel_group(&*self.engine, &group).await? else {
-                return Err(Refusal::bad(format!("{CANCELLED_GROUPS_MAX} groups are cancelled already")));
+                return Err(Refusal::bad(format!(
+                    "{CANCELLED_GROUPS_MAX} groups are cancelled already"
+                )));
             };
             self.note(asker, &format!("cancelled: group {group:?}"));
             return Ok(ok(&json!({ "group": group, "state": "cancelled", "waiting": waiting })));

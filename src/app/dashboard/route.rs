@@ -58,7 +58,13 @@ impl Route {
     pub(super) fn methods(self) -> &'static str {
         match self {
             Self::Session => "GET, POST, DELETE",
-            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Limit | Self::Cancel | Self::Handover => "POST",
+            Self::Requeue
+            | Self::Delete
+            | Self::Messages
+            | Self::Pause
+            | Self::Limit
+            | Self::Cancel
+            | Self::Handover => "POST",
             _ => "GET",
         }
     }

@@ -97,7 +97,11 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
         let _ = writeln!(out, "limit      {}", status.limits);
     }
     if status.cancels > 0 {
-        let _ = writeln!(out, "cancels    {}  (pending: until their messages have ended)", status.cancels);
+        let _ = writeln!(
+            out,
+            "cancels    {}  (pending: until their messages have ended)",
+            status.cancels
+        );
     }
     let paused = paused(status.paused);
     if !paused.is_empty() {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
-use super::{GOODBYE, Tell};
 use super::group::{Group, ended};
 use super::stderr::{self, Last};
+use super::{GOODBYE, Tell};
 use crate::app::args::program::Program;
 use crate::message::{CANCELLED, Headers, Message};
 use crate::node::handle::{Failure, Handle, Handled};

@@ -182,9 +182,16 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
                 Chained::default()
             };
             let bodies = reply.next_if_any()?;
-            return taken(engine, exchange, (packs, bodies), refused, chained, (wait_ms, cancelled))
-                .await
-                .map(Some);
+            return taken(
+                engine,
+                exchange,
+                (packs, bodies),
+                refused,
+                chained,
+                (wait_ms, cancelled),
+            )
+            .await
+            .map(Some);
         }
         "groups" => {
             engine.groups.seen();

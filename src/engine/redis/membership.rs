@@ -209,7 +209,8 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     let is_heard = server == last.server && last.is_as(engine, beat);
     // A whole beat tells what is cancelled.
     let are_cancelled = paused >= CANCELS_BIT;
-    if crown <= clock || are_cancelled || is_behind || is_crowned_anew || !chosen.is_empty() || !heirs_stay || !is_heard {
+    if crown <= clock || are_cancelled || is_behind || is_crowned_anew || !chosen.is_empty() || !heirs_stay || !is_heard
+    {
         return Ok(None);
     }
     Ok(Some(Member {

@@ -37,7 +37,11 @@ impl Kept {
     pub(in crate::engine) fn told(&self) -> Cancels {
         Cancels {
             numbers: self.numbers.keys().copied().collect(),
-            groups: self.groups.iter().map(|(group, (last, _))| (group.clone(), *last)).collect(),
+            groups: self
+                .groups
+                .iter()
+                .map(|(group, (last, _))| (group.clone(), *last))
+                .collect(),
             spared: self.spared.keys().copied().collect(),
         }
     }
