@@ -3,13 +3,14 @@
 //! Exit code 0 is done, 75 (`EX_TEMPFAIL`) asks for another try later, everything else is a failure.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 
+use super::Tell;
 use super::group::{Group, ended};
 use super::stderr::{self, Last};
-use super::{GOODBYE, Tell};
 use crate::app::args::program::Program;
 use crate::message::{CANCELLED, Headers, Message};
 use crate::node::handle::{Failure, Handle, Handled};
@@ -74,16 +75,16 @@ impl Handle for Each {
             };
             tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
-        let cancellation = message.cancellation();
-        let status = tokio::select! {
-            biased;
-            status = group.talk(&self.program, self.timeout, talking) => status?,
-            () = cancellation.cancelled() => {
-                // A SIGTERM, and after a while a SIGKILL.
-                group.stop(Duration::ZERO, GOODBYE).await;
-                return Err(CANCELLED.into());
-            }
+        let (cancellation, asked) = (message.cancellation(), AtomicBool::new(false));
+        let cancelled = async {
+            cancellation.cancelled().await;
+            asked.store(true, Ordering::Relaxed);
         };
+        let status = group.talk(&self.program, self.timeout, talking, cancelled).await?;
+        // Many programs end with exit code 0 when they are asked to, whether their work is done or not.
+        if asked.load(Ordering::Relaxed) {
+            return Err(CANCELLED.into());
+        }
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }

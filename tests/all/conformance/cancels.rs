@@ -345,7 +345,7 @@ async fn cancels_limits_and_pauses_leave_each_other_alone<B: Bench>(hive: &Hive<
     };
     hive.engine().limit(&limits).await.expect("a limit");
     hive.engine().pause(None, Some(true)).await.expect("a pause");
-    assert!(take(hive, "b", 1).await.0.is_empty());
+    assert!(hive.take("b", 1).await.is_empty());
     hive.engine().pause(None, Some(false)).await.expect("it goes on");
     let call = hive.next_call("b", 0, Vec::new(), 9);
     let Exchanged::Ok {

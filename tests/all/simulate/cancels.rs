@@ -6,6 +6,7 @@ use queenright::engine::{Cancelled, CancelledGroup, Exchange, Exchanged};
 use queenright::message::{CANCELLED, Outcome, Pack};
 
 use super::checks::Place;
+use super::process::Kind;
 use super::world::Inner;
 use crate::oracle::{Answer, Call};
 
@@ -143,6 +144,10 @@ impl Inner {
 
     /// A process sends outcomes.
     pub fn the_doomed_end_as_cancelled(&mut self, process: usize, exchange: &Exchange) {
+        // A rogue says what it likes.
+        if self.processes[process].kind == Kind::Rogue {
+            return;
+        }
         let mut wrong = None;
         for settle in &exchange.settles {
             for run in &settle.runs {

@@ -196,7 +196,9 @@ impl Pushing {
     fn last_asked(&self) -> Option<u64> {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut asked = told.iter().rev().take(usize::try_from(ITEMS_MAX).expect("few"));
-        asked.find(|(_, payload, ..)| is_asked(payload)).map(|(number, ..)| *number)
+        asked
+            .find(|(_, payload, ..)| is_asked(payload))
+            .map(|(number, ..)| *number)
     }
 
     /// The same call until it is answered, whatever is broken.
