@@ -103,8 +103,6 @@ mod pages {
     struct Start;
     #[doc = include_str!("../docs/recipes/cron.md")]
     struct Cron;
-    #[doc = include_str!("../docs/recipes/cancel.md")]
-    struct Cancel;
     #[doc = include_str!("../docs/recipes/tests.md")]
     struct Tests;
 }

@@ -98,12 +98,12 @@ impl Told {
     }
 
     /// These messages are not in hand any more.
-    pub(crate) fn left(&self, first: u64, count: u32) {
+    pub(crate) fn left(&self, runs: impl Iterator<Item = (u64, u32)>) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
         let mut inner = self.lock();
-        for number in first..first + u64::from(count) {
+        for number in runs.flat_map(|(first, count)| first..first + u64::from(count)) {
             inner.taken.remove(&number);
             inner.beat.numbers.remove(&number);
         }
@@ -259,7 +259,7 @@ mod tests {
         assert!(!is(1, None) && !is(3, Some("g")) && is(4, Some("g")) && is(2, None));
         told.heed(&Cancels::default());
         assert!(is(4, Some("g")) && !is(2, None), "the next beat knows nothing of it");
-        told.left(4, 1);
+        told.left([(4, 1)].into_iter());
         assert!(!is(4, Some("g")) && !told.any.load(Ordering::Acquire));
         told.took(&[pack(1, None)], &[1]);
         told.forget();

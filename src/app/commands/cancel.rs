@@ -1,5 +1,6 @@
 //! `cancel`: ends messages as errors before anybody handles them, and tells handlers that are at work with them.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -35,7 +36,8 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &Cancel) -> Result<(),
             lines.push_str(&json::for_terminal(&json!({ "number": number, "state": word })));
             lines.push('\n');
         } else if answer == Cancelled::Asked {
-            lines.push_str(&format!("{number} {word}\n"));
+            // Writing to a String cannot fail.
+            let _ = writeln!(lines, "{number} {word}");
         }
         if let Some(why) = why(answer) {
             wrong.push(format!("message {number} {why}"));

@@ -12,6 +12,9 @@ use crate::engine::{Cancelled, CancelledGroup};
 use crate::error::Result;
 use crate::message::Pack;
 
+/// Runs of messages: the first number of each, and how many.
+pub(super) type Runs = Vec<(u64, u64)>;
+
 /// Cancels messages.
 pub fn cancel(store: &mut impl Store, wall_ms: u64, numbers: &[u64]) -> Result<Vec<Cancelled>> {
     let mut meta = store.meta()?.ok_or_else(|| no_queue(store))?;
@@ -132,7 +135,8 @@ pub(super) fn forget(store: &mut impl Store, meta: &mut Meta, more_due: bool) ->
         return Ok(());
     }
     let clock = meta.clock;
-    let is_late = |store: &_, until: u64| clock >= until || !Store::guard(store, "cancel-kept");
+    let is_timed = store.guard("cancel-kept");
+    let is_late = |until: u64| clock >= until || !is_timed;
     let is_over = |until: u64| clock >= until.saturating_add(CANCEL_MS_MAX);
     let first = store.front(Line::Queue)?.map(|pack| pack.first());
     let nothing_waits = !more_due && store.is_empty(Line::Again)? && store.grouped_count()? == 0;
@@ -140,13 +144,13 @@ pub(super) fn forget(store: &mut impl Store, meta: &mut Meta, more_due: bool) ->
     let mut kept = std::mem::take(&mut meta.cancels);
     kept.numbers.retain(|number, until| {
         let is_nowhere = nothing_waits && first.is_none_or(|first| *number < first) || !is_guarded;
-        !(is_late(store, *until) && is_nowhere || is_over(*until))
+        !(is_late(*until) && is_nowhere || is_over(*until))
     });
     let mut over = Vec::new();
     for (group, (last, until)) in &kept.groups {
         let has_passed = store.first_in_line(group)?.is_none_or(|pack| pack.first() > *last);
         let is_nowhere = has_passed && store.turn(group)?.in_flight == 0 || !is_guarded;
-        if is_late(store, *until) && is_nowhere || is_over(*until) {
+        if is_late(*until) && is_nowhere || is_over(*until) {
             over.push(group.clone());
         }
     }

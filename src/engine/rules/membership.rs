@@ -1,6 +1,6 @@
 //! Who is a member: join, leave, and the reaping of nodes whose lease has run out.
 
-use super::cancel::settled;
+use super::cancel::{Runs, settled};
 use super::clock::{advance, hive};
 use super::endings::note;
 use super::groups::{ended, set_rules};
@@ -177,7 +177,7 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
 
 /// Hands on what the victim holds, as much as one step may move. How many messages were handed on, which had been
 /// delivered too often and became errors, as runs, and whether a group may go on by that.
-fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, Vec<(u64, u64)>, bool)> {
+fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, Runs, bool)> {
     let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
     let most = store.about(victim)?.unwrap_or_default().deliveries_max;
     let (mut redelivered, mut failed, mut bytes, mut readied) = (0, 0, 0, false);

@@ -376,9 +376,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if let Some(took) = took {
             self.budget.took(bytes(&packs), took);
         }
-        for run in &finished {
-            self.context.told.left(run.first, run.count);
-        }
+        let left = finished.iter().map(|run| (run.first, run.count));
+        self.context.told.left(left);
         self.context.told.took(&packs, &cancelled);
         self.account(finished, &Answered { refused, chained }, &packs, ticket)
             .await;
