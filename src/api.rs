@@ -1,6 +1,7 @@
 //! What a program that uses the library sees, beside [`Node`](crate::Node) and its traits.
 
 pub mod builder;
+pub mod cancel;
 #[cfg(feature = "cron")]
 pub mod cron;
 pub mod failed;

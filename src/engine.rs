@@ -74,6 +74,8 @@ macro_rules! verbs {
             manage::pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
             manage::pause_group(group: &str, paused: bool) -> PausedGroup;
             manage::limit(limits: &Limits) -> ();
+            cancel::cancel(numbers: &[u64]) -> Vec<Cancelled>;
+            cancel::cancel_group(group: &str) -> CancelledGroup;
             manage::handover(to: Option<&str>) -> Handover;
             manage::purge(force: bool) -> Purged;
             report::report(report: &Report) -> Reported;
@@ -164,6 +166,11 @@ pub trait Engine: Send + Sync + 'static {
     fn pause_group(&self, group: &str, paused: bool) -> impl Future<Output = Result<PausedGroup>> + Send;
     /// Sets how fast messages may be taken, by the whole fleet and of each group. What is none is not limited.
     fn limit(&self, limits: &Limits) -> impl Future<Output = Result<()>> + Send;
+    /// Cancels messages, at most [`CANCELS_MAX`] in one call: what is not in work yet is an error when it is taken, and handlers that are at work with
+    /// one are told.
+    fn cancel(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<Cancelled>>> + Send;
+    /// Cancels all messages of a group that were published before this.
+    fn cancel_group(&self, group: &str) -> impl Future<Output = Result<CancelledGroup>> + Send;
     /// Lets this member take the crown with its next beat; `None`: any but the generator; empty: withdraws the request.
     fn handover(&self, to: Option<&str>) -> impl Future<Output = Result<Handover>> + Send;
     /// Removes the queue with all that is in it; unless forced, only if no node is alive. What effects wrote stays.

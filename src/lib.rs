@@ -85,7 +85,7 @@ pub use api::builder::{self, on};
 pub use api::cron;
 #[cfg(feature = "serde")]
 pub use api::typed::Json;
-pub use api::{failed, push};
+pub use api::{cancel, failed, push};
 pub use error::{Error, Result};
 pub use message::{Effect, Message, Outcome};
 pub use node::generate::{self, Next};

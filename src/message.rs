@@ -1,6 +1,7 @@
-//! Messages and their outcomes; the packs that messages travel in are in `pack`, what stands before a payload in `envelope`,
+//! Messages and their outcomes; which are cancelled is in `cancel`, the packs that messages travel in are in `pack`, what stands before a payload in `envelope`,
 //! what an outcome writes in `effect`.
 
+mod cancel;
 mod effect;
 mod envelope;
 mod headers;
@@ -8,6 +9,8 @@ mod pack;
 
 use bytes::Bytes;
 
+pub use cancel::{CANCELLED, Cancellation, Cancels};
+pub(crate) use cancel::{Told, within};
 pub use effect::Effect;
 pub use envelope::{Envelope, GROUP_BYTES_MAX, Sealed, wrong_group};
 pub use headers::{HEADERS_BYTES_MAX, HEADERS_MAX, Headers};

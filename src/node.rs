@@ -118,6 +118,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             settings: Arc::new(self.settings),
             observer: self.observer,
             requests: Arc::default(),
+            told: Arc::default(),
             meter: self.meter,
             standing: standing.subscribe(),
             shutdown: shutdown.clone(),

@@ -1,6 +1,7 @@
 //! One file per command: [`run`] is the table of contents.
 
 pub mod bench;
+mod cancel;
 mod dashboard;
 mod demo;
 mod doctor;
@@ -149,6 +150,7 @@ impl OnEngine for OnQueue<'_> {
             Command::Manage(Manage::Pause(which)) => manage::pause(engine, which, true).await,
             Command::Manage(Manage::Resume(which)) => manage::pause(engine, which, false).await,
             Command::Manage(Manage::Limit(flags)) => manage::limit(engine, flags).await,
+            Command::Manage(Manage::Cancel(flags)) => cancel::run(engine, flags).await,
             Command::Manage(Manage::Handover(flags)) => manage::handover(engine, flags).await,
             Command::Manage(Manage::Nodes(flags)) => manage::nodes(engine, flags).await,
             Command::Manage(Manage::Drain(flags)) => manage::drain(engine, flags).await,

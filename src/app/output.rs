@@ -1,5 +1,6 @@
 //! What people and programs read: log lines, JSON, tables, and the screen of a terminal.
 
+pub(in crate::app) mod cancelled;
 pub mod failed;
 pub mod found;
 pub mod json;

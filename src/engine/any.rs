@@ -7,9 +7,9 @@ use super::redis::RedisEngine;
 #[cfg(feature = "sqlite")]
 use super::sqlite::SqliteEngine;
 use super::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, History, Join,
-    Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped,
-    Renewed, Report, Reported, Requeued, Status, StoreInfo, Ticket, Wake, verbs,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
+    Handover, Held, History, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push,
+    Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status, StoreInfo, Ticket, Wake, verbs,
 };
 use crate::error::{Error, Result};
 use crate::settings::Settings;

@@ -143,6 +143,19 @@ pub const FOUND_BYTES_MAX: usize = 1024 * 1024;
 /// Behind these, the queue is in the order of its numbers, and they find their place in it if it is no longer than this.
 pub const FOUND_DEEP_MAX: usize = 100_000;
 
+/// How many numbers can be cancelled at once, and how many groups: takes look through them.
+pub const CANCELS_MAX: usize = 1000;
+pub const CANCELLED_GROUPS_MAX: usize = 100;
+
+/// What the field that tells what is paused has more while something is cancelled.
+pub(super) const CANCELS_BIT: u64 = 80;
+
+/// What is cancelled is remembered for an hour, on the hive clock, although nothing seems to wait that it could match: it may be in a hand.
+pub const CANCEL_MS: u64 = 3_600_000;
+
+/// After thirty more days it is forgotten, whatever waits.
+pub const CANCEL_MS_MAX: u64 = 30 * 24 * 3_600_000;
+
 /// A batch of errors, or a look at what is in hand, has no more bytes than this, if it has more than one.
 pub const COLLECT_BYTES_MAX: usize = 1024 * 1024;
 

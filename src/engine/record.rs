@@ -1,5 +1,6 @@
 //! What is stored as MessagePack, which Redis' Lua reads natively: a record is an array of its fields.
 
+mod cancels;
 mod ending;
 mod failed;
 

@@ -11,6 +11,7 @@
 
 mod bodies;
 mod bounds;
+mod cancel;
 #[cfg(feature = "mutants")]
 mod dump;
 mod endings;
@@ -51,9 +52,9 @@ use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::redis::keys::Keys;
 use crate::engine::url::{RedisUrl, StoreUrl};
 use crate::engine::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, Join, Joined,
-    Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued,
-    Sights, Status, StoreInfo, Ticket, Wake, check_layout, verbs,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
+    Handover, Held, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap,
+    Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Ticket, Wake, check_layout, verbs,
 };
 use crate::error::{Absence, Error, Result};
 use crate::settings::Settings;

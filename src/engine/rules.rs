@@ -4,6 +4,7 @@
 //! [`Steps`] makes an engine of a store: whoever can run a function in one step (under a lock, in a transaction) gets all verbs
 //! from here.
 
+mod cancel;
 mod clock;
 mod election;
 mod endings;
@@ -25,12 +26,13 @@ use std::time::Duration;
 use super::history::{History, Range, Report, Reported};
 use super::store::Store;
 use super::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, Join, Joined,
-    Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap, Reaped, Renewed, Requeued,
-    Sights, Status, StoreInfo, Wake,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
+    Handover, Held, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap,
+    Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 
+pub use cancel::{cancel, cancel_group};
 pub use election::beat;
 pub use endings::{endings, find};
 pub use errors::{collect, discard, failed, hold, latest, release, requeue, trim};
@@ -227,6 +229,9 @@ impl<S: Steps> Engine for S {
         pause_group(group: &str, paused: bool) -> PausedGroup =
             Control, group, move |store, _, group| pause_group(store, group, paused);
         limit(limits: &Limits) -> () = Control, limits, |store, now, limits| limit(store, now, limits);
+        cancel(numbers: &[u64]) -> Vec<Cancelled> = Control, numbers, |store, now, numbers| cancel(store, now, numbers);
+        cancel_group(group: &str) -> CancelledGroup =
+            Control, group, |store, now, group| cancel_group(store, now, group);
         purge(force: bool) -> Purged = Control, &(), move |store, now, ()| purge(store, now, force);
         report(args: &Report) -> Reported = Aside, args, |store, now, args| report(store, now, args);
         history(range: Range) -> History = Control, &(), move |store, now, ()| history(store, now, range);

@@ -3,6 +3,7 @@
 //!
 //! [`Store`] is the sum of small traits, one for each group of things that are kept.
 
+mod cancels;
 mod endings;
 mod groups;
 mod limit;
@@ -16,6 +17,7 @@ use crate::error::Result;
 use crate::message::{Effect, Pack};
 use crate::settings::Names;
 
+pub use cancels::Kept;
 pub use endings::{Asked, Endings, Waits};
 pub use groups::{GroupRules, Groups, Turn};
 pub use limit::Gate;
@@ -78,6 +80,8 @@ pub struct Meta {
     pub waited_at: u64,
     /// How fast messages may be taken, if that is limited or groups still rest by a limit that was.
     pub limit: Option<Gate>,
+    /// Messages that are to end as errors when they are taken.
+    pub cancels: Kept,
 }
 
 impl Meta {
@@ -372,6 +376,8 @@ pub trait Lines {
     fn put_off(&mut self, due_ms: u64, message: &Pack) -> Result<()>;
     /// Takes out the first that was put off until then or earlier: the earliest, of two at the same time by number.
     fn pop_due(&mut self, until_ms: u64) -> Result<Option<Pack>>;
+    /// When the last of those is due that are put off.
+    fn last_due(&mut self) -> Result<Option<u64>>;
     /// How many messages are put off.
     fn later_count(&mut self) -> Result<u64>;
 }

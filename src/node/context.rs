@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::message::Told;
 use crate::node::event::{Event, Observer};
 use crate::node::membership::{Requests, Standing};
 use crate::node::meter::Meter;
@@ -18,6 +19,8 @@ pub(crate) struct Context<E> {
     pub requests: Arc<Requests>,
     /// What the node counts of itself.
     pub meter: Arc<Meter>,
+    /// What it was told of messages in hand that are cancelled.
+    pub told: Arc<Told>,
     /// What the membership last learnt of this node.
     pub standing: watch::Receiver<Standing>,
     pub shutdown: Shutdown,
@@ -45,6 +48,7 @@ impl<E> Clone for Context<E> {
             observer: self.observer.clone(),
             requests: self.requests.clone(),
             meter: self.meter.clone(),
+            told: self.told.clone(),
             standing: self.standing.clone(),
             shutdown: self.shutdown.clone(),
         }

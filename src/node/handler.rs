@@ -52,7 +52,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
     pub(crate) fn new(context: Context<E>, handle: H) -> Self {
         Self {
             bell: Arc::default(),
-            pool: Arc::new(Pool::new(&context.settings, &context.meter)),
+            pool: Arc::new(Pool::of(&context)),
             slots: JoinSet::new(),
             line: None,
             handle: Arc::new(handle),
@@ -92,7 +92,7 @@ impl<E: Engine, H: Handle> Handler<E, H> {
             }
             // The membership is lost: what was in hand is handed to others, and the slots end here.
             if guard("new-pool") {
-                self.pool = Arc::new(Pool::new(&self.context.settings, &self.context.meter));
+                self.pool = Arc::new(Pool::of(&self.context));
                 self.slots = JoinSet::new();
             }
             if guard("abandon") {

@@ -339,8 +339,10 @@ impl<E: Engine> Membership<E> {
             observer,
             requests,
             meter,
+            told,
             ..
         } = &self.context;
+        told.heed(&member.cancels);
         meter.hears(member.wall_ms);
         meter.generates.store(member.generator, Ordering::Relaxed);
         let seen_seq = requests.requested().seen.seq;

@@ -16,6 +16,11 @@ pub fn adds_up(state: &State, status: &Status) {
     assert_eq!(status.in_hand, in_hand, "in hand");
     assert_eq!(status.errors, (state.errors.len() + read) as u64, "errors");
     assert_eq!(status.queued, queued, "queued");
+    let cancels = state
+        .meta
+        .iter()
+        .map(|meta| meta.cancels.numbers.len() + meta.cancels.groups.len());
+    assert_eq!(status.cancels, cancels.sum::<usize>() as u64, "cancels");
     assert_eq!(status.later, state.later.len() as u64, "later");
     assert!(state.later.values().all(|pack| pack.count() == 1), "put off one by one");
     // Numbers that a store which went back in time was raised over belong to no message.

@@ -5,6 +5,7 @@
 pub mod bench;
 mod bodies;
 mod calm;
+mod cancels;
 mod chains;
 mod cursor;
 mod effects;
@@ -75,6 +76,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(exchange::checks());
     all.extend(groups::checks());
     all.extend(envelopes::checks());
+    all.extend(cancels::checks());
     all.extend(endings::checks());
     all.extend(limits::checks());
     all.extend(handing_on::checks());

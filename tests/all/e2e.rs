@@ -2,6 +2,7 @@
 //! of them is in `checks`.
 
 mod bench;
+mod cancel;
 mod carried;
 mod certificates;
 mod checks;

@@ -26,6 +26,27 @@ const CATCHES: &[(&str, &str)] = &[
     ("call-ahead", "a_call_ahead_of_its_lane_is_refused"),
     ("call-repeat", "a_repeated_exchange_is_applied_once"),
     ("call-stale", "an_old_copy_of_an_exchange_writes_nothing"),
+    ("cancel-beat", "a_beat_tells_what_is_cancelled"),
+    ("cancel-bound", "a_group_is_cancelled_up_to_what_was_published_before"),
+    (
+        "cancel-ended",
+        "whoever_takes_a_cancelled_message_is_told_until_it_has_ended",
+    ),
+    ("cancel-ending", "what_cannot_be_cancelled_is_told_so"),
+    (
+        "cancel-kept",
+        "a_cancel_that_can_match_nothing_is_forgotten_after_an_hour",
+    ),
+    ("cancel-later", "a_cancel_outlasts_what_is_put_off"),
+    ("cancel-max", "no_more_than_a_thousand_cancels_are_pending"),
+    ("cancel-published", "what_cannot_be_cancelled_is_told_so"),
+    ("cancel-reaped", "a_cancelled_message_delivered_too_often_has_ended"),
+    ("cancel-requeue", "a_new_life_is_not_cancelled"),
+    (
+        "cancel-take",
+        "whoever_takes_a_cancelled_message_is_told_until_it_has_ended",
+    ),
+    ("cancel-waits", "a_cancel_is_kept_while_its_message_may_wait"),
     (
         "chain-full",
         "where_the_queue_is_full_a_message_is_tried_again_and_nothing_has_failed",

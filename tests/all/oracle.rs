@@ -32,7 +32,7 @@ pub fn variable(name: &str) -> Option<u64> {
 
 #[tokio::test]
 async fn redis_agrees_with_the_oracle_on_random_histories() {
-    agrees::<RedisBench>().await;
+    Box::pin(agrees::<RedisBench>()).await;
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! `QUEENRIGHT_SEEDS` sets how many seeds, `QUEENRIGHT_FIRST` where they begin; `QUEENRIGHT_SEED` replays one, and tells
 //! what happens.
 
+mod cancels;
 mod chains;
 mod checks;
 mod crown;

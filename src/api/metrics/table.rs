@@ -102,6 +102,8 @@ metrics! {
                 Value::Seconds(status.limits.rate.map_or(0, millionths))
             },
             "How fast the whole fleet may take messages, a second; 0 if there is no limit.";
+        Gauge "queenright_queue_cancels" = |status| Value::Count(status.cancels),
+            "Cancels that are pending: of messages, and of groups.";
         Gauge "queenright_queue_groups" = |status| Value::Count(status.groups.groups),
             "Groups that have messages waiting.";
         Gauge "queenright_queue_grouped_messages" = |status| Value::Count(status.groups.messages),

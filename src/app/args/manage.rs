@@ -23,6 +23,9 @@ pub enum Manage {
     /// Show, set or remove the limit: how fast the whole fleet may take messages
     #[command(after_help = LIMIT)]
     Limit(Limit),
+    /// Cancel messages: they end as errors, and handlers at work are told
+    #[command(after_help = CANCEL)]
+    Cancel(Cancel),
     /// Make another node the generator, without missing a message
     #[command(after_help = HANDOVER)]
     Handover(Handover),
@@ -305,6 +308,36 @@ pub struct Limit {
     #[arg(long, value_name = "RATE", requires = "rate")]
     pub group: Option<RateOrNone>,
     /// Print the limit as one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const CANCEL: &str = "\
+A message that waits, however it waits, ends as the error \"cancelled\" when it is
+taken, and no handler sees it. If it is in work, its copy hears of it with its
+next beat: a child of --handle or --handle-each gets SIGTERM, and after a second
+SIGKILL; a request to a service is dropped; a handler in Rust is told. What is
+done all the same is done; what fails then is not tried again.
+
+--group cancels all messages of a group that were published before.
+
+Prints the numbers that are cancelled. To cancel twice is as good as once. Exit
+code 1: one has ended or was never published, or 1000 cancels are pending.
+
+Examples:
+  queenright cancel 17 18
+  queenright cancel --group tenant-7
+  queenright where 17                        says cancelled, once it is";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Cancel {
+    /// The numbers of the messages
+    #[arg(value_name = "NUMBER", required_unless_present = "group", conflicts_with = "group")]
+    pub numbers: Vec<u64>,
+    /// All messages of this group that were published so far
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Print one JSON object per line
     #[arg(long)]
     pub json: bool,
 }

@@ -14,11 +14,15 @@ use super::request::{Query, body};
 use super::roof::elsewhere;
 use super::route::Route;
 use super::{errors, messages, page, scale};
+use crate::api::cancel;
 use crate::app::args::token::Right;
 use crate::app::http::{Admitted, Handler, text};
 use crate::app::metrics;
+use crate::app::output::cancelled::word;
 use crate::app::output::view::{LimitView, PausedView, StoreView};
-use crate::engine::{Engine, Handover, Limits, PAUSED_GROUPS_MAX, PausedGroup, Rate};
+use crate::engine::{
+    CANCELLED_GROUPS_MAX, CancelledGroup, Engine, Handover, Limits, PAUSED_GROUPS_MAX, PausedGroup, Rate,
+};
 use crate::error::Error;
 use crate::message::wrong_group;
 
@@ -42,6 +46,16 @@ struct Limit {
     burst: Option<u32>,
     group: Option<String>,
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    numbers: Option<Vec<u64>>,
+    group: Option<String>,
+}
+
+/// How many messages one request cancels.
+const CANCELS_AT_ONCE_MAX: usize = 100;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -183,6 +197,7 @@ impl<E: Engine> Dashboard<E> {
                 Ok(ok(&PausedView::from(paused)))
             }
             Route::Limit => self.limit(asker, body(request).await?).await,
+            Route::Cancel => self.cancel(asker, body(request).await?).await,
             Route::Handover => {
                 let to: To = body(request).await?;
                 if to.node.as_deref() == Some("") {
@@ -219,6 +234,42 @@ impl<E: Engine> Dashboard<E> {
         let limits = self.engine.status().await?.limits;
         self.note(asker, &format!("limit: {limits}"));
         Ok(ok(&LimitView::from(limits)))
+    }
+
+    async fn cancel(&self, asker: &Asker, wanted: Cancel) -> Answer {
+        let (numbers, group) = match wanted {
+            Cancel {
+                numbers: Some(numbers),
+                group: None,
+            } => (numbers, None),
+            Cancel {
+                numbers: None,
+                group: Some(group),
+            } => (Vec::new(), Some(group)),
+            _ => return Err(Refusal::bad("messages are cancelled by \"numbers\" or by \"group\"")),
+        };
+        // A queue of a newer layout is refused.
+        self.engine.published().await?;
+        if let Some(group) = group {
+            if let Some(why) = wrong_group(&group) {
+                return Err(Refusal::bad(format!("group {why}")));
+            }
+            let CancelledGroup::Asked { waiting } = cancel::cancel_group(&*self.engine, &group).await? else {
+                return Err(Refusal::bad(format!(
+                    "{CANCELLED_GROUPS_MAX} groups are cancelled already"
+                )));
+            };
+            self.note(asker, &format!("cancelled: group {group:?}"));
+            return Ok(ok(&json!({ "group": group, "state": "cancelled", "waiting": waiting })));
+        }
+        if numbers.is_empty() || numbers.len() > CANCELS_AT_ONCE_MAX {
+            return Err(Refusal::bad(format!("numbers must be 1 to {CANCELS_AT_ONCE_MAX}")));
+        }
+        let answers = cancel::cancel(&*self.engine, &numbers).await?;
+        self.note(asker, &format!("cancelled: messages {numbers:?}"));
+        let each = numbers.iter().zip(answers);
+        let each = each.map(|(number, answer)| json!({ "number": number, "state": word(answer) }));
+        Ok(ok(&json!({ "messages": each.collect::<Vec<_>>() })))
     }
 
     async fn pause_group(&self, asker: &Asker, group: &str, paused: bool) -> Answer {

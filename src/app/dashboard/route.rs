@@ -23,6 +23,7 @@ pub(super) enum Route {
     Message(u64),
     Pause,
     Limit,
+    Cancel,
     Handover,
 }
 
@@ -45,6 +46,7 @@ impl Route {
             "messages" => Self::Messages,
             "pause" => Self::Pause,
             "limit" => Self::Limit,
+            "cancel" => Self::Cancel,
             "handover" => Self::Handover,
             _ => match path.strip_prefix("messages/") {
                 Some(which) => Self::Message(number(which)?),
@@ -56,7 +58,13 @@ impl Route {
     pub(super) fn methods(self) -> &'static str {
         match self {
             Self::Session => "GET, POST, DELETE",
-            Self::Requeue | Self::Delete | Self::Messages | Self::Pause | Self::Limit | Self::Handover => "POST",
+            Self::Requeue
+            | Self::Delete
+            | Self::Messages
+            | Self::Pause
+            | Self::Limit
+            | Self::Cancel
+            | Self::Handover => "POST",
             _ => "GET",
         }
     }
@@ -65,7 +73,7 @@ impl Route {
     pub(super) fn right(self) -> Right {
         match self {
             Self::Messages => Right::Push,
-            Self::Requeue | Self::Delete | Self::Pause | Self::Limit | Self::Handover => Right::Rule,
+            Self::Requeue | Self::Delete | Self::Pause | Self::Limit | Self::Cancel | Self::Handover => Right::Rule,
             _ => Right::Read,
         }
     }

@@ -96,6 +96,13 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
     if status.limits != Limits::NONE {
         let _ = writeln!(out, "limit      {}", status.limits);
     }
+    if status.cancels > 0 {
+        let _ = writeln!(
+            out,
+            "cancels    {}  (pending: until their messages have ended)",
+            status.cancels
+        );
+    }
     let paused = paused(status.paused);
     if !paused.is_empty() {
         let _ = writeln!(out, "paused     {paused}  (queenright resume)");

@@ -43,6 +43,7 @@ view! {
         missing: u64,
         paused: PausedView,
         limits: LimitView,
+        cancels: u64,
         groups: GroupsView,
     }
 }

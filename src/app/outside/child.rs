@@ -30,6 +30,8 @@ pub struct Child {
 /// Where one child is, or will be.
 struct Worker {
     calls: mpsc::UnboundedSender<Call>,
+    /// Messages of these that are cancelled.
+    cancels: mpsc::UnboundedSender<u64>,
     /// How many messages it has.
     in_hand: AtomicUsize,
 }
@@ -46,13 +48,14 @@ impl Child {
     pub fn new(program: &Program, workers: usize, queue: &str, timeout: Option<Duration>, tell: &Tell) -> Self {
         let start = |_| {
             // As many calls as the node has slots: a slot waits for its answer.
-            let (sender, calls) = mpsc::unbounded_channel();
+            let ((sender, calls), (cancels, cancelled)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
             let keeper = Keeper {
                 program: program.clone(),
                 queue: queue.into(),
                 timeout,
                 tell: tell.clone(),
                 calls,
+                cancelled,
                 waiting: VecDeque::new(),
                 backoff: Backoff::up_to(BACKOFF_MAX),
                 wondered: false,
@@ -60,6 +63,7 @@ impl Child {
             tokio::spawn(keeper.run());
             Worker {
                 calls: sender,
+                cancels,
                 in_hand: AtomicUsize::new(0),
             }
         };
@@ -92,7 +96,16 @@ impl Handle for Child {
         let fewest = |worker: &&Worker| worker.in_hand.load(Ordering::Relaxed);
         let worker = self.workers.iter().min_by_key(fewest).ok_or_else(gone)?;
         let _in_hand = InHand::of(worker);
+        let (number, cancellation) = (message.number, message.cancellation());
         worker.calls.send(Call { message, reply }).map_err(|_| gone())?;
+        let mut answer = std::pin::pin!(answer);
+        tokio::select! {
+            biased;
+            answered = &mut answer => return answered.map_err(|_| gone())?,
+            () = cancellation.cancelled() => {}
+        }
+        // Its child is stopped. What it answers before it ends still counts.
+        worker.cancels.send(number).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }
@@ -104,6 +117,7 @@ struct Keeper {
     timeout: Option<Duration>,
     tell: Tell,
     calls: mpsc::UnboundedReceiver<Call>,
+    cancelled: mpsc::UnboundedReceiver<u64>,
     /// Not handed to any child yet.
     waiting: VecDeque<Call>,
     backoff: Backoff,
@@ -120,6 +134,8 @@ enum End {
     TimedOut(Duration),
     /// It broke the rules.
     Wrong(String),
+    /// It works on a message that was cancelled.
+    Cancelled(u64),
 }
 
 impl Keeper {
@@ -158,6 +174,10 @@ impl Keeper {
         if process.answered > 0 {
             self.backoff.reset();
         }
+        let stopped_for = match end {
+            End::Cancelled(number) => Some(number),
+            _ => None,
+        };
         let why = match end {
             End::Unneeded => {
                 // It sees the end of stdin, after a while a SIGTERM, and then a SIGKILL.
@@ -174,6 +194,10 @@ impl Keeper {
             }
             End::TimedOut(after) => format!("did not answer within {after:?} (--timeout) and was killed"),
             End::Wrong(why) => format!("was killed: {why}"),
+            End::Cancelled(number) => {
+                process.stop_at(GOODBYE).await;
+                format!("was stopped: message {number} was cancelled")
+            }
         };
         let text = process.last.after(format!("{} {why}", self.program), "; it said: ");
         self.tell.say("child", &text);
@@ -182,7 +206,7 @@ impl Keeper {
         for (place, sent) in in_hand.into_iter().enumerate() {
             if sent.start >= gone {
                 unsent.push_back(sent.call);
-            } else if place == 0 {
+            } else if place == 0 && stopped_for.is_none() || stopped_for == Some(sent.call.message.number) {
                 let _ = sent.call.reply.send(Err(Failure::Error(text.clone())));
             } else {
                 let behind = format!("the child failed at an earlier message: {text}");

@@ -3,6 +3,7 @@
 //! Exit code 0 is done, 75 (`EX_TEMPFAIL`) asks for another try later, everything else is a failure.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
@@ -11,7 +12,7 @@ use super::Tell;
 use super::group::{Group, ended};
 use super::stderr::{self, Last};
 use crate::app::args::program::Program;
-use crate::message::{Headers, Message};
+use crate::message::{CANCELLED, Headers, Message};
 use crate::node::handle::{Failure, Handle, Handled};
 
 const RETRY_LATER: i32 = 75;
@@ -74,7 +75,16 @@ impl Handle for Each {
             };
             tokio::join!(feeding, stderr::listen(errors, last.clone(), self.tell.clone()));
         };
-        let status = group.talk(&self.program, self.timeout, talking).await?;
+        let (cancellation, asked) = (message.cancellation(), AtomicBool::new(false));
+        let cancelled = async {
+            cancellation.cancelled().await;
+            asked.store(true, Ordering::Relaxed);
+        };
+        let status = group.talk(&self.program, self.timeout, talking, cancelled).await?;
+        // Many programs end with exit code 0 when they are asked to, whether their work is done or not.
+        if asked.load(Ordering::Relaxed) {
+            return Err(CANCELLED.into());
+        }
         if status.as_ref().is_ok_and(std::process::ExitStatus::success) {
             return Ok(Vec::new());
         }

@@ -92,7 +92,9 @@ impl GenerateEach {
             // A generator that prints more than the limit finds the pipe closed.
             let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
         };
-        let status = group.talk(&self.program, self.timeout, talking).await?;
+        let status = group
+            .talk(&self.program, self.timeout, talking, std::future::pending())
+            .await?;
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-use super::Secrets;
 use super::watcher::Watcher;
+use super::{GOODBYE, Secrets};
 use crate::app::args::program::Program;
 
 /// What a process wrote before it ended is read for so long, if others hold its pipes open.
@@ -115,26 +115,41 @@ impl Group {
         self.signal(Signal::KILL);
     }
 
+    pub(super) fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Until the leader has ended. May be dropped and asked again.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait().await
     }
 
     /// Waits until the leader has ended, and talks with it meanwhile. What it said before is read to its end; who else holds
-    /// its pipes open is not waited for. An error says that the time was over: the group is to be dropped.
+    /// its pipes open is not waited for. If it is `cancelled`, it is asked to end, and after a while made to; it is talked with all the same, or what it says about that would end it.
+    /// An error says that the time was over: the group is to be dropped.
     pub(super) async fn talk(
         &mut self,
         program: &Program,
         timeout: Option<Duration>,
         talking: impl Future<Output = ()>,
+        cancelled: impl Future<Output = ()>,
     ) -> Result<io::Result<ExitStatus>, String> {
-        let (mut talking, mut talks) = (pin!(talking), true);
+        let (mut talking, mut talks, id) = (pin!(talking), true, self.id);
+        let stopping = async {
+            cancelled.await;
+            let _ = kill_process_group(id, Signal::TERM);
+            tokio::time::sleep(GOODBYE).await;
+            let _ = kill_process_group(id, Signal::KILL);
+            std::future::pending::<()>().await;
+        };
+        let mut stopping = pin!(stopping);
         let ending = async {
             loop {
                 tokio::select! {
                     biased;
                     () = &mut talking, if talks => talks = false,
                     status = self.child.wait() => break status,
+                    () = &mut stopping => {}
                 }
             }
         };

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 
 use super::{Secrets, answer};
 use crate::app::args::url::Url;
-use crate::message::Message;
+use crate::message::{CANCELLED, Message};
 use crate::node::event::escape;
 use crate::node::handle::{Failure, Handle, Handled};
 
@@ -167,10 +167,13 @@ impl Http {
 
 impl Handle for Http {
     async fn handle(&self, message: Message) -> Handled {
-        let time = self.timeout;
-        tokio::time::timeout(time, self.post(&message))
-            .await
-            .unwrap_or_else(|_| Err(format!("{:?} did not answer within {time:?} (--timeout)", self.url).into()))
+        let (time, cancellation) = (self.timeout, message.cancellation());
+        tokio::select! {
+            biased;
+            posted = tokio::time::timeout(time, self.post(&message)) => posted
+                .unwrap_or_else(|_| Err(format!("{:?} did not answer within {time:?} (--timeout)", self.url).into())),
+            () = cancellation.cancelled() => Err(CANCELLED.into()),
+        }
     }
 }
 

@@ -274,6 +274,10 @@ impl Lines for State {
         Ok(first.map(std::collections::btree_map::OccupiedEntry::remove))
     }
 
+    fn last_due(&mut self) -> Result<Option<u64>> {
+        Ok(self.later.last_key_value().map(|((due_ms, _), _)| *due_ms))
+    }
+
     fn later_count(&mut self) -> Result<u64> {
         Ok(self.later.len() as u64)
     }

@@ -61,6 +61,8 @@ pub enum Exchanged {
         chained: Chained,
         /// A limit kept back some of what was wanted: in so many milliseconds there is more.
         wait_ms: Option<u64>,
+        /// Messages of these packs that are cancelled: they are to be settled as errors, and no handler is to see them.
+        cancelled: Vec<u64>,
     },
     /// The node was given up, or the store went back in time. Nothing was written.
     Deposed,

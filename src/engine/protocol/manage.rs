@@ -47,3 +47,25 @@ pub enum PausedGroup {
     /// [`PAUSED_GROUPS_MAX`](crate::engine::PAUSED_GROUPS_MAX) are paused. Nothing was changed.
     TooMany,
 }
+
+/// What became of a request to cancel a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It is an error when it is taken next; if it is in work, its handler is told. It may have ended already, where the store cannot tell.
+    Asked,
+    /// It has ended.
+    Ended,
+    /// There is no such number yet.
+    Unpublished,
+    /// [`CANCELS_MAX`](crate::engine::CANCELS_MAX) cancels are pending. Nothing was changed for this one.
+    TooMany,
+}
+
+/// What became of a request to cancel a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelledGroup {
+    /// All of its messages that were published before this are cancelled; so many wait in its line.
+    Asked { waiting: u64 },
+    /// [`CANCELLED_GROUPS_MAX`](crate::engine::CANCELLED_GROUPS_MAX) groups are cancelled. Nothing was changed.
+    TooMany,
+}

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::Paused;
+use crate::message::Cancels;
 
 /// A running process, under the id of its present membership. Random, and never used twice.
 pub type NodeId = String;
@@ -124,6 +125,8 @@ pub struct Member {
     pub rewound: Option<u64>,
     /// How many pieces of the queue could not be read so far. Told to those who may be told of a victim.
     pub damaged: Option<u64>,
+    /// What is cancelled: of what the node has in hand, handlers are to be told.
+    pub cancels: Cancels,
     /// A key of the queue in whose place someone else has put something of another type.
     pub wrong: Option<String>,
 }

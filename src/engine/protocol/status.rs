@@ -32,6 +32,8 @@ pub struct Status {
     pub paused: Paused,
     /// How fast messages may be taken.
     pub limits: Limits,
+    /// How many cancels are pending: of messages, and of groups.
+    pub cancels: u64,
     /// Errors that were removed because there were too many.
     pub trimmed: u64,
     /// How often the store was found to have gone back in time.

@@ -9,9 +9,10 @@ use super::reply::{Decode, Named, Reply, named};
 use super::unsettled::{Hash, Unsettled, in_line, is_piece};
 use super::{RedisEngine, broken, number};
 use crate::engine::history::Range;
+use crate::engine::limits::CANCELS_BIT;
 use crate::engine::memory::{State, Stored, Taken};
 use crate::engine::record::{self, Process};
-use crate::engine::store::{About, Asked, Endings as _, Gate, GroupRules, Groups, Meta, StepCounts, Turn};
+use crate::engine::store::{About, Asked, Endings as _, Gate, GroupRules, Groups, Kept, Meta, StepCounts, Turn};
 use crate::engine::{Failed, Paused, Receipt};
 use crate::error::Result;
 use crate::message::Pack;
@@ -36,7 +37,8 @@ impl RedisEngine {
         // 2 is for groups whose turn it is, and 1 for what is to be taken again.
         let again: u64 = fields.take::<Option<_>>("again")?.unwrap_or_default();
         let gate: Option<String> = fields.take("limit")?;
-        state.meta = meta(fields, again, gate.as_deref())?;
+        let cancels: Option<Vec<u8>> = fields.take("cancels")?;
+        state.meta = meta(fields, again, gate.as_deref(), cancels.as_deref())?;
         state.resting = self.with_scores(&keys.resting).await?;
         state.queue = self.packs(&keys.queue, &mut unsettled).await?.into();
         state.again = self.packs(&keys.again, &mut unsettled).await?.into();
@@ -290,7 +292,7 @@ fn slot(field: &str) -> Result<(u64, u64)> {
 }
 
 /// `None`: there is no queue.
-fn meta(mut fields: Named, again: u64, gate: Option<&str>) -> Result<Option<Meta>> {
+fn meta(mut fields: Named, again: u64, gate: Option<&str>, cancels: Option<&[u8]>) -> Result<Option<Meta>> {
     let Some(birth) = fields.take("birth")? else {
         return Ok(None);
     };
@@ -300,7 +302,11 @@ fn meta(mut fields: Named, again: u64, gate: Option<&str>) -> Result<Option<Meta
     let heirs = heirs.split_whitespace().map(str::to_string).collect();
     let (grain, held_back): (u64, u64) = (fields.take("grain")?, fields.take("paused")?);
     let (paused, limit) = (Paused::of_bits(held_back), gate.and_then(Gate::parse));
-    if (held_back / 4 == 1) != limit.is_some() {
+    let cancels: Kept = cancels.map(record::decode).transpose()?.unwrap_or_default();
+    if (held_back >= CANCELS_BIT) == cancels.is_empty() {
+        return Err(broken(format!("paused is {held_back}, cancelled {cancels:?}")));
+    }
+    if (held_back / 4 % 2 == 1) != limit.is_some() {
         return Err(broken(format!("paused is {held_back}, the limit {gate:?}")));
     }
     let steps = StepCounts::parse(&fields.take::<String>("steps")?);
@@ -314,5 +320,5 @@ fn meta(mut fields: Named, again: u64, gate: Option<&str>) -> Result<Option<Meta
     Ok(Some(named!(mut fields => Meta {
         layout, names, clock, wall, step, generator, epoch, crown, seq, made, due, head, done, failed, requeued, rewinds, ruled,
         chosen, rank, skipped, trimmed, clearing, server, waited, waited_at,
-    } with { birth, heirs, steps, grain, again, paused, limit })))
+    } with { birth, heirs, steps, grain, again, paused, limit, cancels })))
 }

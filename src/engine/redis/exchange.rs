@@ -95,11 +95,13 @@ async fn settle_without(
             refused,
             chained,
             wait_ms,
+            cancelled,
         } => Exchanged::Ok {
             packs,
             refused: [refused, refused_here].concat(),
             chained,
             wait_ms,
+            cancelled,
         },
         answer => answer,
     };
@@ -152,14 +154,19 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
             (vec![pack], None),
             Vec::new(),
             Chained::default(),
-            None,
+            (None, Vec::new()),
         )
         .await
         .map(Some);
     }
     let mut reply = Reply::decode(answer)?;
     let mut how = reply.next::<String>()?;
-    let mut wait_ms = None;
+    let (mut wait_ms, mut cancelled) = (None, Vec::new());
+    if how == "cancelled" {
+        cancelled = reply.next()?;
+        reply = reply.next()?;
+        how = reply.next()?;
+    }
     if how == "limited" {
         wait_ms = Some(reply.next()?);
         reply = reply.next()?;
@@ -175,9 +182,16 @@ async fn exchanged(engine: &RedisEngine, exchange: &Exchange, answer: redis::Val
                 Chained::default()
             };
             let bodies = reply.next_if_any()?;
-            return taken(engine, exchange, (packs, bodies), refused, chained, wait_ms)
-                .await
-                .map(Some);
+            return taken(
+                engine,
+                exchange,
+                (packs, bodies),
+                refused,
+                chained,
+                (wait_ms, cancelled),
+            )
+            .await
+            .map(Some);
         }
         "groups" => {
             engine.groups.seen();
@@ -232,7 +246,7 @@ async fn taken(
     (packs, bodies): (Vec<Vec<u8>>, Option<Bodies>),
     refused: Vec<(u64, String)>,
     chained: Chained,
-    wait_ms: Option<u64>,
+    (wait_ms, cancelled): (Option<u64>, Vec<u64>),
 ) -> Result<Exchanged> {
     engine.unreadable.settled(exchange);
     let Joined { packs, unreadable } = engine.joined(&engine.exchange, packs, bodies).await?;
@@ -244,6 +258,7 @@ async fn taken(
         refused,
         chained,
         wait_ms,
+        cancelled,
     })
 }
 

@@ -7,9 +7,11 @@ use std::time::Duration;
 use super::link::{Keyed, Link};
 use super::reply::{Decode, Reply, named};
 use super::{LOOKS_MAX, RedisEngine, watching};
+use crate::engine::limits::CANCELS_BIT;
 use crate::engine::store::{GroupRules, StepCounts};
 use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
+use crate::message::Cancels;
 
 pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
     calm(engine).clear();
@@ -123,7 +125,8 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     };
     match &renewed {
         Renewed::Alive(member) => {
-            if !member.generator && member.crown_in_ms > 0 {
+            // While something is cancelled, a whole beat tells what.
+            if !member.generator && member.crown_in_ms > 0 && member.cancels.is_empty() {
                 let crowned = (member.crowned.clone(), member.epoch);
                 calm(engine).insert(beat.node.clone(), Calm::of(engine, beat, &crowned));
             }
@@ -204,7 +207,10 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     let is_crowned_anew = epoch != last.crowned.1;
     // The call may have made the connection anew.
     let is_heard = server == last.server && last.is_as(engine, beat);
-    if crown <= clock || is_behind || is_crowned_anew || !chosen.is_empty() || !heirs_stay || !is_heard {
+    // A whole beat tells what is cancelled.
+    let are_cancelled = paused >= CANCELS_BIT;
+    if crown <= clock || are_cancelled || is_behind || is_crowned_anew || !chosen.is_empty() || !heirs_stay || !is_heard
+    {
         return Ok(None);
     }
     Ok(Some(Member {
@@ -227,6 +233,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         more_due: false,
         rewound: None,
         damaged: None,
+        cancels: Cancels::default(),
         wrong: None,
     }))
 }
@@ -286,6 +293,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             cursor,
             made_before,
             damaged,
+            cancels,
             wrong,
         }))),
         "deposed" => Ok(Renewed::Deposed),

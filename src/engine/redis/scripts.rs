@@ -7,11 +7,12 @@ use std::borrow::Cow;
 
 use crate::engine::history::{LOOK_NODES_MAX, REIGNS_MAX};
 use crate::engine::{
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX,
-    ENDING_MS, ENDINGS_MAX, FOUND_BYTES_MAX, FOUND_DEEP_MAX, FOUND_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX,
-    HELD_START_BYTES, LAYOUT, LIMIT_SLACK_MS, LONGEST_GROUPS, MS_US, PAUSED_GROUPS_MAX, PURGED_MAX, PURGED_MS,
-    REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT,
-    TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS,
+    CALL_MS, CANCEL_MS, CANCEL_MS_MAX, CANCELLED_GROUPS_MAX, CANCELS_BIT, CANCELS_MAX, CHUNK_MAX, CLEARING_MS,
+    COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, ENDING_MS, ENDINGS_MAX,
+    FOUND_BYTES_MAX, FOUND_DEEP_MAX, FOUND_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
+    LIMIT_SLACK_MS, LONGEST_GROUPS, MS_US, PAUSED_GROUPS_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX,
+    REAP_PACKS_MAX, SUSPECTS_MAX, TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START,
+    TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS,
 };
 use crate::message::{PACK_BYTES_MAX, PACK_MESSAGES_MAX};
 
@@ -39,6 +40,8 @@ const LIMITS_LUA: &str = include_str!("lua/limits.lua");
 const LIMIT_EXCHANGE: &str = include_str!("lua/limit_exchange.lua");
 const GROUPS_TAKE: &str = include_str!("lua/groups_take.lua");
 const ASKED: &str = include_str!("lua/asked.lua");
+const CANCELS: &str = include_str!("lua/cancels.lua");
+const CANCELS_EXCHANGE: &str = include_str!("lua/cancels_exchange.lua");
 const GROUPS_EXCHANGE: &str = include_str!("lua/groups_exchange.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
@@ -53,7 +56,7 @@ macro_rules! limits {
 }
 
 limits! {
-    CALL_MS, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, ENDING_MS, ENDINGS_MAX, FOUND_BYTES_MAX, FOUND_DEEP_MAX, FOUND_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
+    CALL_MS, CANCELLED_GROUPS_MAX, CANCELS_BIT, CANCELS_MAX, CANCEL_MS, CANCEL_MS_MAX, CHUNK_MAX, CLEARING_MS, COLLECT_BYTES_MAX, COUNTER_MAX, CROWDED_MS, DAMAGED_MAX, DUE_BYTES_MAX, DUE_MAX, ENDINGS_MAX, ENDING_MS, FOUND_BYTES_MAX, FOUND_DEEP_MAX, FOUND_MAX, GRAIN_START, GROUPS_LOOKED_MAX, HEIRS_MAX, HELD_START_BYTES, LAYOUT,
     LIMIT_SLACK_MS, LONGEST_GROUPS, MS_US, LOOK_NODES_MAX, PACK_BYTES_MAX, PAUSED_GROUPS_MAX, PACK_MESSAGES_MAX, PURGED_MAX, PURGED_MS, REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, REIGNS_MAX, SUSPECTS_MAX,
     TAKE_BYTES_MAX, TAKE_CUT_BYTES, TAKE_EXACT, TAKE_PACKS_MAX, TAKE_POP_START, TAKE_SHARES, TRIM_MAX, UNHEARD_STEP_MS, UNPACK_MAX,
 }
@@ -78,6 +81,8 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("limits") => LIMITS_LUA.lines(),
         Some("limit_exchange") => LIMIT_EXCHANGE.lines(),
         Some("groups_take") => GROUPS_TAKE.lines(),
+        Some("cancels") => CANCELS.lines(),
+        Some("cancels_exchange") => CANCELS_EXCHANGE.lines(),
         Some("groups_exchange") => GROUPS_EXCHANGE.lines(),
         _ => line.lines(),
     }
@@ -127,7 +132,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, CANCELS, CANCELS_EXCHANGE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }
@@ -153,6 +158,8 @@ scripts!(
     pause,
     pause_group,
     limit,
+    cancel,
+    cancel_group,
     handover,
     purge,
     report,

@@ -8,7 +8,7 @@ use super::reply::{Decode, Named, Reply, named};
 use super::unsettled::is_piece;
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::record::{self, Process};
-use crate::engine::store::Gate;
+use crate::engine::store::{Gate, Kept};
 use crate::engine::{GroupFigures, Held, Limits, NodeStatus, Status, StoreInfo, check_layout};
 use crate::error::Result;
 
@@ -128,6 +128,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     paused.sort_unstable();
     let longest = look.take::<Reply>("longest")?.pairs::<Vec<u8>, u64>()?.into_iter();
     let limits = Gate::parse(&look.take::<String>("limit")?).map_or(Limits::NONE, |gate| gate.limits);
+    let cancels = look.take::<Kept>("cancels")?.count();
     let groups = GroupFigures {
         groups: look.take("groups")?,
         messages: look.take("grouped")?,
@@ -137,7 +138,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
         rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing, groups, limits });
+    } with { in_hand, queued, missing, groups, limits, cancels });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 

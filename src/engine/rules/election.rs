@@ -1,5 +1,6 @@
 //! The beat: it renews a lease, and elects the generator.
 
+use super::cancel::forget;
 use super::clock::{advance, expired};
 use super::groups::line_up;
 use super::limit::{has_rested, is_shut};
@@ -9,6 +10,7 @@ use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
 use crate::engine::store::{Lessee, Line, Meta, Replay, Store};
 use crate::engine::{Beat, Member, NodeId, Renewed, Wake};
 use crate::error::Result;
+use crate::message::Cancels;
 
 /// "I am alive": renews the lease, and elects.
 pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed> {
@@ -51,6 +53,11 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         (None, false, None)
     };
     store.set_meta(&meta)?;
+    let cancels = if store.guard("cancel-beat") {
+        meta.cancels.told()
+    } else {
+        Cancels::default()
+    };
     let is_new = generator && beat.reigned != meta.epoch;
     let cursor = if is_new { Some(store.cursor()?.into()) } else { None };
     let made_before = if is_new { made_before(store, beat)? } else { None };
@@ -77,6 +84,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         more_due,
         rewound,
         damaged,
+        cancels,
         wrong: None,
     }))
 }
@@ -187,6 +195,7 @@ fn watches_crown(meta: &mut Meta, beat: &Beat, generator: bool) -> bool {
 /// Moves what is due, rings for work that waits, and names a node that is to be reaped. True: more may be due.
 fn keep_house(store: &mut impl Store, meta: &mut Meta, wall_ms: u64) -> Result<(Option<NodeId>, bool)> {
     let more_due = move_due(store, meta, wall_ms)?;
+    forget(store, meta, more_due)?;
     let rings = store.guard("second-bell") && !meta.paused.handlers && !is_shut(store, meta, wall_ms);
     let groups_wait = store.ready_count()? > 0 || has_rested(store, meta, wall_ms)?;
     if rings && (groups_wait || !(store.is_empty(Line::Queue)? && store.is_empty(Line::Again)?)) {

@@ -1,5 +1,6 @@
 //! Failed messages: reading, requeueing, discarding and trimming them.
 
+use super::cancel;
 use super::clock::{advance, expired, hive};
 use super::groups::line_up;
 use crate::engine::limits::{CHUNK_MAX, COLLECT_BYTES_MAX, TRIM_MAX};
@@ -125,6 +126,7 @@ pub fn requeue(store: &mut impl Store, numbers: &[u64]) -> Result<Requeued> {
         if failed.asked && store.guard("ending-requeue") {
             store.set_asked(*number, &Asked::Waits { due_ms: 0 })?;
         }
+        cancel::requeued(store, &mut meta, &pack);
         requeued.push(*number);
     }
     if !requeued.is_empty() {

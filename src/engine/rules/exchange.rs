@@ -5,6 +5,7 @@ mod effects;
 mod settle;
 mod take;
 
+use super::cancel::{among, settled};
 use super::clock::hive;
 use super::limit::{Limited, is_shut};
 use super::membership::awaits_members;
@@ -34,13 +35,11 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     };
     let mut given_back = None;
     if store.guard("call-repeat") && exchange.call == lane.call {
-        let mut packs = Vec::with_capacity(lane.pieces.len());
-        for first in lane.pieces {
-            packs.extend(store.piece(node, first)?);
-        }
+        let packs = still_held(store, node, &lane.pieces)?;
         let unarrived = exchange.want == 0 && !packs.is_empty();
         if !(unarrived && store.guard("unarrived")) {
             return Ok(Exchanged::Ok {
+                cancelled: among(store, &meta.cancels, &packs),
                 packs,
                 refused: lane.refused,
                 chained: lane.chained,
@@ -79,6 +78,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     let paused = store.guard("paused-handlers") && meta.paused.handlers;
     let want = if paused { 0 } else { exchange.want };
     let clock = hive(store, &meta, wall_ms);
+    let cancels_changed = settled(store, &mut meta, clock, &plan.over, &plan.put_off());
     let mut limited = Limited::look(store, &meta, wall_ms, u64::from(want), plan.returned)?;
     // Whoever finds the queue full makes room in it. What is tried again for lack of room comes first otherwise, each time in vain.
     let makes_room = !plan.chain.told.crowded.is_empty() && store.guard("chain-turn");
@@ -108,7 +108,7 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
     if (about.suspects, about.alone) != before {
         store.set_about(node, &about)?;
     }
-    if was != (meta.again, meta.grain, meta.clearing, meta.limit) {
+    if cancels_changed || was != (meta.again, meta.grain, meta.clearing, meta.limit) {
         store.set_meta(&meta)?;
     }
     // A handler that the bell woke wakes the next one if work is left, also when it takes nothing itself.
@@ -120,11 +120,21 @@ pub fn exchange(store: &mut impl Store, wall_ms: u64, exchange: &Exchange) -> Re
         store.ring(Wake::Bell)?;
     }
     Ok(Exchanged::Ok {
+        cancelled: among(store, &meta.cancels, &packs),
         packs,
         refused,
         chained,
         wait_ms,
     })
+}
+
+/// Of the pieces that a call took, those that are in hand still.
+fn still_held(store: &mut impl Store, node: &str, pieces: &[u64]) -> Result<Vec<Pack>> {
+    let mut packs = Vec::with_capacity(pieces.len());
+    for first in pieces {
+        packs.extend(store.piece(node, *first)?);
+    }
+    Ok(packs)
 }
 
 /// What the call took and its node never got: an exchange that returns it, in the place of the call that was made.

@@ -1,5 +1,6 @@
 //! Who is a member: join, leave, and the reaping of nodes whose lease has run out.
 
+use super::cancel::{Runs, settled};
 use super::clock::{advance, hive};
 use super::endings::note;
 use super::groups::{ended, set_rules};
@@ -142,10 +143,14 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
         None if store.dead()?.contains(victim) => false,
         None => return Ok(Reaped::default()),
     };
-    let (redelivered, failed, readied) = hand_on(store, wall_ms, reap)?;
+    let (redelivered, over, readied) = hand_on(store, wall_ms, reap)?;
+    let failed = over.iter().map(|(_, count)| count).sum();
     // Deposing has changed it.
     let mut meta = store.meta()?.unwrap_or(meta);
     meta.failed += failed;
+    if store.guard("cancel-reaped") {
+        settled(store, &mut meta, clock, &over, &[]);
+    }
     if redelivered > 0 {
         meta.again = true;
     }
@@ -170,13 +175,13 @@ pub fn reap(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<Reaped>
     })
 }
 
-/// Hands on what the victim holds, as much as one step may move. How many messages were handed on, how many had been
-/// delivered too often and became errors, and whether a group may go on by that.
-fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u64, bool)> {
+/// Hands on what the victim holds, as much as one step may move. How many messages were handed on, which had been
+/// delivered too often and became errors, as runs, and whether a group may go on by that.
+fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, Runs, bool)> {
     let (victim, time_ms) = (&reap.victim, store.time_ms(wall_ms));
     let most = store.about(victim)?.unwrap_or_default().deliveries_max;
     let (mut redelivered, mut failed, mut bytes, mut readied) = (0, 0, 0, false);
-    let mut asked = Vec::new();
+    let (mut asked, mut over) = (Vec::new(), Vec::new());
     for _ in 0..REAP_PACKS_MAX {
         let Some(pack) = store.pieces(victim, 1, 0)?.pop() else {
             break;
@@ -202,13 +207,14 @@ fn hand_on(store: &mut impl Store, wall_ms: u64, reap: &Reap) -> Result<(u64, u6
                 readied |= ended(store, group)?;
             }
             failed += pack.count() as u64;
+            over.push((pack.first(), pack.count() as u64));
         } else {
             redelivered += pack.count() as u64;
             store.push_back(Line::Again, &pack.next_attempt())?;
         }
     }
     note(store, time_ms, &asked)?;
-    Ok((redelivered, failed, readied))
+    Ok((redelivered, over, readied))
 }
 
 /// Ends a membership. What the node still holds is to be handed on by whoever reaps it. Returns how many messages that are,

@@ -77,6 +77,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         requeued: meta.requeued,
         paused: meta.paused,
         limits: meta.limit.map_or(Limits::NONE, |gate| gate.limits),
+        cancels: meta.cancels.count(),
         trimmed: meta.trimmed,
         rewinds: meta.rewinds,
         damaged: store.damaged_count()?,

@@ -324,6 +324,7 @@ pub(super) mod tests {
             settings: Arc::new(Settings::default()),
             observer: Arc::new(Silent),
             requests: Arc::default(),
+            told: Arc::default(),
             meter: Arc::default(),
             standing: watch::Sender::new(crate::node::membership::Standing::default()).subscribe(),
             shutdown: crate::node::shutdown::channel().1,

@@ -86,6 +86,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         line: Option<&'a Line>,
     ) -> Self {
         context.meter.in_hand.store(0, Ordering::Relaxed);
+        context.told.forget();
         Self {
             node: node.into(),
             lanes: [(0, false); LANES as usize],
@@ -355,6 +356,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             refused,
             chained,
             wait_ms,
+            cancelled,
         } = exchanged
         else {
             // After a lost reply this says nothing: the call may have been applied before the membership ended. So may others on their way.
@@ -374,6 +376,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if let Some(took) = took {
             self.budget.took(bytes(&packs), took);
         }
+        let left = finished.iter().map(|run| (run.first, run.count));
+        self.context.told.left(left);
+        self.context.told.took(&packs, &cancelled);
         self.account(finished, &Answered { refused, chained }, &packs, ticket)
             .await;
         self.held.release(&exchange.settles);

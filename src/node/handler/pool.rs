@@ -14,8 +14,9 @@ use super::speed::{LATE_MESSAGES_MAX, Speed, TAKE_MESSAGES_MAX};
 use super::stretch::{Finished, Open, Stretch, Turn, nanos};
 use crate::engine::SETTLES_PER_CALL_MAX;
 use crate::engine::history::Figures;
-use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack};
+use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack, Told};
 use crate::mutants::guard;
+use crate::node::context::Context;
 use crate::node::meter::Meter;
 use crate::settings::Settings;
 
@@ -32,6 +33,8 @@ pub(super) struct Pool {
     batch: Option<u32>,
     pub pace: Turn,
     meter: Arc<Meter>,
+    /// What the node was told of messages that are cancelled.
+    pub told: Arc<Told>,
     inner: Mutex<Inner>,
     changed: Notify,
 }
@@ -66,6 +69,7 @@ impl Pool {
         let now = Instant::now();
         Self {
             meter: meter.clone(),
+            told: Arc::default(),
             concurrency: settings.concurrency as usize,
             batch: settings.batch,
             pace: Turn::default(),
@@ -83,6 +87,14 @@ impl Pool {
                 speed: Speed::default(),
                 measured: Measured::default(),
             }),
+        }
+    }
+
+    /// A pool whose slots look at what this node is told.
+    pub(super) fn of<E>(context: &Context<E>) -> Self {
+        Self {
+            told: context.told.clone(),
+            ..Self::new(&context.settings, &context.meter)
         }
     }
 

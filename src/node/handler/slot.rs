@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::pool::Pool;
 use super::stretch::Stretch;
 use crate::engine::{DELAY_MS_MAX, NodeId};
-use crate::message::{Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, wrong_group};
+use crate::message::{CANCELLED, Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, within, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
@@ -30,6 +30,10 @@ pub(super) type Told = Option<(NodeId, Arc<dyn Observer>)>;
 /// stretches, with one look at the clock for each stretch: for a message that takes next to no time, the pool's lock and the
 /// clock would cost more than everything else.
 pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
+    within(pool.told.clone(), work(pool, handle, settings, told)).await;
+}
+
+async fn work<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
     let mut stretch = Stretch::new(pool.pace, Instant::now());
     let (mut turn, mut waited) = (stretch.began, false);
     while let Some(pack) = pool.advance(&mut stretch) {
@@ -50,6 +54,11 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
                 stretch.ends(message.number, message.payload.len(), expired(expires_ms));
                 continue;
             }
+            if pool.told.is_cancelled(&message) && guard("cancel-skips") {
+                stretch.starts();
+                stretch.ends(message.number, message.payload.len(), cancelled());
+                continue;
+            }
             let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
             if let Some((node, observer)) = &told {
                 tell_start(node, &**observer, &message);
@@ -68,6 +77,9 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
+                Err(_) if pool.told.is_cancelled(&pack.message(index)) && guard("cancel-fails") => {
+                    stretch.ends(number, bytes, cancelled());
+                }
                 handled => stretch.ends(number, bytes, outcome(handled, pack.sample(), failures, &settings)),
             }
         }
@@ -81,6 +93,12 @@ fn expired(expires_ms: u64) -> Outcome {
     Outcome::Error(format!(
         "expired: it was not begun with within {time:?} of its publication"
     ))
+}
+
+/// No handler sees it, or the one that did was told.
+#[cold]
+fn cancelled() -> Outcome {
+    Outcome::Error(CANCELLED.into())
 }
 
 fn outcome(handled: Handled, sample: &Message, failures: u16, settings: &Settings) -> Outcome {

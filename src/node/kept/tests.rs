@@ -114,6 +114,7 @@ impl Bed {
             settings: Arc::new(settings),
             observer: watch.clone(),
             requests: Arc::default(),
+            told: Arc::default(),
             meter: Arc::default(),
             standing: standing.subscribe(),
             shutdown: crate::node::shutdown::channel().1,

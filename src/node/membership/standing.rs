@@ -163,6 +163,7 @@ mod tests {
             more_due: false,
             rewound: None,
             damaged: None,
+            cancels: crate::message::Cancels::default(),
             wrong: None,
         }
     }

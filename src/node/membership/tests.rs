@@ -50,6 +50,7 @@ async fn abandons(stops_when_deposed: bool) -> (Vec<(Event, Vec<NodeId>)>, Vec<N
         settings: Arc::default(),
         observer: watch.clone(),
         requests: requests.clone(),
+        told: Arc::default(),
         meter: Arc::default(),
         standing: standing.subscribe(),
         shutdown: crate::node::shutdown::channel().1,

@@ -211,6 +211,7 @@ mod tests {
             more_due: false,
             rewound: None,
             damaged: generator.then_some(0),
+            cancels: crate::message::Cancels::default(),
             wrong: None,
         }
     }

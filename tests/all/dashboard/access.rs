@@ -75,6 +75,7 @@ fn nothing_is_changed_by_get_nor_by_a_form() {
         "messages",
         "pause",
         "limit",
+        "cancel",
         "handover",
     ] {
         for method in ["GET", "HEAD", "PUT", "DELETE"] {
@@ -169,6 +170,7 @@ fn a_dashboard_that_only_looks_refuses_every_change() {
         ("messages", json!({"payload": "x"})),
         ("pause", json!({"generator": true})),
         ("limit", json!({"rate": "5/s"})),
+        ("cancel", json!({"numbers": [0]})),
         ("handover", json!({})),
     ] {
         let told = board.ask(&post(&format!("/api/v1/{path}"), &body)).is(403);

@@ -67,6 +67,14 @@ fn requests(operation: &str, node: &str) -> Vec<(&'static str, Option<Value>, u1
             post(json!({"burst": 7}), 400),
             post(json!({}), 200),
         ],
+        "cancel" => vec![
+            post(json!({"numbers": [0, 900_000]}), 200),
+            post(json!({"group": "g"}), 200),
+            post(json!({"numbers": []}), 400),
+            post(json!({"numbers": [0], "group": "g"}), 400),
+            post(json!({"group": ""}), 400),
+            post(json!({}), 400),
+        ],
         "pause" => vec![
             post(json!({"generator": true}), 200),
             post(json!({"generator": false}), 200),

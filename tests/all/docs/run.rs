@@ -42,6 +42,7 @@ pages! {
     the_commands_of_headers_work: "docs/recipes/headers.md",
     the_commands_of_traces_work: "docs/recipes/traces.md",
     the_commands_of_outcomes_work: "docs/recipes/outcomes.md",
+    the_commands_of_cancel_work: "docs/recipes/cancel.md",
     the_commands_of_http_work: "docs/recipes/http.md",
     the_commands_of_jobs_work: "docs/recipes/jobs.md",
     the_commands_of_poller_work: "docs/recipes/poller.md",

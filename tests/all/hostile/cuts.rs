@@ -105,6 +105,33 @@ async fn groups() {
 }
 
 #[tokio::test]
+async fn cancels() {
+    let push = |call: &str| push_call(call, vec![Item::new("x"), Item::new("y").group("g"), Item::new("z")]);
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        Call::Cancel(vec![0, 2, 9])
+    })
+    .await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        Call::CancelGroup("g".into())
+    })
+    .await;
+    cut(async |hive| {
+        hive.found("a", &["b"]).await;
+        hive.engine().push(&push("p")).await.expect("push");
+        let packs = hive.take("b", 2).await;
+        hive.engine().cancel(&[0, 2]).await.expect("cancel");
+        hive.engine().cancel_group("g").await.expect("cancel");
+        let settles = packs.iter().map(|pack| whole(pack, &done())).collect();
+        Call::Exchange(hive.next_call("b", 0, settles, 9))
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn outcomes_that_are_asked_for() {
     let item = || Item::new("x").ask();
     let push = |call: &str| {

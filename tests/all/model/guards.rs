@@ -68,6 +68,7 @@ const REPORTING: &str = "nobody tells of itself here, and no promise hangs on it
 const GROUPS: &str = "messages belong to no group here; the oracle, the checks and the simulator have them";
 const LIMITS: &str =
     "how fast messages are taken is no matter of their outcomes; the oracle, the checks and the simulator have limits";
+const CANCELS: &str = "nobody cancels here: a message that is cancelled ends as any other does, by its settle; the oracle, the checks and the simulator cancel";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
 
 const WATCHING: &str =
@@ -76,6 +77,18 @@ const WATCHING: &str =
 /// The guards that the model does not have, and why.
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("again-one", PACKS),
+    ("cancel-beat", CANCELS),
+    ("cancel-bound", CANCELS),
+    ("cancel-ended", CANCELS),
+    ("cancel-ending", CANCELS),
+    ("cancel-kept", CANCELS),
+    ("cancel-later", CANCELS),
+    ("cancel-max", CANCELS),
+    ("cancel-published", CANCELS),
+    ("cancel-reaped", CANCELS),
+    ("cancel-requeue", CANCELS),
+    ("cancel-take", CANCELS),
+    ("cancel-waits", CANCELS),
     ("chosen", CROWNING),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),

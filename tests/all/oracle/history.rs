@@ -421,7 +421,12 @@ impl<B: Bench> History<B> {
     /// Pauses, resumes, or moves the crown.
     async fn rule(&mut self) {
         let maybe = |rng: &mut Rng| [None, Some(true), Some(false)][rng.usize(..3)];
-        let call = match self.rng.u32(..9) {
+        let call = match self.rng.u32(..12) {
+            9 => Call::CancelGroup(self.group()),
+            10.. => {
+                let seq = self.twin.state.meta.as_ref().map_or(0, |meta| meta.seq);
+                Call::Cancel((0..self.rng.u32(1..4)).map(|_| self.rng.u64(..=seq + 1)).collect())
+            }
             0..3 => Call::Limit(self.limits()),
             3..5 => Call::PauseGroup(self.group(), self.rng.bool()),
             5..7 => Call::Pause(maybe(&mut self.rng), maybe(&mut self.rng)),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use queenright::engine::memory::State;
 use queenright::engine::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, History, Join,
-    Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped,
-    Renewed, Report, Reported, Requeued, Sights, Status, Wake, rules,
+    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
+    Handover, History, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed,
+    Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Sights, Status, Wake, rules,
 };
 use queenright::error::{Error, Result};
 use queenright::settings::Names;
@@ -33,6 +33,8 @@ pub enum Call {
     Pause(Option<bool>, Option<bool>),
     PauseGroup(String, bool),
     Limit(Limits),
+    Cancel(Vec<u64>),
+    CancelGroup(String),
     Handover(Option<String>),
     Report(Box<Report>),
     History(Range),
@@ -57,6 +59,8 @@ pub enum Answer {
     Discarded(Vec<u64>),
     Paused(Paused),
     PausedGroup(PausedGroup),
+    Cancelled(Vec<Cancelled>),
+    CancelledGroup(CancelledGroup),
     Handover(Handover),
     Reported(Reported),
     History(Option<Box<History>>),
@@ -242,6 +246,8 @@ fn told(state: &mut State, now: u64, call: &Call) -> Result<Answer> {
             rules::limit(state, now, limits)?;
             Answer::Nothing
         }
+        Call::Cancel(numbers) => Answer::Cancelled(rules::cancel(state, now, numbers)?),
+        Call::CancelGroup(group) => Answer::CancelledGroup(rules::cancel_group(state, now, group)?),
         Call::Handover(to) => Answer::Handover(rules::handover(state, now, to.as_deref())?),
         Call::Report(report) => Answer::Reported(rules::report(state, now, report)?),
         Call::History(range) => match rules::history(state, now, *range) {
@@ -279,6 +285,8 @@ pub async fn ask<E: Engine>(engine: &E, call: &Call) -> Result<Answer> {
         Call::Pause(generator, handlers) => engine.pause(*generator, *handlers).await.map(Answer::Paused),
         Call::PauseGroup(group, paused) => engine.pause_group(group, *paused).await.map(Answer::PausedGroup),
         Call::Limit(limits) => engine.limit(limits).await.map(|()| Answer::Nothing),
+        Call::Cancel(numbers) => engine.cancel(numbers).await.map(Answer::Cancelled),
+        Call::CancelGroup(group) => engine.cancel_group(group).await.map(Answer::CancelledGroup),
         Call::Handover(to) => engine.handover(to.as_deref()).await.map(Answer::Handover),
         Call::Report(report) => engine.report(report).await.map(Answer::Reported),
         Call::History(range) => match engine.history(*range).await {

@@ -81,6 +81,7 @@ pub struct Book {
     pub item: u64,
     /// Who settled what.
     pub settlers: BTreeMap<u64, u32>,
+    pub cancels: super::cancels::Cancels,
     /// What effects published, by the message that had them.
     pub links: BTreeMap<u64, Link>,
 }
@@ -233,6 +234,9 @@ impl Inner {
         let reads = matches!(call, Call::Collect(_) | Call::Release(..) | Call::Hold(..));
         if reads || self.state.errors.len() != self.book.shelved() {
             self.errors_are_kept_until_they_are_shown(call, before);
+        }
+        if self.plan.cancels {
+            self.the_cancelled_are_told(call, answer);
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Errand {
     Pause(Option<bool>, Option<bool>),
     PauseGroup(String, bool),
     Limit(Limits),
+    Cancel(Vec<u64>),
+    CancelGroup(String),
     Handover(Option<String>),
     Requeue,
     Discard,
@@ -46,6 +48,16 @@ async fn run(wire: &Wire, errand: Errand) -> Result<()> {
         Errand::Pause(generator, handlers) => patiently(|| wire.pause(generator, handlers)).await.map(drop),
         Errand::PauseGroup(group, paused) => patiently(|| wire.pause_group(&group, paused)).await.map(drop),
         Errand::Limit(limits) => patiently(|| wire.limit(&limits)).await,
+        Errand::Cancel(numbers) => {
+            patiently(|| wire.cancel(&numbers)).await?;
+            // Some do it twice.
+            if numbers.len().is_multiple_of(2) {
+                sleep_ms(wire.world.plan.lease_ms() / 4).await;
+                patiently(|| wire.cancel(&numbers)).await?;
+            }
+            Ok(())
+        }
+        Errand::CancelGroup(group) => patiently(|| wire.cancel_group(&group)).await.map(drop),
         Errand::Handover(to) => {
             patiently(|| wire.handover(to.as_deref())).await?;
             sleep_ms(wire.world.plan.lease_ms() / 2).await;

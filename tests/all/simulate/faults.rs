@@ -49,6 +49,16 @@ pub fn befall(world: &Arc<World>, fault: Fault) {
             start_operator(world, Errand::Pause(resume(generator), resume(handlers)));
         }
         Fault::HaltGroup => start_operator(world, Errand::PauseGroup("g0".into(), true)),
+        Fault::Cancel => {
+            let numbers = world.with(|inner| {
+                let seq = inner.state.meta.as_ref().map_or(0, |meta| meta.seq);
+                let from = seq.saturating_sub(inner.rng.u64(1..12));
+                let some = (0..inner.rng.u64(1..=4)).map(|_| inner.rng.u64(from..=seq + 1));
+                some.collect()
+            });
+            start_operator(world, Errand::Cancel(numbers));
+        }
+        Fault::CancelGroup => start_operator(world, Errand::CancelGroup("g0".into())),
         Fault::Limit(limits) => start_operator(world, Errand::Limit(limits)),
         Fault::ResumeGroups => start_operator(world, Errand::PauseGroup("g0".into(), false)),
         Fault::Rogue => start_rogue(world),

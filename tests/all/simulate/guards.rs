@@ -20,6 +20,14 @@ const CATCHES: &[(&str, u64)] = &[
     ("call-ahead", 140),
     ("call-repeat", 6),
     ("call-stale", 9),
+    ("cancel-bound", 0),
+    ("cancel-ended", 0),
+    ("cancel-fails", 0),
+    ("cancel-published", 0),
+    ("cancel-reaped", 0),
+    ("cancel-requeue", 0),
+    ("cancel-skips", 0),
+    ("cancel-take", 0),
     ("chain-full", 1584),
     ("chosen", 8),
     ("clock-back", 6),
@@ -190,6 +198,18 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         "nothing here goes on for an hour, and few outcomes are asked for",
         &["ending-until", "endings-max", "endings-until", "found-all"],
     ),
+    (
+        "without it handlers at work are not told, and end as ever; a test of the node has it",
+        &["cancel-beat"],
+    ),
+    (
+        "nothing here goes on for an hour, and few messages are cancelled",
+        &["cancel-kept", "cancel-later", "cancel-max", "cancel-waits"],
+    ),
+    (
+        "without it what has ended is cancelled in vain, and that is forgotten after an hour",
+        &["cancel-ending"],
+    ),
     ("sources here are read by a cursor, not line by line", &["made-before"]),
     ("nobody removes a queue under its nodes here", &["purged"]),
     ("what pushes hide they hide from nobody for long here", &["rewind-made"]),
@@ -268,6 +288,11 @@ fn suits(guard: &str, plan: &Plan) -> bool {
         "ending-done" | "ending-pushed" | "ending-reaped" => plan.asks && has(Fault::Push),
         "ending-later" => plan.asks && has(Fault::Push) && plan.settings.retries > 0,
         "ending-requeue" => plan.asks && has(Fault::Push) && has(Fault::Requeue),
+        "cancel-bound" => plan.cancels && plan.groups > 0,
+        "cancel-requeue" => plan.cancels && has(Fault::Requeue),
+        "cancel-ended" | "cancel-fails" | "cancel-published" | "cancel-reaped" | "cancel-skips" | "cancel-take" => {
+            plan.cancels
+        }
         "leave-on-drop" => has(Fault::Drop),
         "gone-generator" | "gone-look" | "reap-look" => plan.lies > 0,
         _ => true,

@@ -4,6 +4,8 @@ use queenright::Outcome;
 use queenright::engine::{CROWDED_MS, Exchange, Item, rules};
 use queenright::message::Pack;
 
+use queenright::message::CANCELLED;
+
 use super::checks::{Place, Shelf, Spot, count_of};
 use super::plan::Deed;
 use super::process::{Kind, Process};
@@ -182,6 +184,10 @@ impl Inner {
         let (deed, enough) = (self.plan.deed(number), was.failures == self.plan.failures(number));
         let right = match (error, suspects) {
             (Some(_), true) => by.1 && was.deliveries >= self.plan.settings.deliveries_max,
+            (Some(failed), false) if failed.error == CANCELLED.as_bytes() => {
+                let counted = failed.failures == was.failures && failed.deliveries == was.deliveries;
+                by.0 && counted && self.book.cancels.may_have_ended(number, failed.group.as_deref())
+            }
             (Some(failed), false) => {
                 let counted = failed.failures == was.failures && failed.deliveries == was.deliveries;
                 by.0 && counted && enough && !deed.succeeds() && deed != Deed::Poison

@@ -63,6 +63,9 @@ pub enum Fault {
     ResumeGroups,
     /// How fast messages may be taken is limited, or not any more.
     Limit(Limits),
+    /// A few messages, perhaps ones that are not there, are cancelled; or a group.
+    Cancel,
+    CancelGroup,
     /// The crown is handed to one of the nodes, to any, or to one that is not there.
     Handover,
     /// Errors are put in again, or removed.
@@ -145,6 +148,8 @@ pub struct Plan {
     pub groups: u64,
     /// It is limited for a time how fast messages are taken.
     pub limited: bool,
+    /// Operators cancel messages.
+    pub cancels: bool,
     /// Of some messages that are pushed, the outcome is asked for.
     pub asks: bool,
 }
@@ -201,6 +206,7 @@ impl Plan {
             lies: 0,
             groups: 0,
             limited: false,
+            cancels: false,
             asks: false,
             settings,
         };
@@ -214,6 +220,7 @@ impl Plan {
         plan.draw_groups(&mut Rng::with_seed(seed ^ 0x6772_6f75_7073));
         plan.draw_limits(&mut Rng::with_seed(seed ^ 0x6c69_6d69_7473));
         plan.asks = Rng::with_seed(seed ^ 0x0061_736b_6564).u8(..3) == 0;
+        plan.draw_cancels(&mut Rng::with_seed(seed ^ 0x6361_6e63_656c));
         plan.faults.sort_by_key(|(at, fault)| (*at, *fault == Fault::Push));
         plan
     }
@@ -290,6 +297,19 @@ impl Plan {
             };
             self.faults.push((rng.u64(0..=self.trouble_ms), Fault::Limit(limits)));
             self.limited = true;
+        }
+    }
+
+    /// Whether messages are cancelled. Drawn apart, too.
+    fn draw_cancels(&mut self, rng: &mut Rng) {
+        if rng.u8(..5) > 0 {
+            return;
+        }
+        self.cancels = true;
+        for _ in 0..rng.u64(1..=5) {
+            let of_group = self.groups > 0 && rng.u8(..3) == 0;
+            let fault = if of_group { Fault::CancelGroup } else { Fault::Cancel };
+            self.faults.push((rng.u64(0..=self.trouble_ms), fault));
         }
     }
 

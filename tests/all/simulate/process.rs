@@ -87,6 +87,8 @@ pub struct Process {
     pub got: BTreeMap<u64, u64>,
     /// What its calls were to settle, of those that are not answered.
     pub intents: Vec<u64>,
+    /// What it was told of cancelled messages.
+    pub doomed: super::cancels::Doomed,
     /// What its calls gave back, and it has not written down yet.
     pub given_back: BTreeSet<u64>,
 }
@@ -131,6 +133,7 @@ impl Process {
             got: BTreeMap::new(),
             intents: Vec::new(),
             given_back: BTreeSet::new(),
+            doomed: super::cancels::Doomed::default(),
         }
     }
 
@@ -327,13 +330,39 @@ impl Drop for Running<'_> {
 
 impl Handle for Worker {
     async fn handle(&self, message: Message) -> Handled {
-        self.world.with(|inner| inner.starts(self.process, &message));
+        let handled = self.work(&message).await;
+        if handled.is_err() && message.is_cancelled() {
+            self.world
+                .with(|inner| inner.fails_when_told(self.process, message.number));
+        }
+        handled
+    }
+}
+
+impl Worker {
+    async fn work(&self, message: &Message) -> Handled {
+        self.world.with(|inner| inner.starts(self.process, message));
         let running = Running(self);
         let (plan, number) = (&self.world.plan, message.number);
         let (deed, fails) = (plan.deed(number), message.failures < plan.failures(number));
-        sleep_ms(plan.work_ms(number)).await;
+        let working = sleep_ms(plan.work_ms(number));
+        // Some handlers look whether they are to go on.
+        let is_stopped = if plan.cancels && number.is_multiple_of(2) {
+            let cancellation = message.cancellation();
+            tokio::select! {
+                biased;
+                () = working => false,
+                () = cancellation.cancelled() => true,
+            }
+        } else {
+            working.await;
+            false
+        };
         self.world.gate(self.process).await;
         drop(running);
+        if is_stopped {
+            return Err("stopped".into());
+        }
         match deed {
             Deed::Fail => Err("does not work".into()),
             Deed::Flaky if fails => Err("does not work yet".into()),

@@ -38,7 +38,7 @@ async fn redis_does_what_the_simulated_store_did() {
         let played = std::thread::spawn(move || play(seed, options));
         let report = played.join().expect("a report");
         assert!(report.failure.is_none(), "{}", report.failure.unwrap_or_default());
-        calls += again(&store, &report.history).await;
+        calls += Box::pin(again(&store, &report.history)).await;
     }
     println!("{calls} calls of {seeds} seeds");
     assert!(calls > 10 * seeds, "something was replayed: {calls}");

@@ -51,6 +51,7 @@ impl Inner {
 
     /// A new call: a node takes nothing while it generates, once it stops, or when it knows that there is nothing.
     pub fn sends(&mut self, process: usize, exchange: &Exchange) {
+        self.the_doomed_end_as_cancelled(process, exchange);
         let (now, lease) = (self.now(), self.plan.lease(process).as_millis());
         let handles = self.plan.settings.also_handle;
         let sender = &mut self.processes[process];
@@ -90,11 +91,13 @@ impl Inner {
             packs,
             chained,
             wait_ms,
+            cancelled,
             ..
         } = exchanged
         else {
             return;
         };
+        self.is_told_of_the_doomed(process, packs, cancelled);
         for link in &chained.links {
             self.saw(process, link.first + link.count);
         }
@@ -139,6 +142,7 @@ impl Inner {
         let (now, lease, number) = (self.now(), self.plan.lease_ms(), message.number);
         let slots = self.plan.settings.concurrency;
         self.note(|| format!("{process}: handles {number}"));
+        self.the_doomed_are_not_handled(process, number);
         let own = match self.book.pushed.get(&number) {
             Some(pushed) => message.payload == *pushed,
             None => message.payload.starts_with(&payload(number)),
@@ -180,6 +184,7 @@ impl Inner {
                     seen.last_was_empty = false;
                     seen.got.clear();
                     seen.given_back.clear();
+                    seen.doomed = super::cancels::Doomed::default();
                 }
                 Event::Elected { epoch, .. } => seen.reigns = Some(*epoch),
                 Event::Deposed { .. } | Event::Left => seen.reigns = None,

@@ -8,7 +8,8 @@ use queenright::engine::{
     Reap, Reaped, Renewed, Sights, Status, Wake,
 };
 use queenright::engine::{
-    Handover, Held, Limits, Paused, PausedGroup, Purged, Push, Pushed, Requeued, StoreInfo, rules,
+    Cancelled, CancelledGroup, Handover, Held, Limits, Paused, PausedGroup, Purged, Push, Pushed, Requeued, StoreInfo,
+    rules,
 };
 use queenright::engine::{History, Range, Report, Reported, Ticket};
 use queenright::error::{Absence, Error, Result};
@@ -316,6 +317,8 @@ fn verb(call: &Call) -> &'static str {
         Call::Pause(..) => "pause",
         Call::PauseGroup(..) => "pause-group",
         Call::Limit(_) => "limit",
+        Call::Cancel(_) => "cancel",
+        Call::CancelGroup(_) => "cancel-group",
         Call::Handover(_) => "handover",
         Call::Report(_) => "report",
         Call::History(_) => "history",
@@ -594,6 +597,14 @@ impl Engine for Wire {
 
     async fn limit(&self, limits: &Limits) -> Result<()> {
         self.call(Call::Limit(*limits)).await.map(drop)
+    }
+
+    async fn cancel(&self, numbers: &[u64]) -> Result<Vec<Cancelled>> {
+        answer!(self, Call::Cancel(numbers.to_vec()), Cancelled)
+    }
+
+    async fn cancel_group(&self, group: &str) -> Result<CancelledGroup> {
+        answer!(self, Call::CancelGroup(group.to_string()), CancelledGroup)
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {

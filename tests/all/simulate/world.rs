@@ -282,7 +282,13 @@ impl Inner {
                 self.state.names = own;
                 Answer::Pushed(pushed?)
             }
-            Call::Pause(..) | Call::PauseGroup(..) | Call::Limit(_) | Call::Handover(_) | Call::Purge(_)
+            Call::Pause(..)
+            | Call::PauseGroup(..)
+            | Call::Limit(_)
+            | Call::Cancel(_)
+            | Call::CancelGroup(_)
+            | Call::Handover(_)
+            | Call::Purge(_)
                 if self.state.meta.is_none() =>
             {
                 return Err(no_queue());
@@ -325,6 +331,8 @@ impl Inner {
             Call::Purge(_) => 32,
             Call::PauseGroup(..) => 33,
             Call::Limit(_) => 34,
+            Call::Cancel(numbers) => 37 + 64 * numbers.len() as u64,
+            Call::CancelGroup(_) => 38,
             Call::Find(_) => 35,
             Call::Endings(_) => 36,
         };

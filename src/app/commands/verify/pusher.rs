@@ -1,4 +1,4 @@
-//! Someone outside who pushes all the time, through every fault, and keeps what the store told. Now and then it limits for a while how fast
+//! Someone outside who pushes all the time, through every fault, and keeps what the store told. Now and then it cancels a message, or limits for a while how fast
 //! messages are taken.
 
 use std::fmt::Write as _;
@@ -25,6 +25,8 @@ use crate::settings::Settings;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many messages go into one push, and of how many one is for later.
 const ITEMS_MAX: u64 = 20;
+/// After so many pushes, one of the messages is cancelled.
+const CANCEL_EACH: u64 = 3;
 const DELAYED_EACH: u64 = 8;
 const DELAY_MS_MAX: u64 = 2000;
 /// Of how many messages one belongs to a group, and how many groups there are: so many that none has much to do.
@@ -164,6 +166,12 @@ impl OnEngine for Pushing {
             let sent = sent.map(|((payload, group), at_once)| (payload, group.filter(|_| at_once)));
             self.send(&*engine, &push, sent.collect()).await?;
             pushes += 1;
+            if pushes % CANCEL_EACH == 0
+                && let Some(number) = self.last_asked()
+            {
+                // Whether it arrives or not: then it is an error, or what its handler makes of it.
+                drop(engine.cancel(&[number]).await);
+            }
             // Whether it arrives or not: the next one says otherwise.
             match pushes % LIMIT_EACH {
                 0 => drop(engine.limit(&limits()).await),
@@ -184,6 +192,15 @@ impl OnEngine for Pushing {
 }
 
 impl Pushing {
+    /// Of these the store can tell when they have ended, and so no cancel outlives its message.
+    fn last_asked(&self) -> Option<u64> {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = told.iter().rev().take(usize::try_from(ITEMS_MAX).expect("few"));
+        asked
+            .find(|(_, payload, ..)| is_asked(payload))
+            .map(|(number, ..)| *number)
+    }
+
     /// The same call until it is answered, whatever is broken.
     async fn send<E: Engine>(&self, engine: &E, push: &Push, sent: Vec<(String, Option<u64>)>) -> Result<(), Failure> {
         let give_up = Instant::now() + PATIENCE;

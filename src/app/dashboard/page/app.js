@@ -194,6 +194,7 @@ function banners({ status, problem }) {
   if (status?.paused.generator) all.push(["warn", "Generating is paused: nothing is published but what is pushed."]);
   if (status?.paused.handlers) all.push(["warn", "Handling is paused: nothing is taken."]);
   const { rate, group } = status?.limits ?? {};
+  if (status?.cancels) all.push(["note", `Cancels that are pending: ${status.cancels}. More: queenright cancel`]);
   if (rate || group) all.push(["note", `Messages are taken no faster than ${[rate, group && `${group} of each group`].filter(Boolean).join(", ")}. To change it: queenright limit`]);
   const held = status?.groups.paused ?? [];
   if (held.length) all.push(["warn", `${held.length === 1 ? "A group is" : `${number(held.length)} groups are`} paused: ${held.slice(0, 3).join(", ")}${held.length > 3 ? ", …" : ""}. To let it go on: queenright resume --group`]);

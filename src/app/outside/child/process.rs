@@ -16,7 +16,7 @@ use super::super::{Secrets, Tell, answer};
 use super::{Call, End, Keeper};
 use crate::app::args::program::Program;
 use crate::app::base64;
-use crate::message::Message;
+use crate::message::{CANCELLED, Message};
 use crate::node::event::escape;
 
 /// The longest answer: effects may be large.
@@ -112,6 +112,11 @@ impl Process {
                         return End::Unneeded;
                     }
                     keeper.waiting.extend(calls.drain(..));
+                }
+                Some(number) = keeper.cancelled.recv() => {
+                    if self.is_with(number, keeper) {
+                        return End::Cancelled(number);
+                    }
                 }
                 () = sleep_until(quiet) => {
                     keeper.wondered = true;
@@ -212,6 +217,36 @@ impl Process {
         let line = self.secrets.hide(line);
         let cut = line.len() > 100;
         format!("{}{}", escape(&line[..line.len().min(100)]), if cut { "…" } else { "" })
+    }
+
+    /// Whether the child has this message, or is about to get it. One that waits gets no child.
+    fn is_with(&mut self, number: u64, keeper: &mut Keeper) -> bool {
+        let is_meant = |call: &Call| call.message.number == number;
+        if let Some(place) = keeper.waiting.iter().position(is_meant) {
+            if let Some(call) = keeper.waiting.remove(place) {
+                let _ = call.reply.send(Err(CANCELLED.into()));
+            }
+            return false;
+        }
+        self.in_hand.iter().any(|sent| is_meant(&sent.call))
+    }
+
+    /// Asks it to end, and after a while makes it. What it answers until then counts.
+    pub(super) async fn stop_at(&mut self, patience: Duration) {
+        self.group.ask_to_end();
+        let until = Instant::now() + patience;
+        loop {
+            tokio::select! {
+                biased;
+                read = self.stdout.read_buf(&mut self.inbox) => match read {
+                    Ok(1..) if self.answers().is_ok() => {}
+                    _ => break,
+                },
+                () = tokio::time::sleep_until(until) => break,
+            }
+        }
+        let _ = tokio::time::timeout_at(until, self.group.wait()).await;
+        self.group.kill();
     }
 
     /// The child has ended: what it wrote before still counts.

@@ -8,7 +8,7 @@
 --       13.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due paused, maybe rewound victim
---          cursor, made_before, damaged and wrong (a key of another type) | deposed
+--          cursor, made_before, damaged, cancels and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
@@ -178,6 +178,36 @@ if keeps and not wrong then
     line_up(lines)
     mark_ready(KEYS[1], again)
   end
+  -- What can match nothing any more is not remembered for ever.
+  if m[14] >= '$CANCELS_BIT' then
+    --+ cancels
+    local c, lines, turns = cancels_read(redis.call('HGET', KEYS[1], 'cancels')), KEYS[#KEYS - 5], KEYS[#KEYS - 3]
+    local first = redis.call('LINDEX', KEYS[3], 0)
+    first = first and (select(2, sound(first)) or 0)
+    local none_waits = more == 0 and redis.call('LLEN', KEYS[4]) == 0 and redis.call('ZCARD', lines) == 0
+    local function is_over(till, is_nowhere)
+      local late = true
+      late = clock >= till -- guard: cancel-kept
+      return late and is_nowhere or clock >= till + $CANCEL_MS_MAX
+    end
+    for n, till in pairs(c.numbers) do
+      local is_nowhere = true
+      is_nowhere = none_waits and (not first or n < first) -- guard: cancel-waits
+      if is_over(till, is_nowhere) then c.numbers[n], c.changed = nil, true end
+    end
+    for group, of in pairs(c.groups) do
+      local entry, is_nowhere = redis.call('ZRANGEBYLEX', lines, '[' .. group .. '\0', '(' .. group .. '\1', 'LIMIT', 0, 1)[1], true
+      local passed = not entry or struct.unpack('>I8', entry, #group + 2) > of[1]
+      is_nowhere = passed and (tonumber(redis.call('HGET', turns, group) or 0) or 0) < 4 -- guard: cancel-waits
+      if is_over(of[2], is_nowhere) then
+        c.groups[group], c.changed = nil, true
+        for n, its in pairs(c.spared) do
+          if its == group then c.spared[n] = nil end
+        end
+      end
+    end
+    if c.changed then m[14] = num(cancels_write(KEYS[1], c, tonumber(m[14]))) end
+  end
   local works, rested = math.floor(m[14] / 2) % 2 == 0, 0
   if works and m[14] >= '4' then
     --+ limits
@@ -209,6 +239,7 @@ if victim then tell('victim', victim) end
 if rewound then tell('rewound', seq - m[8]) end
 if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
 if wrong then tell('wrong', wrong) end
+if m[14] >= '$CANCELS_BIT' then tell('cancels', redis.call('HGET', KEYS[1], 'cancels') or '') end -- guard: cancel-beat
 -- A generator is given the cursor until its beats show that it knows of this reign.
 if mine and tonumber(ARGV[9]) ~= epoch then
   tell('cursor', redis.call('HGET', KEYS[1], 'cursor') or '')

@@ -10,7 +10,7 @@
 -- Returns  ok {number, why refused, ...} {pack, ...} maybe {body or nothing, ...} | deposed | stale | unheld | the pack alone, where
 --          one came and nothing was refused | chained {number, why refused, ...} {pack, ...} {epoch, {cause, first, count, ...}, {number
 --          that did not fit, ...}} maybe {body or nothing, ...} | unheard (members may have seen more) | groups or asked (these keys are needed: nothing was written)
---          | limited milliseconds-until-there-is-more {one of the above}
+--          | limited milliseconds-until-there-is-more {one of the above} | cancelled {number, ...} {one of the above, of whose packs they are}
 -- The lane's own record proves membership: join writes it, deposing removes it. It also holds the lane's counts.
 -- A pack in hand is a field, named by its first number; the only one that a call took has a place of its own, pack:LANE.
 -- Lua makes functions and tables anew in every call: those for rare cases are made only in these cases.
@@ -74,8 +74,19 @@ if repeated then
     local bodies = bodies_of and bodies_of(packs) or nil
     local answer = {'ok', record[6], packs, bodies}
     if chained then answer = {'chained', record[6], packs, chained, bodies} end
-    -- What the limit said then says nothing now: the next call asks it again.
-    if (redis.call('HGET', KEYS[1], 'paused') or '0') >= '4' then return {'limited', 0, answer} end
+    local held_back = redis.call('HGET', KEYS[1], 'paused') or '0'
+    if held_back >= '4' then
+      -- What the limit said then says nothing now: the next call asks it again.
+      if math.floor(held_back / 4) % 2 == 1 then answer = {'limited', 0, answer} end
+      if tonumber(held_back) >= $CANCELS_BIT then
+        local function made()
+          --+ cancels
+          --+ cancels_exchange
+        end
+        local told = made().among(packs)
+        if #told > 0 then answer = {'cancelled', told, answer} end -- guard: cancel-take
+      end
+    end
     return answer
   end
   -- The node never got them, and asks for nothing any more: they go back as if the call had returned them.
@@ -90,17 +101,24 @@ if stale then return {'stale'} end
 if call > last + 1 then return {'deposed'} end -- guard: call-ahead
 local m = redis.call('HMGET', KEYS[1], 'grain', 'again', 'paused', 'shortcut')
 if not m[1] then return {'deposed'} end
-local paused, limit = false, nil
+local paused, limit, cancels, bits = false, nil, nil, nil
 if m[3] > '1' then
-  local bits = tonumber(m[3])
+  bits = tonumber(m[3])
   paused = math.floor(bits / 2) % 2 == 1 -- guard: paused-handlers
   if paused then want = 0 end
-  if bits >= 4 then
+  if math.floor(bits / 4) % 2 == 1 then
     local function made()
       --+ limits
       --+ limit_exchange
     end
     limit = made()
+  end
+  if bits >= $CANCELS_BIT then
+    local function made()
+      --+ cancels
+      --+ cancels_exchange
+    end
+    cancels = made()
   end
 end
 -- Who meets no group has neither their keys nor their functions. Nothing is written before it is known that they are needed.
@@ -151,6 +169,7 @@ for i = 8, unarrived and 0 or #ARGV, 2 do
   local version, flags, attempt, _, _, _, _, _, count = head(pack)
   if n == count and attempt == 1 and (version == 1 or groups and not groups.is_asked(pack)) then
     gone[#gone + 1], done = fields[at], done + n
+    if cancels then cancels.ended((select(6, head(pack))), n) end -- guard: cancel-ended
     if flags == 1 then
       if ended == none then ended = {} end
       ended[#ended + 1] = {pack, n}
@@ -200,6 +219,7 @@ if rest ~= none then
     one = string.sub(one, 1, 4) .. struct.pack('<HH', counted, math.max(unordered, leaves and 2 or 1)) .. string.sub(one, 9)
     later[#later + 1] = num(now() + after)
     later[#later + 1] = later_entry(number, one)
+    if cancels then cancels.put_off(number, one, after) end -- guard: cancel-later
     if told and is_asked(one) then told.waits(one, now() + after) end -- guard: ending-later
   end
   if chain then
@@ -289,6 +309,7 @@ if rest ~= none then
         if not full then kept = kept + n end
       end
       if told and told_of and outcome == 0 and not why and not crowded then told.done(pack, node, run[6]) end -- guard: ending-done
+      if cancels and not crowded and (outcome < 2 or outcome == 3 and lost) then cancels.ended(first + from, n) end -- guard: cancel-ended
       if group and not crowded and (outcome < 2 or outcome == 3 and leaves) then
         if over == none then over = {} end
         over[#over + 1] = group
@@ -318,6 +339,7 @@ if may then
   if m[2] == '1' or m[2] == '3' or #back_again > 0 then
     if not (may('HGET') and may('HINCRBY') and may('TIME') and may('LPOP')) then lack = 'HGET, HINCRBY, TIME or LPOP' end -- guard: rights
   end
+  if cancels and not may('HDEL') then lack = 'HDEL' end -- guard: rights
   if limit and not (may('TIME') and may('HDEL')) then lack = 'TIME or HDEL' end -- guard: rights
   if limit and groups and not (may('ZRANGEBYSCORE') and may('ZSCORE') and may('ZRANGE')) then lack = 'ZRANGEBYSCORE, ZSCORE or ZRANGE' end -- guard: rights
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
@@ -548,7 +570,16 @@ if limit then
   if limit.wanted > 0 or returned > 0 then
     wait, shut, ends = limit.close(total, function() return again or ready or redis.call('LLEN', KEYS[2]) > 0 end)
   end
-  if ends then redis.call('HSET', KEYS[1], 'paused', num(m[3] % 4)) else shortcut = '' end
+  if ends then
+    bits = bits - 4
+    redis.call('HSET', KEYS[1], 'paused', num(bits))
+  else
+    shortcut = ''
+  end
+end
+if cancels then
+  bits = cancels.write(bits)
+  if bits >= $CANCELS_BIT then shortcut = '' end
 end
 if grain ~= tonumber(m[1]) or flag ~= m[2] or shortcut ~= m[4] then
   redis.call('HSET', KEYS[1], 'grain', num(grain), 'again', flag, 'shortcut', shortcut)
@@ -571,5 +602,9 @@ if trouble then return trouble end
 local bodies = bodies_of and bodies_of(packs) or nil
 local answer = {'ok', refused, packs, bodies}
 if chained then answer = {'chained', refused, packs, chained, bodies} end
-if wait then return {'limited', wait, answer} end
+if wait then answer = {'limited', wait, answer} end
+if cancels then
+  local told = cancels.among(packs)
+  if #told > 0 then answer = {'cancelled', told, answer} end -- guard: cancel-take
+end
 return answer

@@ -20,7 +20,8 @@ if before and before[4] > 0 then l[6] = l[6] + math.ceil(limit_apart(before) / $
 local messages = l[3]
 if before and before[1] > 0 then messages = math.min(math.floor(before[8] / before[2]), l[3]) end
 l[8] = l[1] > 0 and messages * l[2] or 0
-local bits = tonumber(m[3]) % 4
+local bits = tonumber(m[3])
+bits = bits - 4 * (math.floor(bits / 4) % 2)
 if l[1] > 0 or l[4] > 0 or l[10] == 1 then
   redis.call('HSET', KEYS[1], 'limit', limit_text(l), 'paused', num(bits + 4), 'shortcut', '')
 else

@@ -18,7 +18,7 @@ local victim = ARGV[1]
 local function answer(redelivered, failed, more, deposed)
   return {'redelivered', redelivered, 'failed', failed, 'more', more, 'deposed', deposed}
 end
-local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'again')
+local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'again', 'paused')
 if not m[1] then return answer(0, 0, 0, 0) end
 local clock, wall = hive(m[1], m[2], m[3])
 local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
@@ -90,6 +90,12 @@ for i = 1, #errors, $UNPACK_MAX do
   redis.call('HSET', KEYS[7], unpack(records, i, math.min(i + ($UNPACK_MAX - 1), #records)))
 end
 told.write()
+if #errors > 0 and (m[5] or '0') >= '$CANCELS_BIT' then
+  --+ cancels
+  local c = cancels_read(redis.call('HGET', KEYS[1], 'cancels'))
+  for i = 1, #errors, 2 do cancels_ended(c, tonumber(errors[i]), 1) end -- guard: cancel-reaped
+  if c.changed then cancels_write(KEYS[1], c, tonumber(m[5])) end
+end
 local flag = m[4] or '0'
 if #again > 0 then
   redis.call('RPUSH', KEYS[5], unpack(again))

@@ -6,7 +6,7 @@
 --+ common
 --+ records
 --+ rights
-local m = redis.call('HMGET', KEYS[1], 'birth', 'again')
+local m = redis.call('HMGET', KEYS[1], 'birth', 'again', 'paused')
 if not m[1] then return {'looked', #ARGV, 'numbers', {}} end
 -- All records are read before anything is written. One that cannot be read stays where it is: whoever collects sets it aside.
 local at = 6
@@ -50,6 +50,21 @@ if #numbers > 0 then
   if #ended > 0 then redis.call('ZREM', KEYS[11], unpack(ended)) end -- guard: ending-requeue
   told.write() -- guard: ending-requeue
   redis.call('HINCRBY', KEYS[1], 'requeued', num(#numbers))
+  -- A new life, which nobody has cancelled.
+  if (m[3] or '0') >= '$CANCELS_BIT' then
+    --+ cancels
+    local c = cancels_read(redis.call('HGET', KEYS[1], 'cancels'))
+    for _, n in ipairs(numbers) do
+      if c.numbers[tonumber(n)] then c.numbers[tonumber(n)], c.changed = nil, true end -- guard: cancel-requeue
+    end
+    local room = $CANCELS_MAX - cancels_size(c.spared)
+    for _, pack in ipairs(grouped) do
+      local n, group = (select(6, head(pack))), group_of(pack)
+      local of = c.groups[group]
+      if of and n <= of[1] and room > 0 then c.spared[n], c.changed, room = group, true, room - 1 end -- guard: cancel-requeue
+    end
+    if c.changed then cancels_write(KEYS[1], c, tonumber(m[3])) end
+  end
   local again = m[2] or '0'
   if #packs > 0 then
     redis.call('RPUSH', KEYS[4], unpack(packs))

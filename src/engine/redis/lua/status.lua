@@ -3,14 +3,14 @@
 --       and errors:READER of every reader
 -- ARGV  1 how many members 2 how many dead 3 how many readers, then their names in the order of the keys
 -- Returns  ok and by name: birth layout names time_ms epoch published skipped orphaned (in the hands of the dead) later done failed
---          errors requeued paused limit trimmed rewinds grain damaged waits (packs in `queue`, `again` and `lines`) groups grouped longest {group, length, ...}
+--          errors requeued paused limit cancels trimmed rewinds grain damaged waits (packs in `queue`, `again` and `lines`) groups grouped longest {group, length, ...}
 --          paused_groups nodes, maybe generator
 --          generator_heard_ago_ms; of each node, by name: node process age_ms in_hand done failed lease_in_ms silent_ms, maybe report
 --          report_number report_ms | moved (someone came or went meanwhile: look again) | none
 --+ common
 local members, dead, readers = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local m = redis.call('HMGET', KEYS[1], 'birth', 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'seq', 'done',
-  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed', 'ruled', 'damaged', 'limit')
+  'failed', 'requeued', 'rewinds', 'grain', 'skipped', 'layout', 'names', 'paused', 'trimmed', 'ruled', 'damaged', 'limit', 'cancels')
 if not m[1] then return {'none'} end
 if redis.call('ZCARD', KEYS[2]) ~= members or redis.call('LLEN', KEYS[3]) ~= dead
   or redis.call('ZCARD', KEYS[6]) ~= readers then return {'moved'} end
@@ -63,7 +63,7 @@ if paused.err then paused = {} end
 for i = 2, #longest, 2 do longest[i] = count(longest[i]) end
 local answer = {'ok', 'birth', m[1], 'layout', count(m[15]), 'names', m[16] or '', 'time_ms', wall, 'epoch', count(m[6]),
   'published', count(m[8]), 'skipped', count(m[14]), 'orphaned', orphaned, 'later', length('ZCARD', KEYS[5]), 'done', count(m[9]),
-  'failed', count(m[10]), 'errors', errors, 'requeued', count(m[11]), 'paused', count(m[17]), 'limit', m[21] or '', 'trimmed', count(m[18]),
+  'failed', count(m[10]), 'errors', errors, 'requeued', count(m[11]), 'paused', count(m[17]), 'limit', m[21] or '', 'cancels', m[22] or '', 'trimmed', count(m[18]),
   'rewinds', count(m[12]), 'grain', count(m[13]), 'damaged', count(m[20]), 'waits', waits,
   'groups', length('ZCARD', KEYS[10]), 'grouped', grouped, 'longest', longest, 'paused_groups', paused, 'nodes', nodes}
 local function tell(name, value)

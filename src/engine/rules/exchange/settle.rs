@@ -17,6 +17,8 @@ pub(super) struct Plan<'a> {
     kept: Vec<Pack>,
     /// Messages that are put off, and until when.
     later: Vec<(u64, Pack)>,
+    /// Runs of messages that have ended: the first number, and how many.
+    pub(super) over: Vec<(u64, u64)>,
     effects: Vec<&'a Effect>,
     pub(super) chain: Chain,
     /// What goes back to the head of the queue, or to the head of what is taken again.
@@ -49,6 +51,7 @@ impl<'a> Plan<'a> {
             gone: Vec::new(),
             kept: Vec::new(),
             later: Vec::new(),
+            over: Vec::new(),
             effects: Vec::new(),
             chain: Chain::new(meta, time_ms, exchange.backlog_max),
             back: Vec::new(),
@@ -190,8 +193,17 @@ impl<'a> Plan<'a> {
                 self.returned += count as u64;
             }
         }
+        if matches!(run.outcome, Outcome::Done(_) | Outcome::Error(_)) {
+            self.over.push((pack.first() + from as u64, count as u64));
+        }
         self.ended[order].extend(over);
         Ok(())
+    }
+
+    /// Messages that are put off, and for how long.
+    pub(super) fn put_off(&self) -> Vec<(u64, &Pack)> {
+        let after = |due_ms: u64| due_ms.saturating_sub(self.time_ms);
+        self.later.iter().map(|(due_ms, pack)| (after(*due_ms), pack)).collect()
     }
 
     /// How many messages leave the node's hand.

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::{Tables, int};
+use super::{Tables, int, uint};
 use crate::engine::limits::{FOUND_BYTES_MAX, FOUND_MAX};
 use crate::engine::store::{Line, Lines};
 use crate::error::Result;
@@ -113,6 +113,11 @@ impl Lines for Tables<'_> {
         };
         self.write("DELETE FROM later WHERE rowid = ?", params![row])?;
         Ok(Some(pack))
+    }
+
+    fn last_due(&mut self) -> Result<Option<u64>> {
+        let sql = "SELECT due FROM later WHERE queue = ? ORDER BY due DESC LIMIT 1";
+        self.one(sql, params![self.queue], |row| uint(row, 0))
     }
 
     fn later_count(&mut self) -> Result<u64> {

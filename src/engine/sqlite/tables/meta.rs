@@ -6,14 +6,15 @@ use super::super::alive;
 use super::schema::OF_QUEUES;
 use super::{Columns, Tables, int, uint};
 use crate::engine::store::{Gate, Meta, StepCounts, Store};
-use crate::engine::{NodeId, Paused, Wake};
+use crate::engine::{NodeId, Paused, Wake, record};
 use crate::error::Result;
 use crate::settings::Names;
 
 /// The columns, in the order in which they are read and written here.
 const COLUMNS: &str = "birth, layout, names, clock, wall, step, generator, epoch, crown, heirs, seq, made, due, grain, \
                        again, head, done, failed, requeued, rewinds, paused_generator, paused_handlers, ruled, chosen, \
-                       rank, skipped, trimmed, clearing, steps, server, waited, waited_at, gate";
+                       rank, skipped, trimmed, clearing, steps, server, waited, waited_at, gate, \
+                       cancels";
 
 impl Store for Tables<'_> {
     fn queue_name(&self) -> &str {
@@ -87,6 +88,8 @@ impl Store for Tables<'_> {
                 waited: row.uint()?,
                 waited_at: row.uint()?,
                 limit: Gate::parse(&row.next::<String>()?),
+                // What cannot be read cancels nothing.
+                cancels: record::decode(&row.next::<Vec<u8>>()?).unwrap_or_default(),
             })
         })
     }
@@ -131,6 +134,7 @@ impl Store for Tables<'_> {
                 int(meta.waited),
                 int(meta.waited_at),
                 meta.limit.map_or_else(String::new, |gate| gate.line()),
+                cancels_of(meta),
             ],
         )
     }
@@ -214,6 +218,15 @@ impl Tables<'_> {
             params![self.queue, wake as i64],
         )?;
         Ok(changed > 0)
+    }
+}
+
+/// As it is stored: mostly nothing is cancelled.
+fn cancels_of(meta: &Meta) -> Vec<u8> {
+    if meta.cancels.is_empty() {
+        Vec::new()
+    } else {
+        record::encode(&meta.cancels)
     }
 }
 

@@ -6,7 +6,7 @@ CREATE TABLE meta (queue TEXT PRIMARY KEY, birth TEXT, layout INT, names TEXT, c
   generator TEXT, epoch INT, crown INT, heirs TEXT, seq INT, made INT, due INT, grain INT, again INT, head INT,
   done INT, failed INT, requeued INT, rewinds INT, paused_generator INT, paused_handlers INT, ruled INT, chosen TEXT,
   rank INT, skipped INT, trimmed INT, clearing INT DEFAULT 0, steps TEXT DEFAULT '', server TEXT DEFAULT '',
-  waited INT DEFAULT 0, waited_at INT DEFAULT 0, gate TEXT DEFAULT '') WITHOUT ROWID;
+  waited INT DEFAULT 0, waited_at INT DEFAULT 0, gate TEXT DEFAULT '', cancels BLOB DEFAULT x'') WITHOUT ROWID;
 CREATE TABLE purged (queue TEXT PRIMARY KEY, until INT, births TEXT) WITHOUT ROWID;
 CREATE TABLE unheard (position INTEGER PRIMARY KEY, queue TEXT, node TEXT);
 CREATE TABLE cursors (queue TEXT PRIMARY KEY, cursor BLOB) WITHOUT ROWID;
@@ -91,6 +91,7 @@ CREATE TABLE group_rules (queue TEXT PRIMARY KEY, rules INT, waiting INT) WITHOU
 CREATE TABLE resting (queue TEXT, grp TEXT, until INT, PRIMARY KEY (queue, grp)) WITHOUT ROWID;
 CREATE INDEX resting_by_end ON resting (queue, until, grp);
 ALTER TABLE meta ADD COLUMN gate TEXT DEFAULT '';
+ALTER TABLE meta ADD COLUMN cancels BLOB DEFAULT x'';
 CREATE TABLE asked (queue TEXT, number INT, ended INT, record BLOB, PRIMARY KEY (queue, number)) WITHOUT ROWID;
 CREATE INDEX asked_by_end ON asked (queue, ended, number) WHERE ended IS NOT NULL;
 ",
