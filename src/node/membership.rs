@@ -252,6 +252,7 @@ impl<E: Engine> Membership<E> {
             reigned: requested.reigned,
             replays: (settings.replicas > 0).then_some(requested.published),
             gone: std::mem::take(&mut self.watching.suspect),
+            claims: 0,
         }
     }
 

@@ -112,7 +112,7 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     engine.control.keep_signs().await?;
     // An error leaves nothing behind: then a whole beat is to find out how things stand.
     let last = calm(engine).remove(&beat.node);
-    let is_calm = |last: &Calm| beat.gone.is_empty() && last.is_as(engine, beat);
+    let is_calm = |last: &Calm| beat.gone.is_empty() && beat.claims == 0 && last.is_as(engine, beat);
     let renewed = match last.filter(is_calm) {
         Some(last) => renew(engine, beat, &last).await?,
         None => None,
@@ -263,6 +263,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(beat.replays.map_or(String::new(), |below| below.to_string()))
             .arg(watching::suspect(engine, &beat.gone))
             .arg(keys.alive())
+            .arg(beat.claims)
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;

@@ -77,6 +77,10 @@ const WATCHING: &str =
 pub const LEFT_OUT: &[(&str, &str)] = &[
     ("again-one", PACKS),
     ("chosen", CROWNING),
+    (
+        "claim-higher",
+        "there is one shard here; the checks, the oracle and tests/all/shards have claims",
+    ),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),
     ("bodies-there", BODIES),
