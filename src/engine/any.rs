@@ -1,5 +1,6 @@
 //! An engine by the URL of its queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::memory::Local;
@@ -62,6 +63,12 @@ impl AnyEngine {
 macro_rules! hand_on {
     ($($module:ident::$verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         impl Engine for AnyEngine {
+            type Shard = Self;
+
+            fn shards(queue: &Arc<Self>) -> Vec<Arc<Self>> {
+                vec![queue.clone()]
+            }
+
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 match self {
                     Self::Redis(engine) => engine.$verb($($name),*).await,

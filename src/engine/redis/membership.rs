@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::link::{Keyed, Link};
 use super::reply::{Decode, Reply, named};
 use super::{LOOKS_MAX, RedisEngine, watching};
+use crate::engine::sharded::first_number;
 use crate::engine::store::{GroupRules, StepCounts};
 use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
@@ -73,6 +74,7 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
                 .arg(&join.seen.birth)
                 .arg(&process)
                 .arg(GroupRules::of_join(join).number())
+                .arg(first_number(keys.names.shard as usize))
                 .arg(&kinds);
         });
     let mut reply = Reply::decode(run.await?)?;
