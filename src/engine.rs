@@ -111,6 +111,11 @@ pub trait Engine: Send + Sync + 'static {
     fn publish(&self, publish: &Publish) -> impl Future<Output = Result<Published>> + Send;
     /// Puts in messages from outside.
     fn push(&self, push: &Push) -> impl Future<Output = Result<Pushed>> + Send;
+    /// The shard in which a message has to be, if it has to be in a certain one: whoever pushes puts into one call what can be in one shard, since no step
+    /// spans two.
+    fn shard_for(&self, _: &Item) -> Option<usize> {
+        None
+    }
     /// Settles what is finished and takes what comes next.
     fn exchange(&self, exchange: &Exchange) -> impl Future<Output = Result<Exchanged>> + Send;
     /// Gives up a member whose lease has run out, and hands on what it held.

@@ -89,6 +89,9 @@ impl Default for Names {
 }
 
 impl Names {
+    /// The most shards of a queue: their numbers stay below 2^53, where every program counts exactly.
+    pub const SHARDS_MAX: u32 = 256;
+
     /// As recorded in `meta`, and shown to people.
     #[must_use]
     pub fn line(&self) -> String {
@@ -115,6 +118,12 @@ impl Names {
             "meta", "queue", "bodies", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
             "unheard", "purged",
         ];
+        if self.shards == 0 || self.shards > Self::SHARDS_MAX || self.shard >= self.shards {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: format!("must be 1 to {}", Self::SHARDS_MAX),
+            });
+        }
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
             let reason = if name.is_empty() {

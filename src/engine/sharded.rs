@@ -15,16 +15,17 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::{
-    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, History, Join,
-    Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range, Reap, Reaped,
-    Renewed, Report, Reported, Requeued, Status, StoreInfo, Wake,
+    Beat, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone, Handover, Held, History, Item,
+    Join, Joined, Limits, NodeId, NodeStatus, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Range,
+    Reap, Reaped, Renewed, Report, Reported, Requeued, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
+use crate::settings::Names;
 
 /// How many numbers a shard has: ten million a second for eleven days, or a thousand a second for three centuries.
 pub const SHARD_NUMBERS: u64 = 10_000_000_000_000;
-/// The most shards of a queue: their numbers stay below 2^53, where every program counts exactly.
-pub const SHARDS_MAX: usize = 256;
+/// The most shards of a queue.
+pub const SHARDS_MAX: usize = Names::SHARDS_MAX as usize;
 
 /// The number of the first message of a shard.
 #[must_use]
@@ -67,6 +68,12 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         Ok(Self { shards })
     }
 
+    /// How many shards it has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shards.len()
+    }
+
     fn home(&self) -> &E {
         &self.shards[0]
     }
@@ -76,21 +83,42 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         join_all(self.shards.iter().map(|shard| ask(shard))).await
     }
 
-    /// The same, of which none may fail.
-    async fn every<'a, T, F: Future<Output = Result<T>>>(&'a self, ask: impl Fn(&'a E) -> F) -> Result<Vec<T>> {
-        self.all(ask).await.into_iter().collect()
+    /// The same, of which none may fail. A shard that nobody has put anything into yet has nothing; if that is so of all, there is no queue.
+    async fn every<'a, T: Default, F: Future<Output = Result<T>>>(
+        &'a self,
+        ask: impl Fn(&'a E) -> F,
+    ) -> Result<Vec<T>> {
+        let mut answers = self.all(ask).await;
+        if answers
+            .iter()
+            .all(|answer| matches!(answer, Err(Error::NoQueue { .. })))
+        {
+            answers.truncate(1);
+            return answers.into_iter().collect();
+        }
+        answers.into_iter().map(made).collect()
+    }
+
+    /// Asks one after the other, the home shard last: what it says is what all do.
+    async fn in_turn<'a, T, F: Future<Output = Result<T>>>(&'a self, ask: impl Fn(&'a E) -> F) -> Result<T> {
+        let (mut last, mut none) = (None, None);
+        for shard in self.shards.iter().rev() {
+            match ask(shard).await {
+                Ok(answer) => last = Some(answer),
+                Err(error @ Error::NoQueue { .. }) => none = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        last.ok_or_else(|| none.unwrap_or_else(nothing))
     }
 
     /// The members of a process, by shard: of what a look shows, or of a member.
     async fn members(&self, node: &str) -> Result<Vec<(usize, NodeId)>> {
-        let statuses = self.every(Engine::status).await?;
-        let mut members = Vec::new();
-        for (shard, status) in statuses.into_iter().enumerate() {
-            let nodes = status.nodes.into_iter().map(|found| found.node);
-            let own = nodes.filter(|found| process_of(found) == process_of(node));
-            members.extend(own.map(|node| (shard, node)));
-        }
-        Ok(members)
+        let ids = async |shard: &E| shard.status().await.map(|status| status.nodes);
+        let shards = self.every(ids).await?.into_iter().enumerate();
+        let of = |(shard, nodes): (usize, Vec<NodeStatus>)| nodes.into_iter().map(move |found| (shard, found.node));
+        let all = shards.flat_map(of);
+        Ok(all.filter(|(_, found)| process_of(found) == process_of(node)).collect())
     }
 
     /// Numbers by the shard that they are of; what no shard has is left out.
@@ -103,6 +131,20 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         }
         parts.retain(|(_, part)| !part.is_empty());
         parts
+    }
+}
+
+/// The answer of a shard, which may not have been made yet: then there is nothing in it.
+fn made<T: Default>(answer: Result<T>) -> Result<T> {
+    match answer {
+        Err(Error::NoQueue { .. }) => Ok(T::default()),
+        answer => answer,
+    }
+}
+
+fn nothing() -> Error {
+    Error::Protocol {
+        detail: "a queue without a shard".into(),
     }
 }
 
@@ -120,8 +162,13 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         queue.shards.clone()
     }
 
+    /// A shard that is away costs its own messages a wait: only the home shard must be there.
     async fn check(&self) -> Result<()> {
-        self.every(Engine::check).await.map(drop)
+        let mut checked = self.all(Engine::check).await.into_iter();
+        checked.next().unwrap_or(Ok(()))?;
+        checked
+            .filter(|checked| !checked.as_ref().is_err_and(Error::is_away))
+            .collect()
     }
 
     async fn store_info(&self) -> Result<StoreInfo> {
@@ -142,6 +189,11 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             .sum())
     }
 
+    fn shard_for(&self, item: &Item) -> Option<usize> {
+        whole::shard_for(item, self.shards.len())
+    }
+
+    /// Where its messages are of several shards and one of these has no room, those of others may have been put in.
     async fn push(&self, push: &Push) -> Result<Pushed> {
         let mut receipts = vec![None; push.items.len()];
         for (shard, part, places) in whole::parts(push, self.shards.len()) {
@@ -167,7 +219,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             if left == 0 {
                 break;
             }
-            found.extend(shard.failed(from, left).await?);
+            found.extend(made(shard.failed(from, left).await)?);
         }
         Ok(found)
     }
@@ -179,34 +231,19 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             if left == 0 {
                 break;
             }
-            found.extend(shard.latest(below, left).await?);
+            found.extend(made(shard.latest(below, left).await)?);
         }
         Ok(found)
     }
 
     async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
-        // A shard may look at fewer than it is given: then only what comes before is known to have been looked at.
-        let parts = self.by_shard(numbers);
-        let Some((shard, part)) = parts.first() else {
-            return Ok(Requeued {
-                numbers: Vec::new(),
-                looked: numbers.len(),
-            });
-        };
-        let of_first = numbers.iter().take_while(|number| shard_of(**number) == *shard).count();
-        if of_first == 0 || of_first < part.len() {
-            let mut sorted = numbers.to_vec();
-            sorted.sort_unstable();
-            return whole::requeue_each(self, &sorted, numbers.len()).await;
-        }
-        let done = self.shards[*shard].requeue(&numbers[..of_first]).await?;
-        Ok(done)
+        whole::requeue_each(self, numbers).await
     }
 
     async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
         let mut gone = Vec::new();
         for (shard, part) in self.by_shard(numbers) {
-            gone.extend(self.shards[shard].discard(&part).await?);
+            gone.extend(made(self.shards[shard].discard(&part).await)?);
         }
         Ok(gone)
     }
@@ -218,14 +255,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        // The home shard last: what it says is what all do.
-        for shard in self.shards.iter().skip(1) {
-            match shard.pause(generator, handlers).await {
-                Ok(_) | Err(Error::NoQueue { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.home().pause(generator, handlers).await
+        self.in_turn(|shard| shard.pause(generator, handlers)).await
     }
 
     async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
@@ -239,14 +269,8 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             setting: "limits",
             reason,
         })?;
-        // The home shard last: what it says is what all do.
-        for shard in self.shards.iter().skip(1) {
-            match shard.limit(&part).await {
-                Ok(()) | Err(Error::NoQueue { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.home().limit(&part).await
+        let part = &part;
+        self.in_turn(|shard| shard.limit(part)).await
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {
@@ -272,13 +296,18 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             }
         }
         // The home shard last: as long as it is there, the rest can be removed again.
-        for shard in self.shards.iter().skip(1) {
+        let mut is_gone = false;
+        for shard in self.shards.iter().skip(1).rev() {
             match shard.purge(force).await {
-                Ok(Purged::Gone) | Err(Error::NoQueue { .. }) => {}
+                Ok(Purged::Gone) => is_gone = true,
+                Err(Error::NoQueue { .. }) => {}
                 other => return other,
             }
         }
-        self.home().purge(force).await
+        match self.home().purge(force).await {
+            Err(Error::NoQueue { .. }) if is_gone => Ok(Purged::Gone),
+            purged => purged,
+        }
     }
 
     async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
@@ -294,7 +323,8 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         let mut endings = vec![None; numbers.len()];
         for (shard, part) in self.by_shard(numbers) {
             let places = (0..numbers.len()).filter(|place| shard_of(numbers[*place]) == shard);
-            for (place, ending) in places.zip(self.shards[shard].endings(&part).await?) {
+            let told = made(self.shards[shard].endings(&part).await)?;
+            for (place, ending) in places.zip(told) {
                 endings[place] = ending;
             }
         }
@@ -309,9 +339,12 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn find(&self, number: u64) -> Result<Found> {
-        match self.shards.get(shard_of(number)) {
-            Some(shard) => shard.find(number).await,
-            None => Ok(Found::Unpublished),
+        let Some(shard) = self.shards.get(shard_of(number)) else {
+            return Ok(Found::Unpublished);
+        };
+        match shard.find(number).await {
+            Err(Error::NoQueue { .. }) => Ok(Found::Unpublished),
+            found => found,
         }
     }
 
@@ -368,8 +401,9 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         in_each()
     }
 
-    async fn hold(&self, _: &str, _: u64) -> Result<bool> {
-        in_each()
+    /// Readers work on each shard by itself, so this renews no lease: it lets the hive clock of each shard go on.
+    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
+        self.in_turn(|shard| shard.hold(reader, lease_ms)).await
     }
 
     async fn release(&self, _: &str, _: bool) -> Result<()> {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
-use crate::engine::{Engine, GroupFigures, Limits, NodeStatus, Push, Requeued, ShardStatus, Status};
+use crate::engine::{Engine, GroupFigures, Item, Limits, NodeStatus, Push, Requeued, ShardStatus, Status};
 use crate::error::{Error, Result};
 
 /// The queue as all shards that answer see it. The home shard must: it knows the generator.
 pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Status> {
-    let mut whole: Option<Status> = None;
+    let (mut whole, mut none): (Option<Status>, _) = (None, None);
     let mut shards = Vec::with_capacity(looks.len());
     for (shard, (place, look)) in looks.into_iter().enumerate() {
         match look {
@@ -21,12 +21,15 @@ pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Sta
                     None => whole = Some(look),
                 }
             }
-            Err(error) if shard == 0 => return Err(error),
             // Nobody has put anything there yet.
-            Err(Error::NoQueue { .. }) => shards.push(ShardStatus {
-                place,
-                ..ShardStatus::default()
-            }),
+            Err(error @ Error::NoQueue { .. }) => {
+                none = Some(error);
+                shards.push(ShardStatus {
+                    place,
+                    ..ShardStatus::default()
+                });
+            }
+            Err(error) if shard == 0 => return Err(error),
             Err(error) => shards.push(ShardStatus {
                 place,
                 away: Some(error.to_string()),
@@ -34,9 +37,7 @@ pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Sta
             }),
         }
     }
-    let mut whole = whole.ok_or_else(|| Error::Protocol {
-        detail: "a queue without a shard".into(),
-    })?;
+    let mut whole = whole.ok_or_else(|| none.unwrap_or_else(super::nothing))?;
     whole.generator = whole.generator.map(|node| process_of(&node).to_string());
     whole.limits = Limits::of_part(whole.limits, shards.len());
     whole.nodes = merged(std::mem::take(&mut whole.nodes));
@@ -100,13 +101,15 @@ fn merged(members: Vec<NodeStatus>) -> Vec<NodeStatus> {
 }
 
 /// The part of a push for each shard, with the places of its messages. A group is in one shard. Apart from that, a key is always
-/// pushed to the same shard, where it is remembered; and what has neither goes where the id of the call says, so that a repeat of the call goes
-/// there, too.
+/// pushed to the same shard, where it is remembered; and what has neither goes with the first that has, or where the id of the call says, so that a repeat
+/// of the call goes there, too.
 pub(super) fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
     let mut parts: BTreeMap<usize, (Push, Vec<usize>)> = BTreeMap::new();
+    let fixed = push.items.iter().find_map(|item| shard_for(item, shards));
+    let free = fixed.unwrap_or_else(|| spread(&push.call, shards));
     for (place, item) in push.items.iter().enumerate() {
-        let text = item.group.as_deref().or(item.key.as_deref()).unwrap_or(&push.call);
-        let (part, places) = parts.entry(spread(text, shards)).or_insert_with(|| {
+        let shard = shard_for(item, shards).unwrap_or(free);
+        let (part, places) = parts.entry(shard).or_insert_with(|| {
             let part = Push {
                 call: push.call.clone(),
                 keep_ms: push.keep_ms,
@@ -125,6 +128,12 @@ pub(super) fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)
         .into_iter()
         .map(|(shard, (part, places))| (shard, part, places))
         .collect()
+}
+
+/// The shard of a message that is in a group, or has a key.
+pub(super) fn shard_for(item: &Item, shards: usize) -> Option<usize> {
+    let text = item.group.as_deref().or(item.key.as_deref());
+    text.map(|text| spread(text, shards))
 }
 
 /// The shard of a text: the same in every process and version.
@@ -151,23 +160,22 @@ impl std::hash::Hasher for Fnv {
 }
 
 /// Requeues numbers of several shards, all of them.
-pub(super) async fn requeue_each<E: Engine<Shard = E>>(
-    queue: &Sharded<E>,
-    numbers: &[u64],
-    looked: usize,
-) -> Result<Requeued> {
+pub(super) async fn requeue_each<E: Engine<Shard = E>>(queue: &Sharded<E>, numbers: &[u64]) -> Result<Requeued> {
     let mut put_in = Vec::new();
     for (shard, part) in queue.by_shard(numbers) {
         let mut rest = &part[..];
         while !rest.is_empty() {
-            let done = queue.shards[shard].requeue(rest).await?;
+            let done = match queue.shards[shard].requeue(rest).await {
+                Err(Error::NoQueue { .. }) => break,
+                done => done?,
+            };
             put_in.extend(done.numbers);
             rest = &rest[done.looked.clamp(1, rest.len())..];
         }
     }
     Ok(Requeued {
         numbers: put_in,
-        looked,
+        looked: numbers.len(),
     })
 }
 
@@ -175,7 +183,6 @@ pub(super) async fn requeue_each<E: Engine<Shard = E>>(
 mod tests {
     use super::super::shard_of;
     use super::*;
-    use crate::engine::Item;
 
     fn push(call: &str, keys: &[Option<&str>]) -> Push {
         let item = |key: Option<&str>| match key {
