@@ -39,6 +39,7 @@ mod retries;
 mod roles;
 mod rolling;
 mod ruling;
+mod shards;
 mod silence;
 mod slow;
 mod sources;
