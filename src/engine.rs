@@ -14,6 +14,7 @@
 //! - this file: the verbs; `protocol`: what each is given and answers; `limits`: how much one call may carry
 //! - [`rules`]: the verbs in plain Rust, over any [`store`]; `memory` and `sqlite` are two such stores
 //! - [`redis`]: the same verbs as Lua scripts
+//! - [`sharded`]: one queue over many stores
 //! - [`any`]: an engine by its URL
 
 pub mod any;
@@ -27,6 +28,7 @@ mod protocol;
 mod record;
 pub mod redis;
 pub mod rules;
+pub mod sharded;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 pub mod store;
@@ -35,6 +37,7 @@ mod url;
 mod watching;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Result;
@@ -94,6 +97,10 @@ use verbs;
 
 /// A store that speaks the protocol.
 pub trait Engine: Send + Sync + 'static {
+    /// What a queue is made of: itself, or shards.
+    type Shard: Engine;
+    /// The shards of a queue, the home shard first. Each is a queue of its own, in which a node has a membership of its own.
+    fn shards(queue: &Arc<Self>) -> Vec<Arc<Self::Shard>>;
     /// Refuses a store that cannot be used, or on which the promises would not hold.
     fn check(&self) -> impl Future<Output = Result<()>> + Send;
     /// What the store says of itself: for people.
@@ -106,6 +113,11 @@ pub trait Engine: Send + Sync + 'static {
     fn publish(&self, publish: &Publish) -> impl Future<Output = Result<Published>> + Send;
     /// Puts in messages from outside.
     fn push(&self, push: &Push) -> impl Future<Output = Result<Pushed>> + Send;
+    /// The shard in which a message has to be, if it has to be in a certain one: whoever pushes puts into one call what can be in one shard, since no step
+    /// spans two.
+    fn shard_for(&self, _: &Item) -> Option<usize> {
+        None
+    }
     /// Settles what is finished and takes what comes next.
     fn exchange(&self, exchange: &Exchange) -> impl Future<Output = Result<Exchanged>> + Send;
     /// Gives up a member whose lease has run out, and hands on what it held.

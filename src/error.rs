@@ -43,6 +43,16 @@ pub enum Error {
         recorded: String,
         given: String,
     },
+    /// The queue was made with another number of shards.
+    #[error(
+        "queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it was made with"
+    )]
+    OtherShards { queue: String, recorded: u32, given: u32 },
+    /// Another shard of the queue is stored here.
+    #[error(
+        "shard {recorded} of queue {queue:?} is where shard {given} was looked for: name the stores in the order in which the queue was made"
+    )]
+    OtherShard { queue: String, recorded: u32, given: u32 },
     /// Something else is stored where the queue would be.
     #[error("the key {key:?} already holds something else (a {found}): choose another queue or key name, or remove it")]
     ForeignKey { key: String, found: String },

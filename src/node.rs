@@ -26,6 +26,7 @@ mod kept;
 mod membership;
 pub(crate) mod meter;
 mod report;
+mod shards;
 pub mod shutdown;
 mod watch;
 
@@ -42,10 +43,10 @@ use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::event::{Event, Observer, Silent};
 use crate::node::generate::Generate;
-use crate::node::generator::Generator;
+use crate::node::generator::{Generator, Spread};
 use crate::node::handle::Handle;
-use crate::node::handler::Handler;
-use crate::node::membership::{Membership, Requests, Standing, show_life, watch_crown};
+use crate::node::handler::{Handler, Share, Slots};
+use crate::node::membership::{Home, Ids, Membership, Requests, Seat, Standing, show_life, watch_crown};
 use crate::node::meter::Meter;
 use crate::node::report::Reporter;
 use crate::node::shutdown::Shutdown;
@@ -112,34 +113,37 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
     /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
         self.settings.check()?;
-        let standing = watch::Sender::new(Standing::default());
-        let context = Context {
-            engine: self.engine,
-            settings: Arc::new(self.settings),
-            observer: self.observer,
-            requests: Arc::default(),
-            told: Arc::default(),
-            meter: self.meter,
-            standing: standing.subscribe(),
-            shutdown: shutdown.clone(),
-        };
-        let membership = Membership::new(context.clone(), standing);
+        let shards = E::shards(&self.engine);
+        let (contexts, memberships): (Vec<_>, Vec<_>) =
+            shards::contexts(shards, self.settings, &self.observer, &self.meter, &shutdown)?
+                .into_iter()
+                .unzip();
+        let context = contexts[0].clone();
         let mut membership = if self.beats_here {
             let (done, ended) = oneshot::channel();
-            tokio::spawn(async { done.send(membership.run().await) });
+            tokio::spawn(async { done.send(shards::all(memberships, Membership::run).await) });
             ended
         } else {
-            start(membership)?
+            start(memberships)?
         };
-        let _leaving = LeaveOnDrop(context.requests.clone());
+        let requests: Vec<_> = contexts.iter().map(|shard| shard.requests.clone()).collect();
+        let leaving = LeaveOnDrop(requests);
         let mut tasks = JoinSet::new();
-        tasks.spawn(show_life(context.clone()));
+        for shard in &contexts {
+            tasks.spawn(show_life(shard.clone()));
+        }
         tasks.spawn(watch_crown(context.clone()));
-        let reporter = Arc::new(tokio::sync::Mutex::new(Reporter::new(context.clone())));
+        let reporter = Reporter::new(context.clone(), self.engine);
+        let reporter = Arc::new(tokio::sync::Mutex::new(reporter));
         tasks.spawn(Reporter::run(reporter.clone()));
-        let mut generating = AbortOnDrop(tokio::spawn(Generator::new(context.clone(), self.generate).run()));
-        let mut handling = AbortOnDrop(tokio::spawn(Handler::new(context.clone(), self.handle).run()));
-        let (settings, requests) = (context.settings.clone(), context.requests.clone());
+        let mut generating = AbortOnDrop(if contexts.len() == 1 {
+            tokio::spawn(Generator::new(context.clone(), self.generate).run())
+        } else {
+            tokio::spawn(Spread::new(contexts.clone(), self.generate).run())
+        });
+        let handlers = shards::handlers(contexts, self.handle);
+        let mut handling = AbortOnDrop(tokio::spawn(shards::all(handlers, Handler::run)));
+        let settings = context.settings.clone();
 
         // Generator and handler end before they are told to only with an error, because the membership has ended, or
         // when a burst is over.
@@ -157,7 +161,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             let in_hand = || context.meter.in_hand.load(Ordering::Relaxed);
             context.tell_own(Event::Stopping { in_hand: in_hand() });
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
-            requests.resign();
+            leaving.0.iter().for_each(|requests| requests.resign());
             let finished = tokio::time::timeout(settings.grace, &mut handling.0).await;
             let messages = in_hand();
             if finished.is_err() && messages > 0 {
@@ -168,14 +172,14 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         drop((generating, handling));
         // Copies that live for less than a second are part of the history, too.
         let _ = tokio::time::timeout(LAST_REPORT, async { reporter.lock().await.tell().await }).await;
-        requests.leave();
+        leaving.0.iter().for_each(|requests| requests.leave());
         let left = membership.await.unwrap_or_else(|_| Err(crashed("membership")));
         ended.unwrap_or(Ok(())).and(left)
     }
 }
 
 /// The beat has a thread of its own: a handler that blocks the runtime must not cost the node its lease.
-fn start<E: Engine>(membership: Membership<E>) -> Result<oneshot::Receiver<Result<()>>> {
+fn start<E: Engine>(memberships: Vec<Membership<E>>) -> Result<oneshot::Receiver<Result<()>>> {
     let (done, ended) = oneshot::channel();
     let failed = |error: std::io::Error| Error::Crashed {
         what: format!("the thread of the beat (it cannot start: {error})"),
@@ -186,7 +190,7 @@ fn start<E: Engine>(membership: Membership<E>) -> Result<oneshot::Receiver<Resul
         .map_err(failed)?;
     std::thread::Builder::new()
         .name("beat".into())
-        .spawn(move || done.send(runtime.block_on(membership.run())))
+        .spawn(move || done.send(runtime.block_on(shards::all(memberships, Membership::run))))
         .map_err(failed)?;
     Ok(ended)
 }
@@ -206,12 +210,12 @@ fn crashed(part: &str) -> Error {
 }
 
 /// A run that is dropped must not leave a beat behind that keeps the crown for nobody.
-struct LeaveOnDrop(Arc<Requests>);
+struct LeaveOnDrop(Vec<Arc<Requests>>);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
         if guard("leave-on-drop") {
-            self.0.leave();
+            self.0.iter().for_each(|requests| requests.leave());
         }
     }
 }

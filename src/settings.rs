@@ -69,6 +69,11 @@ pub struct Names {
     pub errors: String,
     pub bell: String,
     pub crown: String,
+    /// How many shards the queue has, of which this is one. They are recorded with the names: a node that knows of fewer or more would number
+    /// and publish as if it were alone.
+    pub shards: u32,
+    /// Which of them this is; 0 is the home shard.
+    pub shard: u32,
 }
 
 impl Default for Names {
@@ -77,15 +82,34 @@ impl Default for Names {
             errors: "errors".into(),
             bell: "bell".into(),
             crown: "crown".into(),
+            shards: 1,
+            shard: 0,
         }
     }
 }
 
 impl Names {
+    /// The most shards of a queue: their numbers stay below 2^53, where every program counts exactly.
+    pub const SHARDS_MAX: u32 = 256;
+
     /// As recorded in `meta`, and shown to people.
     #[must_use]
     pub fn line(&self) -> String {
-        format!("errors={} bell={} crown={}", self.errors, self.bell, self.crown)
+        let shards = match self.shards {
+            0 | 1 => String::new(),
+            shards => format!(" shards={shards} shard={}", self.shard),
+        };
+        format!("errors={} bell={} crown={}{shards}", self.errors, self.bell, self.crown)
+    }
+
+    /// The same in a shard of a queue that has so many; 0 is the home shard.
+    #[must_use]
+    pub fn of_shard(&self, shard: usize, shards: usize) -> Self {
+        Self {
+            shards: u32::try_from(shards).unwrap_or(u32::MAX),
+            shard: u32::try_from(shard).unwrap_or(u32::MAX),
+            ..self.clone()
+        }
     }
 
     /// No two keys of a queue may be one.
@@ -94,6 +118,12 @@ impl Names {
             "meta", "queue", "bodies", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
             "unheard", "purged",
         ];
+        if self.shards == 0 || self.shards > Self::SHARDS_MAX || self.shard >= self.shards {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: format!("must be 1 to {}", Self::SHARDS_MAX),
+            });
+        }
         let all = [&self.errors, &self.bell, &self.crown];
         for (i, name) in all.iter().enumerate() {
             let reason = if name.is_empty() {

@@ -91,8 +91,26 @@ pub async fn collect_async<E: Engine>(
     limit: Option<u64>,
     show: impl ShowAsync,
 ) -> Result<u64, ReadError> {
+    let (mut shown, mut show, mut failed) = (0, Some(show), None);
+    for shard in E::shards(&engine) {
+        match collect_in(shard, limit, &mut shown, &mut show).await {
+            // What the other shards have is shown all the same.
+            Err(ReadError::Store(error)) => failed = failed.or(Some(error)),
+            ended => ended?,
+        }
+    }
+    failed.map_or(Ok(shown), |error| Err(error.into()))
+}
+
+/// The same in one shard; `all` counts what was shown.
+async fn collect_in<E: Engine>(
+    engine: Arc<E>,
+    limit: Option<u64>,
+    all: &mut u64,
+    show: &mut Option<impl ShowAsync>,
+) -> Result<(), ReadError> {
     let Some(below) = published(&*engine).await? else {
-        return Ok(0);
+        return Ok(());
     };
     let mut reader = Reader {
         engine,
@@ -101,70 +119,79 @@ pub async fn collect_async<E: Engine>(
         shown: Vec::new(),
         below,
     };
-    let (mut shown, mut show, mut waiting) = (0, show, None);
+    let (mut waiting, before) = (None, *all);
     loop {
-        let left = limit.map_or(u64::from(BATCH), |limit| limit - shown);
+        let left = limit.map_or(u64::from(BATCH), |limit| limit - *all);
         let want = u32::try_from(left.min(u64::from(BATCH))).unwrap_or(BATCH);
+        if want == 0 && *all == before {
+            return Ok(());
+        }
         let Some((failed, _, victim)) = reader.next(want).await? else {
             // The store gave this reader up: what it had not confirmed is shown once more, by the reader that takes it.
             reader.begin_anew();
             continue;
         };
         if want == 0 {
-            return Ok(shown);
+            return Ok(());
         }
         if let Some(victim) = victim.as_ref().filter(|_| guard("victim")) {
             patiently(|| reader.engine.release(victim, true)).await?;
         }
+        let Some(output) = show else { return Ok(()) };
         if failed.is_empty() {
             let others = reader.leave().await?;
             // With a limit, one that has shown something need not wait for what others hold.
-            let waits = others > 0 && (limit.is_none() || shown == 0);
+            let waits = others > 0 && (limit.is_none() || *all == 0);
             if victim.is_none() && !waits {
-                return Ok(shown);
+                return Ok(());
             }
             if waits {
                 let (since, told) = waiting.get_or_insert((Instant::now(), false));
                 if since.elapsed() > SAID && !*told {
                     *told = true;
-                    show.waits(others);
+                    output.waits(others);
                 }
                 // One that died was given up long before; this one lives, and its output may stand still for ever.
                 if since.elapsed() > OTHERS {
-                    show.waits(0);
-                    return Ok(shown);
+                    output.waits(0);
+                    return Ok(());
                 }
             }
             tokio::time::sleep(POLL).await;
             continue;
         }
         waiting = None;
-        shown += failed.len() as u64;
-        show = match reader.show(failed, show).await {
-            Ok(show) => show,
+        *all += failed.len() as u64;
+        let Some(output) = show.take() else { return Ok(()) };
+        match reader.show(failed, output).await {
+            Ok(output) => *show = Some(output),
             Err(error) => {
                 reader.engine.release(&reader.id, false).await?;
                 return Err(ReadError::Output(error));
             }
-        };
+        }
     }
 }
 
 /// Shows the failed messages and keeps them.
 pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
-    let Some(below) = published(&*engine).await? else {
-        return Ok(0);
-    };
-    let (mut from, mut shown) = (0, 0);
-    loop {
-        let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
-        let mut failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
-        failed.retain(|failed| failed.number < below);
-        let Some(last) = failed.last() else { return Ok(shown) };
-        from = last.number + 1;
-        shown += failed.len() as u64;
-        show.show(&failed).map_err(ReadError::Output)?;
+    let mut shown = 0;
+    for shard in E::shards(&engine) {
+        let Some(below) = published(&*shard).await? else {
+            continue;
+        };
+        let mut from = 0;
+        loop {
+            let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
+            let mut failed = shard.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+            failed.retain(|failed| failed.number < below);
+            let Some(last) = failed.last() else { break };
+            from = last.number + 1;
+            shown += failed.len() as u64;
+            show.show(&failed).map_err(ReadError::Output)?;
+        }
     }
+    Ok(shown)
 }
 
 /// How many numbers were given out. `None`: there is no queue.

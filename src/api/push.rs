@@ -69,10 +69,13 @@ pub async fn push_with<E: Engine>(
     }
     let (mut rest, mut most) = (items, PUSH_ITEMS_MAX);
     while !rest.is_empty() {
-        let mut bytes = 0;
+        let (mut bytes, mut shard) = (0, None);
         let fits = |item: &&Item| {
             bytes += item.payload.len();
-            bytes <= CALL_BYTES_MAX
+            let of = engine.shard_for(item);
+            let is_apart = of.is_some() && shard.is_some() && of != shard;
+            shard = shard.or(of);
+            bytes <= CALL_BYTES_MAX && !is_apart
         };
         let count = rest.iter().take(most).take_while(fits).count().max(1);
         let call = Push {

@@ -55,6 +55,10 @@ pub fn run_alone(command: &Command) -> Option<Result<ExitCode, Failure>> {
 /// Runs what was asked for.
 pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> {
     password::check(&resolved)?;
+    if let Some(what) = not_for_shards(&asked.command, &resolved) {
+        let line = format!("{what} does not know queues with shards yet: leave out --shards, and all URLs but one");
+        return Err(Failure::usage(line));
+    }
     match &asked.command {
         Command::Verify(flags) => verify::run(asked, resolved, flags),
         Command::Bench(flags) => bench::run(asked, &resolved, flags),
@@ -85,6 +89,26 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
                 .run(work);
             unknown_queue(asked, &resolved, ended)
         }
+    }
+}
+
+/// What is asked for and cannot be done for a queue with shards yet.
+fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str> {
+    if resolved.settings.names.shards <= 1 {
+        return None;
+    }
+    match command {
+        Command::Dashboard(_) => Some("dashboard"),
+        Command::Start if resolved.dashboard.is_some() => Some("start --dashboard"),
+        Command::Start if resolved.settings.replicas > 0 => Some("start --replicas"),
+        Command::Start if resolved.settings.burst => Some("start --burst"),
+        Command::Start if resolved.ledger.is_some() => Some("start --ledger"),
+        Command::Doctor(_) => Some("doctor"),
+        Command::Verify(_) => Some("verify"),
+        Command::Bench(_) | Command::BenchNode(_) => Some("bench"),
+        Command::Demo(_) => Some("demo"),
+        Command::Queues(_) => Some("queues"),
+        _ => None,
     }
 }
 

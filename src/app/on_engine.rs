@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::app::args::sources::{PasswordFrom, Resolved, Store};
 use crate::app::exit::Failure;
 use crate::app::password;
@@ -10,8 +12,10 @@ use crate::app::run::runtime;
 use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{Place, RedisEngine, Server};
+use crate::engine::sharded::Sharded;
 use crate::engine::sqlite::{SqliteEngine, SqliteLook};
-use crate::settings::Settings;
+use crate::error::Error;
+use crate::settings::{Names, Settings};
 
 /// Work on a queue.
 pub(in crate::app) trait OnEngine {
@@ -27,6 +31,8 @@ pub(in crate::app) struct QueueAt<'a> {
     pub(in crate::app) password: Option<&'a PasswordFrom>,
     /// For people: never with user or password.
     pub(in crate::app) address: &'a str,
+    /// Further stores of a queue with shards.
+    pub(in crate::app) others: &'a [(Store, String)],
     pub(in crate::app) settings: &'a Settings,
     /// How long an answer may take at least; nodes give up sooner, since their leases depend on it.
     pub(in crate::app) answer_min: Duration,
@@ -40,6 +46,7 @@ impl<'a> QueueAt<'a> {
             store: &resolved.store,
             password: resolved.password.as_ref(),
             address: &resolved.address,
+            others: &resolved.others,
             settings: &resolved.settings,
             answer_min,
             only_looks: false,
@@ -52,17 +59,68 @@ impl<'a> QueueAt<'a> {
 
     /// The engine of the queue in this Redis.
     pub(in crate::app) fn redis(&self, place: &Place) -> Result<RedisEngine, Failure> {
-        let mut server = Server::new(place.clone(), self.address.to_string(), self.settings);
+        self.redis_at(place, self.address, &self.settings.names)
+    }
+
+    fn redis_at(&self, place: &Place, address: &str, names: &Names) -> Result<RedisEngine, Failure> {
+        let mut server = Server::new(place.clone(), address.to_string(), self.settings);
         server.password = self.password.map(password::provider);
         server.answer_timeout = server.answer_timeout.max(self.answer_min);
-        let keys = Keys::new(&self.settings.queue, &self.settings.names);
-        Ok(RedisEngine::new(&server, keys)?)
+        Ok(RedisEngine::new(&server, Keys::new(&self.settings.queue, names))?)
+    }
+
+    /// A queue with shards: each on the next of the servers, in turn.
+    async fn sharded(&self) -> Result<Sharded<RedisEngine>, Failure> {
+        let count = self.settings.names.shards as usize;
+        let shards: Vec<_> = (0..count)
+            .map(|shard| self.shard(shard, shard).map(Arc::new))
+            .collect::<Result<_, _>>()?;
+        let looks = shards.iter().enumerate().map(|(shard, engine)| async move {
+            match engine.published().await {
+                Err(Error::NoQueue { .. }) => self.look_elsewhere(shard).await,
+                _ => Ok(()),
+            }
+        });
+        join_all(looks).await.into_iter().collect::<Result<(), _>>()?;
+        Ok(Sharded::new(shards)?)
+    }
+
+    /// The engine of a shard on one of the servers.
+    fn shard(&self, shard: usize, server: usize) -> Result<RedisEngine, Failure> {
+        let names = self.settings.names.of_shard(shard, self.settings.names.shards as usize);
+        let (store, address) = match server % (self.others.len() + 1) {
+            0 => (self.store, self.address),
+            other => (&self.others[other - 1].0, self.others[other - 1].1.as_str()),
+        };
+        match store {
+            Store::Redis(place) => self.redis_at(place, address, &names),
+            Store::Sqlite(_) => Err(Failure::usage("--shards: a queue in a file has one")),
+        }
+    }
+
+    /// A shard that is not where it should be may be on another of the servers: then their order is another one than that of the other copies.
+    async fn look_elsewhere(&self, shard: usize) -> Result<(), Failure> {
+        let servers = self.others.len() + 1;
+        for server in (0..servers).filter(|server| *server != shard % servers) {
+            if self.shard(shard, server)?.published().await.is_ok() {
+                return Err(Failure::usage(format!(
+                    "--url: shard {shard} of queue {:?} is at URL {}, and belongs at URL {}: give the URLs in the order in which the queue was made",
+                    self.settings.queue,
+                    server + 1,
+                    shard % servers + 1
+                )));
+            }
+        }
+        Ok(())
     }
 
     pub(in crate::app) fn run<W: OnEngine>(&self, work: W) -> Result<W::Output, Failure> {
         let (queue, names) = (&self.settings.queue, &self.settings.names);
         let runtime = runtime()?;
         let ended = match self.store {
+            Store::Redis(_) if names.shards > 1 => {
+                runtime.block_on(async { work.run(Arc::new(self.sharded().await?)).await })
+            }
             Store::Redis(place) => {
                 let engine = self.redis(place)?;
                 runtime.block_on(work.run(Arc::new(engine)))

@@ -1,9 +1,11 @@
 //! An engine by the URL of its queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::memory::Local;
 use super::redis::RedisEngine;
+use super::sharded::Sharded;
 #[cfg(feature = "sqlite")]
 use super::sqlite::SqliteEngine;
 use super::{
@@ -12,7 +14,7 @@ use super::{
     Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status, StoreInfo, Ticket, Wake, verbs,
 };
 use crate::error::{Error, Result};
-use crate::settings::Settings;
+use crate::settings::{Names, Settings};
 
 pub use super::url::{RedisUrl, StoreUrl};
 
@@ -39,6 +41,52 @@ impl AnyEngine {
     /// The queue of these settings at a URL: `redis://`, `rediss://` (TLS), `unix:`, `sqlite:PATH`, or `memory:` for a queue in
     /// this process that nobody else sees. A file is opened, and created if there is none; to a server nothing is sent yet.
     pub fn open(url: &str, settings: &Settings) -> Result<Self> {
+        if settings.names.shards > 1 {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: "this opens one store: AnyEngine::open_shards opens all".into(),
+            });
+        }
+        Self::open_shard(url, settings)
+    }
+
+    /// The queue of these settings with [as many shards](crate::settings::Names::shards) as they say, each at the next of these URLs, in turn.
+    ///
+    /// ```
+    /// use queenright::Settings;
+    /// use queenright::engine::any::AnyEngine;
+    ///
+    /// # fn main() -> queenright::Result<()> {
+    /// let mut settings = Settings::default();
+    /// settings.names.shards = 4;
+    /// let queue = AnyEngine::open_shards(&["redis://one", "redis://two"], &settings)?;
+    /// assert_eq!(queue.count(), 4);
+    /// assert!(AnyEngine::open("redis://one", &settings).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_shards(urls: &[&str], settings: &Settings) -> Result<Sharded<Self>> {
+        settings.names.check()?;
+        let shards = settings.names.shards as usize;
+        if urls.is_empty() || urls.len() > shards {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: format!("{shards} shards cannot be at {} URLs", urls.len()),
+            });
+        }
+        let open = |(shard, url): (usize, &&str)| {
+            let names = settings.names.of_shard(shard, shards);
+            let settings = Settings {
+                names,
+                ..settings.clone()
+            };
+            Self::open_shard(url, &settings).map(Arc::new)
+        };
+        let all: Result<Vec<_>> = (0..shards).zip(urls.iter().cycle()).map(open).collect();
+        Sharded::new(all?)
+    }
+
+    fn open_shard(url: &str, settings: &Settings) -> Result<Self> {
         let url = StoreUrl::parse(url)?;
         if settings.replicas > 0 && !matches!(url, StoreUrl::Redis(_)) {
             return Err(Error::Setting {
@@ -53,7 +101,10 @@ impl AnyEngine {
                 let engine = SqliteEngine::open(database, &settings.queue, &settings.names)?;
                 Self::Sqlite(engine.watching(settings.watch))
             }
-            StoreUrl::Memory => Self::Memory(Local::new(&settings.queue)),
+            StoreUrl::Memory => {
+                let Names { shard, shards, .. } = settings.names;
+                Self::Memory(Local::new(&settings.queue).shard(shard as usize, shards as usize))
+            }
         })
     }
 }
@@ -62,6 +113,12 @@ impl AnyEngine {
 macro_rules! hand_on {
     ($($module:ident::$verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         impl Engine for AnyEngine {
+            type Shard = Self;
+
+            fn shards(queue: &Arc<Self>) -> Vec<Arc<Self>> {
+                vec![queue.clone()]
+            }
+
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 match self {
                     Self::Redis(engine) => engine.$verb($($name),*).await,

@@ -20,7 +20,7 @@ pub use manage::{Cancelled, CancelledGroup, Handover, Paused, PausedGroup, Purge
 pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
 pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};
-pub use status::{GroupFigures, Held, NodeStatus, Status};
+pub use status::{GroupFigures, Held, NodeStatus, ShardStatus, Status};
 
 /// A call whose writes replicas may lack yet.
 #[derive(Debug, Clone, PartialEq, Eq)]

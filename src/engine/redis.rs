@@ -36,6 +36,7 @@ pub(crate) mod rights;
 mod scripts;
 mod sentinel;
 mod settles;
+mod slots;
 mod status;
 mod stream;
 #[cfg(feature = "tls")]
@@ -288,6 +289,12 @@ fn number(text: &[u8]) -> Result<u64> {
 macro_rules! by_module {
     ($($module:ident::$verb:ident($($name:ident: $type:ty),*) -> $answer:ty;)+) => {
         impl Engine for RedisEngine {
+            type Shard = Self;
+
+            fn shards(queue: &Arc<Self>) -> Vec<Arc<Self>> {
+                vec![queue.clone()]
+            }
+
             $(async fn $verb(&self, $($name: $type),*) -> Result<$answer> {
                 $module::$verb(self, $($name),*).await
             })+

@@ -21,6 +21,7 @@ mod report;
 mod status;
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{History, Range, Report, Reported};
@@ -122,6 +123,12 @@ macro_rules! steps {
 }
 
 impl<S: Steps> Engine for S {
+    type Shard = Self;
+
+    fn shards(queue: &Arc<Self>) -> Vec<Arc<Self>> {
+        vec![queue.clone()]
+    }
+
     /// A store that could be opened can be used.
     async fn check(&self) -> Result<()> {
         Ok(())

@@ -98,6 +98,17 @@ impl Meta {
             ..Self::default()
         }
     }
+
+    /// The same, of a shard whose numbers begin here: the ones below belong to others, and to no message of its own.
+    #[must_use]
+    pub fn from(self, first_number: u64) -> Self {
+        Self {
+            seq: first_number,
+            head: first_number,
+            skipped: first_number,
+            ..self
+        }
+    }
 }
 
 /// What a generator that waits for replicas may publish again after a failover.
@@ -268,6 +279,11 @@ pub enum Kind {
 pub trait Store: Leases + Nodes + Lines + Groups + Pushes + Endings + Errors + Reports + Effects {
     fn queue_name(&self) -> &str;
     fn names(&self) -> &Names;
+
+    /// The number of the first message of a queue that is created here.
+    fn first_number(&self) -> u64 {
+        super::sharded::first_number(self.names().shard as usize)
+    }
 
     /// Always true, but for the guard that a test has taken out.
     fn guard(&self, _name: &str) -> bool {

@@ -8,6 +8,7 @@ mod batch;
 mod flight;
 mod progress;
 mod send;
+mod spread;
 mod window;
 
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use batch::{Batch, Start};
 use flight::{Call, Flight};
 use progress::{Progress, Then};
 use send::Sender;
+
+pub(crate) use spread::Spread;
 
 #[cfg(feature = "cli")]
 pub(crate) use batch::batch;

@@ -21,10 +21,12 @@ mod next;
 mod patience;
 mod pool;
 mod slot;
+mod slots;
 mod speed;
 mod stretch;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use tokio::task::JoinSet;
 
@@ -35,8 +37,9 @@ use crate::node::context::Context;
 use crate::node::handle::Handle;
 use crate::node::kept::{EXCHANGES_MAX, Line};
 use bell::Bell;
-use lane::{Ended, Lane};
+use lane::{Ended, Lane, Own};
 use pool::Pool;
+pub(crate) use slots::{Share, Slots};
 
 /// Handles messages under one membership after the other.
 pub(crate) struct Handler<E, H> {
@@ -46,16 +49,22 @@ pub(crate) struct Handler<E, H> {
     pool: Arc<Pool>,
     slots: JoinSet<()>,
     line: Option<Line>,
+    /// The slots, if the node works on several shards.
+    share: Option<Share>,
+    /// How many messages of this shard are in hand.
+    in_hand: AtomicU64,
 }
 
 impl<E: Engine, H: Handle> Handler<E, H> {
-    pub(crate) fn new(context: Context<E>, handle: H) -> Self {
+    pub(crate) fn new(context: Context<E>, handle: Arc<H>, share: Option<Share>) -> Self {
         Self {
             bell: Arc::default(),
-            pool: Arc::new(Pool::of(&context)),
+            pool: Arc::new(Pool::of(&context, share.clone())),
             slots: JoinSet::new(),
             line: None,
-            handle: Arc::new(handle),
+            share,
+            in_hand: AtomicU64::new(0),
+            handle,
             context,
         }
     }
@@ -85,14 +94,26 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 },
                 () = shutdown.stopping() => return Ok(()),
             }
-            let (handle, bell, untold) = (&self.handle, &self.bell, self.line.as_ref());
-            let lane = Lane::new(&node, &self.context, handle, bell, &self.pool, &mut self.slots, untold);
+            let (handle, bell) = (&self.handle, &self.bell);
+            let lane = Lane::new(
+                &node,
+                &self.context,
+                handle,
+                bell,
+                &self.pool,
+                &mut self.slots,
+                Own {
+                    line: self.line.as_ref(),
+                    share: self.share.as_ref(),
+                    in_hand: &self.in_hand,
+                },
+            );
             if lane.run().await? == Ended::Stopped {
                 return Ok(());
             }
             // The membership is lost: what was in hand is handed to others, and the slots end here.
             if guard("new-pool") {
-                self.pool = Arc::new(Pool::of(&self.context));
+                self.pool = Arc::new(Pool::of(&self.context, self.share.clone()));
                 self.slots = JoinSet::new();
             }
             if guard("abandon") {
@@ -113,7 +134,7 @@ pub(crate) async fn dispatch<H: Handle>(
     use std::time::Duration;
     use tokio::time::Instant;
 
-    let (mut pool, mut held) = (Pool::new(settings, &Arc::default()), held::Held::default());
+    let (mut pool, mut held) = (Pool::new(settings, &Arc::default(), None), held::Held::default());
     // As fast as it goes, however slow the machine that counts.
     (pool.pace.stretch, pool.pace.turn) = (Duration::from_hours(1), Duration::from_hours(1));
     let pool = Arc::new(pool);

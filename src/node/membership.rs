@@ -29,6 +29,7 @@ mod ends;
 mod outlet;
 mod reach;
 mod requests;
+mod seat;
 mod standing;
 mod watching;
 
@@ -43,7 +44,7 @@ use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
 use crate::node::event::Event;
-use crate::node::id::{new_id, new_node_id};
+use crate::node::id::new_id;
 use crate::node::watch;
 
 pub(crate) use beside::{show_life, watch_crown};
@@ -51,6 +52,7 @@ use outlet::Outlet;
 use reach::Reach;
 use requests::Requested;
 pub(crate) use requests::Requests;
+pub(crate) use seat::{Home, Ids, Seat};
 pub(crate) use standing::{Reign, Standing};
 use watching::{Look, Watching};
 
@@ -74,12 +76,14 @@ pub(crate) struct Membership<E> {
     place: Option<String>,
     /// What was last told of damage to the queue: how many pieces, and what else.
     damage: (u64, String),
+    seat: Seat,
 }
 
 impl<E: Engine> Membership<E> {
-    pub(crate) fn new(context: Context<E>, standing: watch::Sender<Standing>) -> Self {
+    pub(crate) fn new(context: Context<E>, standing: watch::Sender<Standing>, seat: Seat) -> Self {
         Self {
             standing,
+            seat,
             host: gethostname::gethostname().to_string_lossy().into_owned(),
             backoff: Backoff::new(&context.settings),
             turned: (0, Instant::now()),
@@ -130,7 +134,7 @@ impl<E: Engine> Membership<E> {
     /// None: told to leave before it came to that.
     async fn join(&mut self) -> Result<Option<NodeId>> {
         let mut node = if guard("new-id") || self.standing.borrow().node.is_empty() {
-            new_node_id()
+            self.seat.new_node_id()
         } else {
             self.standing.borrow().node.clone()
         };
@@ -162,7 +166,7 @@ impl<E: Engine> Membership<E> {
             match self.context.engine.join(&join).await {
                 // Two nodes drew the same id, and the other one came first.
                 Ok(Joined::Taken) => {
-                    node = new_id();
+                    node = self.seat.another_node_id();
                     (join.node, join.token) = (node.clone(), new_id());
                 }
                 Ok(Joined::Ok { birth, rewound, purged }) => {
@@ -178,6 +182,10 @@ impl<E: Engine> Membership<E> {
                     self.context.requests.saw_birth(birth);
                     if !worked || purged {
                         self.limit(&node).await?;
+                    }
+                    if !self.seat.is_elected() {
+                        // Under another id it may claim the same epoch again, and is to be told the cursor again.
+                        self.context.requests.reigned(0);
                     }
                     if let Some(lacked) = rewound {
                         self.context.tell(&node, Event::Rewound { next_number, lacked });
@@ -231,7 +239,9 @@ impl<E: Engine> Membership<E> {
     fn beat(&mut self, node: &NodeId, requested: Requested) -> Beat {
         let resigned = requested.resign && guard("resign");
         let lease = self.context.settings.lease;
+        let claims = self.seat.claims();
         let eligible = !resigned
+            && (claims > 0 || self.seat.is_elected())
             && self.context.settings.may_generate()
             && self.shows_life()
             && self.has_heard_the_others()
@@ -252,6 +262,7 @@ impl<E: Engine> Membership<E> {
             reigned: requested.reigned,
             replays: (settings.replicas > 0).then_some(requested.published),
             gone: std::mem::take(&mut self.watching.suspect),
+            claims,
         }
     }
 
@@ -265,6 +276,7 @@ impl<E: Engine> Membership<E> {
                 biased;
                 () = self.context.requests.waiting() => return,
                 () = self.context.engine.cut_off() => return,
+                () = self.seat.changed() => return,
                 () = tokio::time::sleep_until(look.map_or(until, |(at, _)| at)) => {}
             }
             match look {
@@ -344,7 +356,10 @@ impl<E: Engine> Membership<E> {
         } = &self.context;
         told.heed(&member.cancels);
         meter.hears(member.wall_ms);
-        meter.generates.store(member.generator, Ordering::Relaxed);
+        if self.seat.is_elected() {
+            meter.generates.store(member.generator, Ordering::Relaxed);
+        }
+        self.seat.saw_epoch(member.epoch);
         let seen_seq = requests.requested().seen.seq;
         // With replicas, a generator has seen what they have: the rest it can publish again.
         let can_replay = member.generator && settings.replicas > 0;
@@ -362,7 +377,9 @@ impl<E: Engine> Membership<E> {
         }
         if changes.elected {
             requests.reigned(member.epoch);
-            meter.elections.fetch_add(1, Ordering::Relaxed);
+            if self.seat.is_elected() {
+                meter.elections.fetch_add(1, Ordering::Relaxed);
+            }
         }
         if !changes.events.is_empty() {
             observer.observe(node, &changes.events);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::history::{Figures, Gauges, Live, Report, Reported};
+use crate::engine::sharded::process_of;
 use crate::engine::{Engine, NodeId, Status};
 use crate::node::context::Context;
 use crate::node::event::Event;
@@ -20,8 +21,10 @@ const IDLE: Duration = Duration::from_millis(4500);
 /// A rate is taken over this many of the last reports.
 const RATE_TICKS: usize = 10;
 
-pub(crate) struct Reporter<E> {
-    context: Context<E>,
+pub(crate) struct Reporter<E: Engine> {
+    context: Context<E::Shard>,
+    /// All shards.
+    queue: Arc<E>,
     node: NodeId,
     number: u64,
     /// The totals that the store has been told.
@@ -35,9 +38,10 @@ pub(crate) struct Reporter<E> {
 }
 
 impl<E: Engine> Reporter<E> {
-    pub(crate) fn new(context: Context<E>) -> Self {
+    pub(crate) fn new(context: Context<E::Shard>, queue: Arc<E>) -> Self {
         Self {
             context,
+            queue,
             node: NodeId::new(),
             number: 0,
             told: Figures::default(),
@@ -93,7 +97,7 @@ impl<E: Engine> Reporter<E> {
             self.pending = Some((report, totals, 0));
         }
         if self.send().await {
-            let Ok(status) = self.context.engine.status().await else {
+            let Ok(status) = self.queue.status().await else {
                 return;
             };
             self.tell_unhandled(&status);
@@ -116,7 +120,7 @@ impl<E: Engine> Reporter<E> {
         let others = status
             .nodes
             .iter()
-            .any(|node| node.is_alive() && node.node != self.node);
+            .any(|node| node.is_alive() && process_of(&node.node) != process_of(&self.node));
         let unhandled = !handles && !others && !status.paused.handlers;
         if unhandled && !self.unhandled {
             let queued = status.queued;

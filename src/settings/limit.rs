@@ -104,6 +104,33 @@ impl Limits {
         Ok(())
     }
 
+    /// The part of each of so many shards. A group is in one shard, and has its rate there.
+    pub(crate) fn shared_by(self, shards: usize) -> Result<Self, String> {
+        let mut part = self.with_burst();
+        let count = u32::try_from(shards).unwrap_or(u32::MAX);
+        if let Some(rate) = &mut part.rate {
+            // Each shard has as many in a longer time: so the sum is exact.
+            let per_ms = rate.per_ms.checked_mul(count);
+            rate.per_ms = per_ms.ok_or_else(|| format!("{rate} is too little to be shared by {shards} shards"))?;
+            part.burst = part.burst.div_ceil(count);
+        }
+        Ok(part)
+    }
+
+    /// Of the part that one of so many shards has, the whole.
+    pub(crate) fn of_part(part: Self, shards: usize) -> Self {
+        let count = u32::try_from(shards).unwrap_or(u32::MAX).max(1);
+        let rate = part.rate.map(|rate| Rate {
+            per_ms: (rate.per_ms / count).max(1),
+            ..rate
+        });
+        Self {
+            rate,
+            burst: part.burst.saturating_mul(count),
+            group: part.group,
+        }
+    }
+
     /// With the burst that counts.
     pub(crate) fn with_burst(mut self) -> Self {
         if let Some(rate) = self.rate.filter(|_| self.burst == 0) {
@@ -127,6 +154,29 @@ impl fmt::Display for Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_share_a_limit_and_together_have_all_of_it() {
+        let rate = |text: &str| text.parse::<Rate>().expect(text);
+        let all = Limits {
+            rate: Some(rate("500/s")),
+            burst: 100,
+            group: Some(rate("3/s")),
+        };
+        let part = all.shared_by(4).expect("a part");
+        assert_eq!(
+            (part.rate.map(|rate| (rate.messages, rate.per_ms)), part.burst),
+            (Some((500, 4000)), 25)
+        );
+        assert_eq!((part.group, Limits::of_part(part, 4)), (all.group, all));
+        assert_eq!(Limits::NONE.shared_by(256), Ok(Limits::NONE));
+        let little = Limits {
+            rate: Some(rate("1/d")),
+            ..Limits::NONE
+        };
+        let refused = little.shared_by(256).expect_err("refused");
+        assert_eq!(refused, "1/d is too little to be shared by 256 shards");
+    }
 
     #[test]
     fn a_rate_is_read_as_it_is_shown() {

@@ -7,6 +7,7 @@ mod bodies;
 mod calm;
 mod cancels;
 mod chains;
+mod claims;
 mod cursor;
 mod effects;
 mod election;
@@ -68,6 +69,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     let mut all = election::checks();
     all.extend(leases::checks());
     all.extend(calm::checks());
+    all.extend(claims::checks());
     all.extend(hearing::checks());
     all.extend(publish::checks());
     all.extend(replaying::checks());

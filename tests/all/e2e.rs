@@ -40,6 +40,7 @@ mod retries;
 mod roles;
 mod rolling;
 mod ruling;
+mod shards;
 mod silence;
 mod slow;
 mod sources;

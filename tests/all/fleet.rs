@@ -320,7 +320,11 @@ impl Fleet {
             }
             None => program(),
         };
-        command.args(args).args(["--url", &self.url, "--queue", &self.queue]);
+        command.args(args).args(["--queue", &self.queue]);
+        // Several are of a queue with shards.
+        for url in self.url.split(' ') {
+            command.args(["--url", url]);
+        }
         command.current_dir(&self.directory);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

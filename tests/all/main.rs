@@ -7,6 +7,7 @@
 //! | `oracle` | random histories: the scripts on a real Redis and the rules in Rust give the same answers and leave the same state |
 //! | `mutants` | removing any guard from the scripts or the rules fails a check |
 //! | `model` | every state that small fleets can reach keeps every promise |
+//! | `shards` | fleets on several shards: every message of the generator once, whatever is killed, lost or away |
 //! | `simulate` | whole fleets of production nodes in virtual time, one seed each |
 //! | `hostile` | connections cut at every byte, half a log of Redis, mutated input for every decoder, a server that lies |
 //! | `e2e` | real processes on a real Redis and on a file: kill -9, SIGSTOP, outages, every command |
@@ -48,6 +49,7 @@ mod oracle;
 #[cfg(feature = "cli")]
 mod packages;
 mod server;
+mod shards;
 mod simulate;
 mod sources;
 #[cfg(feature = "cli")]

@@ -61,6 +61,10 @@ const CATCHES: &[(&str, &str)] = &[
         "chain-unheard",
         "a_settle_that_publishes_waits_until_all_members_have_spoken_to_another_server",
     ),
+    (
+        "claim-higher",
+        "a_claim_that_is_not_higher_than_all_before_changes_nothing",
+    ),
     ("chosen", "the_crown_is_handed_to_whom_it_is_asked_for"),
     ("clock-back", "the_hive_clock_ignores_a_step_back"),
     ("clock-step", "a_pause_of_the_store_deposes_nobody"),

@@ -355,6 +355,10 @@ pub fn explain(error: &Error) -> String {
             "queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise {}",
             generating::MAX_BACKLOG.flag()
         ),
+        Error::OtherShards { queue, recorded, .. } => format!(
+            "queue {queue:?} has {recorded} shards: give {} {recorded}, and the same URLs in the same order as the other copies",
+            connection::SHARDS.flag()
+        ),
         _ => error.to_string(),
     }
 }

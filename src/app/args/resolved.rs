@@ -25,6 +25,8 @@ pub struct Resolved {
     pub store: Store,
     /// The store for people: never with user or password.
     pub address: String,
+    /// Further stores of a queue with shards, each with its address.
+    pub others: Vec<(Store, String)>,
     pub settings: Settings,
     pub work: Work,
     pub error_rate: f64,
@@ -97,6 +99,7 @@ impl Default for Resolved {
         Self {
             store: Store::Redis(Box::new(Place::at(server.expect("an address")))),
             address: format!("{HOST}:{PORT}"),
+            others: Vec::new(),
             settings: Settings::default(),
             work: Work::default(),
             error_rate: 0.15,

@@ -24,6 +24,7 @@ use std::time::Duration;
 pub use super::resolved::{PasswordFrom, Resolved, Store};
 pub use super::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
+use super::options::connection::SHARDS;
 use super::options::generating::{CRON, GENERATE, GENERATE_EACH, INTERVAL, MESSAGES};
 use super::options::handling::CONCURRENCY;
 use super::options::running::PREFER;
@@ -76,11 +77,13 @@ fn read(path: &Path) -> io::Result<String> {
 pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
     let mut notes = Vec::new();
     let stack = stack(inputs, &mut notes)?;
-    let chosen = address::choose(&stack, &mut notes)?;
+    let mut chosen = address::choose_all(&stack, &mut notes)?.into_iter();
+    let first = chosen.next().ok_or_else(|| Usage::new("no store is named"))?;
     let mut resolved = Resolved {
-        store: chosen.store,
-        address: chosen.shown,
-        password: chosen.password,
+        store: first.store,
+        address: first.shown,
+        password: first.password,
+        others: chosen.map(|other| (other.store, other.shown)).collect(),
         notes,
         ..Resolved::default()
     };
@@ -90,6 +93,7 @@ pub fn resolve(inputs: &Inputs<'_>) -> Result<Resolved, Usage> {
         }
     }
     together(&stack, &mut resolved);
+    share_out(&resolved)?;
     if resolved.settings.burst && resolved.settings.prefer == Prefer::Generator {
         return Err(Usage::new(
             "--burst and --prefer generator exclude each other: a burst handles what is there and never generates; leave one out",
@@ -129,6 +133,27 @@ fn together(stack: &Stack, to: &mut Resolved) {
         to.settings.prefer = Prefer::Never;
         to.only_handles = true;
     }
+}
+
+/// Whether so many shards can be on so many servers.
+fn share_out(to: &Resolved) -> Result<(), Usage> {
+    let urls = to.others.len() + 1;
+    let shards = to.settings.names.shards;
+    // What can be no number of shards at all is said by the settings.
+    if (1..urls).contains(&(shards as usize)) {
+        return Err(Usage::new(format!(
+            "{}: {shards} shards cannot be on {urls} servers: give as many as there are URLs, or more",
+            SHARDS.flag()
+        )));
+    }
+    let is_file = |store: &Store| matches!(store, Store::Sqlite(_));
+    if shards > 1 && (is_file(&to.store) || to.others.iter().any(|(store, _)| is_file(store))) {
+        return Err(Usage::new(format!(
+            "{}: a queue in a file has one: name Redis servers, or leave it out",
+            SHARDS.flag()
+        )));
+    }
+    Ok(())
 }
 
 /// The library names settings; people are told the place where they wrote the value.

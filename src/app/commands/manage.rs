@@ -162,13 +162,21 @@ pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<()
 pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<(), Failure> {
     engine.check().await?;
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
-    let (mut told, mut told_silent) = (false, false);
+    let (mut told, mut told_silent, mut told_away) = (false, false, false);
     loop {
         let looks = Instant::now();
         let status = engine.status().await?;
         let took = looks.elapsed();
-        if left(&status) == 0 {
+        // What is in a shard that does not answer nobody can tell.
+        let away = status.shards.iter().position(|shard| shard.away.is_some());
+        if left(&status) == 0 && away.is_none() {
             return Ok(());
+        }
+        if let Some(shard) = away.filter(|_| !told_away) {
+            eprintln!(
+                "queenright: shard {shard} does not answer, so the queue is not known to be drained before it does"
+            );
+            told_away = true;
         }
         if status.paused.handlers && !told {
             eprintln!("queenright: handlers are paused, so nothing is drained before queenright resume handlers");
@@ -180,6 +188,9 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
         }
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
             let mut line = String::from("the queue is not empty yet:");
+            if let Some(shard) = away {
+                let _ = write!(line, " shard {shard} does not answer;");
+            }
             for (count, what) in [
                 (status.queued, "queued"),
                 (status.in_hand, "in hand"),

@@ -73,7 +73,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, log: Arc
     let beside = Beside::bind(resolved, node.meter(), &shutdown, &log)?;
     let serving = beside.map(|beside| beside.serve(resolved, &log)).transpose()?;
     tokio::select! {
-        found = find_store(&*engine, resolved, &log) => found?,
+        found = find_store(&engine, resolved, &log) => found?,
         () = shutdown.stopping() => return Ok(()),
     }
     if resolved.only_handles {
@@ -268,8 +268,19 @@ pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
     on_signals(move || stopper.stop(), leave)
 }
 
-/// Whether a node can work there. What a join would be refused for is found here, where it is one line and an exit code.
-async fn usable<E: Engine>(engine: &E) -> Result<(), Error> {
+/// Whether a node can work there. What a join would be refused for is found here, where it is one line and an exit code. Of several shards, only the
+/// first must be there: the others may be away for a while.
+async fn usable<E: Engine>(engine: &Arc<E>) -> Result<(), Error> {
+    for (shard, engine) in E::shards(engine).iter().enumerate() {
+        match usable_shard(&**engine).await {
+            Err(error) if shard > 0 && error.may_pass() => {}
+            found => found?,
+        }
+    }
+    Ok(())
+}
+
+async fn usable_shard<E: Engine>(engine: &E) -> Result<(), Error> {
     engine.check().await?;
     match engine.published().await {
         Err(Error::NoQueue { .. }) => {}
@@ -280,7 +291,7 @@ async fn usable<E: Engine>(engine: &E) -> Result<(), Error> {
 }
 
 /// Waits for a store that is not there yet, unless told not to; refuses one on which the promises would not hold.
-async fn find_store<E: Engine>(engine: &E, resolved: &Resolved, log: &Log) -> Result<(), Error> {
+async fn find_store<E: Engine>(engine: &Arc<E>, resolved: &Resolved, log: &Log) -> Result<(), Error> {
     let mut said = false;
     loop {
         match usable(engine).await {

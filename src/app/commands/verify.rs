@@ -96,6 +96,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         store: &store,
         password: None,
         address: &address,
+        others: &[],
         settings: &settings,
         answer_min: Duration::ZERO,
         only_looks: false,

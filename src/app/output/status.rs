@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::time::age;
-use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, Status};
+use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, ShardStatus, Status};
 use crate::node::event::escape;
 
 /// How many of the longest groups are named.
@@ -119,8 +119,29 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
         let meaning = "copies whose death shows only when their lease has run out: queenright doctor";
         let _ = writeln!(out, "unwatched  {unwatched}  ({meaning})");
     }
+    out.push_str(&shards(&status.shards));
     out.push('\n');
     out + &nodes(status)
+}
+
+/// What each shard has; empty if there are none.
+fn shards(all: &[ShardStatus]) -> String {
+    let mut out = String::new();
+    for (number, shard) in all.iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = match &shard.away {
+            Some(why) => writeln!(out, "shard {number:<4} away: {}", escape(why.as_bytes())),
+            None => writeln!(
+                out,
+                "shard {number:<4} published {}  queued {}  in hand {}  later {}  done {}  failed {}  errors waiting {}",
+                shard.published, shard.queued, shard.in_hand, shard.later, shard.done, shard.failed, shard.errors
+            ),
+        };
+    }
+    if all.iter().any(|shard| shard.away.is_some()) {
+        out.push_str("away       messages of a shard that does not answer are not in the sums above\n");
+    }
+    out
 }
 
 /// How many messages wait in groups, which groups are the longest, and which are paused; empty if there is none.

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::engine::history::Reign;
-use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, Status, StoreInfo};
+use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, ShardStatus, Status, StoreInfo};
 
 /// A struct that is written out, and how it is copied from the engine's: the same fields in both.
 macro_rules! view {
@@ -157,6 +157,24 @@ pub(in crate::app) struct StatusView {
     queue: QueueView,
     nobody_handles: bool,
     nodes: Vec<Member>,
+    /// The home shard first; left out where the queue has none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    shards: Vec<ShardView>,
+}
+
+view! {
+    /// A shard of the queue.
+    ShardView of ShardStatus {
+        published: u64,
+        queued: u64,
+        in_hand: u64,
+        later: u64,
+        done: u64,
+        failed: u64,
+        errors: u64,
+        place: Option<String>,
+        away: Option<String>,
+    }
 }
 
 impl From<&Status> for StatusView {
@@ -165,6 +183,7 @@ impl From<&Status> for StatusView {
             queue: status.into(),
             nobody_handles: status.nobody_handles(),
             nodes: members(status),
+            shards: status.shards.iter().map(Into::into).collect(),
         }
     }
 }

@@ -38,10 +38,13 @@ impl Secrets {
             let is_ours = options::is_about_secrets(&name) || systemd::VARIABLES.contains(&&*name);
             is_ours && !resolved.pass_env.iter().any(|passed| *passed == name)
         };
-        let passwords = match &resolved.store {
-            Store::Redis(place) => place.passwords(),
-            Store::Sqlite(_) => Vec::new(),
-        };
+        let others = resolved.others.iter().map(|(store, _)| store);
+        let passwords = std::iter::once(&resolved.store)
+            .chain(others)
+            .flat_map(|store| match store {
+                Store::Redis(place) => place.passwords(),
+                Store::Sqlite(_) => Vec::new(),
+            });
         let service = match &resolved.handle {
             Handling::Http(url) => url.authorization.as_ref(),
             _ => None,
@@ -50,7 +53,7 @@ impl Secrets {
         let tokens = resolved.tokens.iter().chain(tokens.iter()).map(Token::expose);
         Self {
             withheld: names.filter(is_withheld).collect(),
-            texts: forms(passwords.into_iter().chain(credentials).chain(tokens)),
+            texts: forms(passwords.chain(credentials).chain(tokens)),
         }
     }
 

@@ -84,6 +84,15 @@ impl Local {
         }
     }
 
+    /// The same as a shard of a queue that has so many; 0 is the home shard.
+    #[must_use]
+    pub fn shard(self, shard: usize, shards: usize) -> Self {
+        let mut state = self.state();
+        state.names = state.names.of_shard(shard, shards);
+        drop(state);
+        self
+    }
+
     /// The whole state, to look at or to change.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

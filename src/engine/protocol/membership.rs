@@ -76,6 +76,9 @@ pub struct Beat {
     pub replays: Option<u64>,
     /// A generator whose connection this node has seen, and sees no more: it may have died, and the store looks itself. Empty: none.
     pub gone: NodeId,
+    /// Takes the crown of a shard in which nobody is elected: the epoch in which this node was elected in the home shard; 0: none. Only
+    /// an epoch that is higher than all before takes it.
+    pub claims: u64,
 }
 
 /// The answer to a beat.

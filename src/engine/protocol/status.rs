@@ -46,6 +46,40 @@ pub struct Status {
     pub grain: u64,
     pub groups: GroupFigures,
     pub nodes: Vec<NodeStatus>,
+    /// The shards of the queue, the home shard first; none, if it is not made of shards.
+    pub shards: Vec<ShardStatus>,
+}
+
+/// A shard at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShardStatus {
+    pub published: u64,
+    pub queued: u64,
+    pub in_hand: u64,
+    pub later: u64,
+    pub done: u64,
+    pub failed: u64,
+    pub errors: u64,
+    /// Where it is, if a cluster or sentinels say so.
+    pub place: Option<String>,
+    /// Why it does not answer. Then its messages are not among those of the queue.
+    pub away: Option<String>,
+}
+
+impl ShardStatus {
+    pub(in crate::engine) fn of(look: &Status, place: Option<String>) -> Self {
+        Self {
+            published: look.published,
+            queued: look.queued,
+            in_hand: look.in_hand,
+            later: look.later,
+            done: look.done,
+            failed: look.failed,
+            errors: look.errors,
+            place,
+            away: None,
+        }
+    }
 }
 
 /// What waits in groups.

@@ -1,5 +1,6 @@
 //! Every key of a queue. All carry one hash tag, so that a queue lives in one slot of a cluster.
 
+use super::slots;
 use crate::settings::Names;
 
 /// The keys of one queue.
@@ -45,9 +46,14 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// Those of a queue, or of one of its shards: their slots are spread evenly over a cluster.
     #[must_use]
     pub fn new(queue: &str, names: &Names) -> Self {
-        let prefix = format!("{{qr:{queue}}}:");
+        let tag = match names.shard {
+            0 => format!("qr:{queue}"),
+            shard => slots::tag(queue, shard as usize, names.shards as usize),
+        };
+        let prefix = format!("{{{tag}}}:");
         let key = |name: &str| format!("{prefix}{name}");
         Self {
             queue_name: queue.to_string(),

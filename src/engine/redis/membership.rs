@@ -8,6 +8,7 @@ use super::link::{Keyed, Link};
 use super::reply::{Decode, Reply, named};
 use super::{LOOKS_MAX, RedisEngine, watching};
 use crate::engine::limits::CANCELS_BIT;
+use crate::engine::sharded::first_number;
 use crate::engine::store::{GroupRules, StepCounts};
 use crate::engine::{Beat, HEIRS_MAX, Join, Joined, Member, NodeId, Paused, Reap, Reaped, Renewed, Wake, record};
 use crate::error::Result;
@@ -75,6 +76,7 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
                 .arg(&join.seen.birth)
                 .arg(&process)
                 .arg(GroupRules::of_join(join).number())
+                .arg(first_number(keys.names.shard as usize))
                 .arg(&kinds);
         });
     let mut reply = Reply::decode(run.await?)?;
@@ -114,7 +116,7 @@ pub(super) async fn beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
     engine.control.keep_signs().await?;
     // An error leaves nothing behind: then a whole beat is to find out how things stand.
     let last = calm(engine).remove(&beat.node);
-    let is_calm = |last: &Calm| beat.gone.is_empty() && last.is_as(engine, beat);
+    let is_calm = |last: &Calm| beat.gone.is_empty() && beat.claims == 0 && last.is_as(engine, beat);
     let renewed = match last.filter(is_calm) {
         Some(last) => renew(engine, beat, &last).await?,
         None => None,
@@ -270,6 +272,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(beat.replays.map_or(String::new(), |below| below.to_string()))
             .arg(watching::suspect(engine, &beat.gone))
             .arg(keys.alive())
+            .arg(beat.claims)
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;

@@ -2,6 +2,7 @@
 
 use super::RedisEngine;
 use super::reply::{Decode, Reply};
+use crate::engine::sharded::first_number;
 use crate::engine::{Item, Push, Pushed, Receipt};
 use crate::error::Result;
 
@@ -32,7 +33,8 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             .arg(keys.names.line())
             .arg(&push.birth)
             .arg(push.step_ms)
-            .arg(engine.aside.server_or(&push.server));
+            .arg(engine.aside.server_or(&push.server))
+            .arg(first_number(keys.names.shard as usize));
         for item in &push.items {
             cmd.arg(item.key.as_deref().unwrap_or_default()).arg(item.delay_ms);
             if has_envelopes {

@@ -121,7 +121,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
         &look.take::<String>("names")?,
     )?;
     let (skipped, waits) = (look.take("skipped")?, look.take::<u64>("waits")? > 0);
-    let (in_hand, queued, missing) = (look.take("orphaned")?, 0, 0);
+    let (in_hand, queued, missing, shards) = (look.take("orphaned")?, 0, 0, Vec::new());
     // A look works whatever names someone else has put there.
     let shown = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
     let mut paused: Vec<Vec<u8>> = look.take("paused_groups")?;
@@ -138,7 +138,7 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
         rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing, groups, limits, cancels });
+    } with { in_hand, queued, missing, groups, limits, cancels, shards });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 

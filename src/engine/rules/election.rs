@@ -110,10 +110,16 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
     let called = store.guard("chosen") && (meta.chosen == beat.node || meta.chosen == "*");
     let outranks = store.guard("rank") && u64::from(beat.rank) > meta.rank;
     let gone = is_gone(store, meta, beat)?;
-    if !generator && beat.eligible && (meta.crown <= meta.clock || called || outranks || gone) {
+    let claimed = may_claim(store, meta, beat.claims);
+    let may = if beat.claims > 0 {
+        claimed
+    } else {
+        !generator && (meta.crown <= meta.clock || called || outranks || gone)
+    };
+    if beat.eligible && may {
         generator = true;
         meta.generator.clone_from(&beat.node);
-        meta.epoch += 1;
+        meta.epoch = if claimed { beat.claims } else { meta.epoch + 1 };
         meta.chosen = String::new();
         let before = store.replay()?;
         // What another reign has published, this one cannot publish again.
@@ -144,6 +150,13 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
         meta.ruled = time_ms;
     }
     Ok(generator)
+}
+
+/// Whether a claim takes the crown: its epoch is higher than all before, or it is the last one, and whoever had that is a member no more.
+/// An epoch is given once, in the home shard: so that was the same process.
+fn may_claim(store: &impl Store, meta: &Meta, claims: u64) -> bool {
+    let is_next = claims > meta.epoch || (claims == meta.epoch && meta.generator.is_empty());
+    claims > 0 && (is_next || !store.guard("claim-higher"))
 }
 
 /// Whether the generator has died: its connection was seen by this node, and is not seen any more.

@@ -30,7 +30,8 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
         return Ok(Joined::Taken);
     }
     let step = StepCounts::of(join.lease_ms);
-    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &join.token, wall_ms, step));
+    let mut meta =
+        found.unwrap_or_else(|| Meta::new(store.names(), &join.token, wall_ms, step).from(store.first_number()));
     advance(store, &mut meta, wall_ms);
     let purged = is_purged(store, &meta, wall_ms, &join.seen)?;
     // What was seen of a queue that was removed says nothing about this one.

@@ -30,7 +30,8 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     }
     let time_ms = store.time_ms(wall_ms);
     let is_new = found.is_none();
-    let mut meta = found.unwrap_or_else(|| Meta::new(store.names(), &push.birth, wall_ms, push.step_ms));
+    let mut meta = found
+        .unwrap_or_else(|| Meta::new(store.names(), &push.birth, wall_ms, push.step_ms).from(store.first_number()));
     let unheard = awaits_members(store, &mut meta, wall_ms, &push.server)? && store.guard("push-unheard");
     if !is_new {
         store.set_meta(&meta)?;

@@ -85,6 +85,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
         grain: meta.grain,
         groups,
         nodes,
+        shards: Vec::new(),
     };
     Ok(gone.with_members(meta.skipped, waits))
 }

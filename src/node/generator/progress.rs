@@ -16,7 +16,7 @@ use crate::settings::Settings;
 
 /// How many messages a publish carries after others took its numbers: the fewer, the sooner it is sent, before they push
 /// again.
-const MOVED_MESSAGES_MAX: usize = 16;
+pub(super) const MOVED_MESSAGES_MAX: usize = 16;
 
 /// Ticks that come faster than this are kept on a grid of the generator's own: the store counts whole milliseconds, and timers wake
 /// up to two late. What is missed by less is made up for.

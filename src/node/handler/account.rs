@@ -1,6 +1,6 @@
 //! What a lane makes of the answer to a call: lines of the ledger, figures, and events for the observer.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::held::Held;
 use super::pool::Pool;
@@ -147,12 +147,14 @@ impl Settled {
 }
 
 /// Counts what a call has left in the hand of the node.
-pub(super) fn count(meter: &Meter, pool: &Pool, settled: Settled, packs: &[Pack]) {
+pub(super) fn count(meter: &Meter, pool: &Pool, settled: Settled, packs: &[Pack], in_hand: &AtomicU64) {
     let taken: u64 = packs.iter().map(|pack| pack.count() as u64).sum();
     let again = packs.iter().filter(|pack| pack.deliveries() > 1);
     let again: u64 = again.map(|pack| pack.count() as u64).sum();
-    meter.in_hand.fetch_add(taken, Ordering::Relaxed);
-    meter.in_hand.fetch_sub(settled.all, Ordering::Relaxed);
+    for count in [&meter.in_hand, in_hand] {
+        count.fetch_add(taken, Ordering::Relaxed);
+        count.fetch_sub(settled.all, Ordering::Relaxed);
+    }
     meter.redelivered.fetch_add(again, Ordering::Relaxed);
     meter.add(|figures| pool.measured(figures));
 }

@@ -3,10 +3,11 @@
 //! Beside the store one call is on its way at a time. Far away there are several, each in a lane of its own: a lane's call is numbered, and repeated
 //! until it is answered, whatever becomes of the others. A piece that one of them settles is named by no other until that one is answered.
 
+mod shared;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -21,7 +22,6 @@ use super::held::Held;
 use super::next::{Next, Seen, next};
 use super::patience::Patience;
 use super::pool::Pool;
-use super::slot::slot;
 use super::stretch::Finished;
 use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket};
 use crate::error::Result;
@@ -29,9 +29,10 @@ use crate::message::Pack;
 use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::handle::Handle;
-use crate::node::kept::{Fate, Line, Untold};
+use crate::node::kept::{Fate, Untold};
 use crate::node::membership::Standing;
 use crate::node::watch;
+pub(super) use shared::Own;
 
 /// With fewer outcomes than this, a whole line of calls leaves room for more of them.
 const LEISURE_MAX: u32 = 64;
@@ -45,8 +46,7 @@ pub(super) struct Lane<'a, E, H> {
     bell: &'a Bell,
     pool: &'a Arc<Pool>,
     slots: &'a mut JoinSet<()>,
-    /// Where outcomes wait to be told until replicas have them.
-    line: Option<&'a Line>,
+    own: Own<'a>,
     node: NodeId,
     /// Of each lane, the number of its last call that was answered, and whether one is on its way.
     lanes: [(u64, bool); LANES as usize],
@@ -83,10 +83,9 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         bell: &'a Bell,
         pool: &'a Arc<Pool>,
         slots: &'a mut JoinSet<()>,
-        line: Option<&'a Line>,
+        own: Own<'a>,
     ) -> Self {
-        context.meter.in_hand.store(0, Ordering::Relaxed);
-        context.told.forget();
+        own.begin(context);
         Self {
             node: node.into(),
             lanes: [(0, false); LANES as usize],
@@ -104,18 +103,19 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             bell,
             pool,
             slots,
-            line,
+            own,
         }
     }
 
     pub(super) async fn run(mut self) -> Result<Ended> {
         loop {
             while self.slots.try_join_next().is_some() {}
+            self.start_shared();
             // All answers that are there are taken in before the next call is made.
             let lane = self.free_lane();
             let landed = match lane {
                 Some(_) => self.flight.next().now_or_never().flatten(),
-                None => self.flight.next().await,
+                None => self.next_landed().await,
             };
             let ended = match (landed, lane) {
                 (Some(landed), _) => self.land(landed?).await,
@@ -130,6 +130,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             for landed in std::mem::take(&mut self.early) {
                 self.take_in_answer(landed).await;
             }
+            self.was_answered(u32::MAX);
             return Ok(ended);
         }
     }
@@ -182,7 +183,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         };
         self.lanes[lane].1 = true;
         self.held.settling(&call.exchange.settles);
-        self.pool.asks(asked);
+        self.asks(asked, awaits_bell);
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
@@ -191,7 +192,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             self.flight.push(Box::pin(send(context, call)));
             return Ok(None);
         }
-        let landed = send(context, call).await?;
+        let landed = self.during(send(context, call)).await?;
         Ok(self.land(landed).await)
     }
 
@@ -208,7 +209,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         Seen {
             accepts,
             stopping: self.context.shutdown.is_stopping(),
-            burst: self.context.settings.burst,
+            burst: self.ends_when_empty(),
             holds: !self.held.is_empty(),
             flies: !self.flight.is_empty() || !self.early.is_empty(),
             dry: self.dry,
@@ -239,6 +240,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             Some(landed) = self.flight.next() => landed?,
             () = self.pool.changed() => return Ok(None),
             () = self.bell.heard() => return Ok(None),
+            () = self.own.woken() => return Ok(None),
             Ok(()) = self.standing.changed() => return Ok(None),
             () = shutdown.stopping(), if !stopping => return Ok(None),
             () = tokio::time::sleep_until(until) => return Ok(None),
@@ -383,6 +385,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             .await;
         self.held.release(&exchange.settles);
         self.take_in(&exchange, packs, (wait_ms, heard));
+        self.was_answered(asked);
         None
     }
 
@@ -401,7 +404,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let Context { observer, meter, .. } = self.context;
         let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
         let settled = Settled::of(&finished, answered);
-        account::count(&meter, self.pool, settled, packs);
+        account::count(&meter, self.pool, settled, packs, self.own.in_hand);
         let keeps_ledger = observer.keeps_ledger();
         let mut entries = if keeps_ledger {
             account::outcomes(&finished, answered)
@@ -436,7 +439,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 observer.observe(&node, &events);
             }
         };
-        match (ticket, self.line) {
+        match (ticket, self.own.line) {
             (Some(ticket), Some(line)) => {
                 let tell = move |fate, _| {
                     if fate == Fate::Kept {
@@ -491,10 +494,6 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if observer.wants_messages() && packs.iter().any(|pack| pack.deliveries() > 1) {
             observer.observe(&self.node, &account::redelivered(&packs));
         }
-        for _ in 0..self.pool.add(packs, Instant::now()) {
-            let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
-            let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
-            self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
-        }
+        self.start(self.pool.add(packs, Instant::now()));
     }
 }

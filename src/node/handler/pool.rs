@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::measured::Measured;
 use super::next::PoolSeen;
+use super::slots::Share;
 use super::speed::{LATE_MESSAGES_MAX, Speed, TAKE_MESSAGES_MAX};
 use super::stretch::{Finished, Open, Stretch, Turn, nanos};
 use crate::engine::SETTLES_PER_CALL_MAX;
@@ -37,6 +38,18 @@ pub(super) struct Pool {
     pub told: Arc<Told>,
     inner: Mutex<Inner>,
     changed: Notify,
+    /// The slots are shared with the pools of other shards.
+    share: Option<Share>,
+}
+
+/// The slots of a pool whose membership has ended are free again.
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(share) = &self.share {
+            share.others(0);
+            share.end(self.lock().busy);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -65,9 +78,10 @@ impl Pool {
         self.meter.time_ms(now)
     }
 
-    pub(super) fn new(settings: &Settings, meter: &Arc<Meter>) -> Self {
+    pub(super) fn new(settings: &Settings, meter: &Arc<Meter>, share: Option<Share>) -> Self {
         let now = Instant::now();
         Self {
+            share,
             meter: meter.clone(),
             told: Arc::default(),
             concurrency: settings.concurrency as usize,
@@ -91,11 +105,10 @@ impl Pool {
     }
 
     /// A pool whose slots look at what this node is told.
-    pub(super) fn of<E>(context: &Context<E>) -> Self {
-        Self {
-            told: context.told.clone(),
-            ..Self::new(&context.settings, &context.meter)
-        }
+    pub(super) fn of<E>(context: &Context<E>, share: Option<Share>) -> Self {
+        let mut pool = Self::new(&context.settings, &context.meter, share);
+        pool.told = context.told.clone();
+        pool
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -107,14 +120,45 @@ impl Pool {
         if self.batch.is_some() {
             return 0;
         }
-        inner.speed.ahead(self.concurrency)
+        let ahead = inner.speed.ahead(self.concurrency);
+        // Each shard has its part of the time that messages may wait.
+        self.share
+            .as_ref()
+            .map_or(ahead, |share| ahead.div_ceil(share.slots.lanes()))
+    }
+
+    /// How many messages other shards have here, or have asked for.
+    fn of_others(&self, inner: &Inner) -> usize {
+        let held = || inner.busy + inner.ready();
+        self.share.as_ref().map_or(0, |share| share.others(held()))
+    }
+
+    /// Every slot has been busy with the same message for long.
+    fn is_stuck(&self, inner: &Inner, now: Instant) -> bool {
+        let busy = match &self.share {
+            None => inner.busy >= self.concurrency,
+            Some(share) => share.are_busy(),
+        };
+        busy && now >= inner.stuck_at()
+    }
+
+    /// How many more slots are to work on what waits here.
+    pub(super) fn start(&self, now: Instant) -> usize {
+        let Some(share) = &self.share else { return 0 };
+        let mut inner = self.lock();
+        let start = share.start(inner.ready().min(self.concurrency.saturating_sub(inner.busy)));
+        inner.busy += start;
+        if start > 0 {
+            inner.last_start = now;
+        }
+        start
     }
 
     /// What the lane decides by, in one look under one lock.
     pub(super) fn look(&self, now: Instant) -> PoolSeen {
         let inner = self.lock();
         let (ahead, ready) = (self.ahead(&inner), inner.ready());
-        let stuck = inner.stuck(self.concurrency, now);
+        let stuck = self.is_stuck(&inner, now);
         let settle_at = inner.finished_at.map(|at| at + inner.speed.patience());
         let stuck_at = (ready > 0).then(|| inner.stuck_at());
         let wake = [settle_at, stuck_at].into_iter().flatten().min();
@@ -129,7 +173,9 @@ impl Pool {
 
     /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
     fn want(&self, inner: &Inner, ahead: usize) -> u32 {
-        let room = (self.concurrency + ahead).saturating_sub(inner.busy + inner.ready() + inner.asked);
+        let own = inner.busy + inner.ready() + inner.asked;
+        let slots = self.concurrency.saturating_sub(self.of_others(inner));
+        let room = (slots + ahead).saturating_sub(own);
         if room == 0 || room < inner.room_least(ahead) {
             return 0;
         }
@@ -231,6 +277,9 @@ impl Pool {
     /// Adds messages that were taken. Returns how many slots are to be started for them.
     pub(super) fn add(&self, packs: Vec<Pack>, now: Instant) -> usize {
         let mut inner = self.lock();
+        if self.share.is_some() && inner.ready() == 0 {
+            inner.last_start = now;
+        }
         for pack in packs {
             inner.queued_count += pack.count();
             inner.queued.push_back(pack);
@@ -238,11 +287,15 @@ impl Pool {
         let mut start = inner.ready();
         if guard("slots") {
             start = start.min(self.concurrency.saturating_sub(inner.busy));
+            if let Some(share) = &self.share {
+                start = share.start(start);
+            }
         }
         inner.busy += start;
         if start > 0 {
             inner.last_start = now;
         }
+        self.of_others(&inner);
         start
     }
 
@@ -254,14 +307,24 @@ impl Pool {
             Instant::now()
         };
         let mut inner = self.lock();
+        let has_worked = !stretch.is_empty();
         let wakes = self.take_in(&mut inner, stretch, 1, now);
-        let open = inner.open_next();
-        match &open {
-            Some(open) => {
-                stretch.open(open.pack());
-                inner.last_start = now;
+        // Other shards wait for a slot: theirs is the next pack. One that has just begun has its turn now.
+        let gives_way = |share: &Share| has_worked && inner.is_between_packs() && share.gives_way();
+        let open = if self.share.as_ref().is_some_and(gives_way) {
+            None
+        } else {
+            inner.open_next()
+        };
+        if let Some(open) = &open {
+            stretch.open(open.pack());
+            inner.last_start = now;
+        } else {
+            inner.busy -= 1;
+            if let Some(share) = &self.share {
+                share.others(inner.busy + inner.ready());
+                share.end(1);
             }
-            None => inner.busy -= 1,
         }
         drop(inner);
         if wakes || open.is_none() {
@@ -316,7 +379,7 @@ impl Inner {
     }
 
     fn open_next(&mut self) -> Option<Arc<Open>> {
-        if self.open.as_ref().is_none_or(|open| open.left() == 0) {
+        if self.is_between_packs() {
             self.open = self.queued.pop_front().map(|pack| {
                 self.queued_count -= pack.count();
                 Arc::new(Open::new(pack))
@@ -340,9 +403,9 @@ impl Inner {
         self.last_start + self.speed.stuck_after()
     }
 
-    /// Every slot has been busy with the same message for long.
-    fn stuck(&self, concurrency: usize, now: Instant) -> bool {
-        self.busy >= concurrency && now >= self.stuck_at()
+    /// Whether the next message is of another pack than the last.
+    fn is_between_packs(&self) -> bool {
+        self.open.as_ref().is_none_or(|open| open.left() == 0)
     }
 
     /// Whether far more messages wait here than would be fetched ahead at the speed of now: they were fetched when messages

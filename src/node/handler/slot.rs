@@ -12,12 +12,13 @@ use tokio::time::Instant;
 
 use super::pool::Pool;
 use super::stretch::Stretch;
+use crate::engine::sharded::shard_of_group;
 use crate::engine::{DELAY_MS_MAX, NodeId};
 use crate::message::{CANCELLED, Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, within, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
-use crate::settings::Settings;
+use crate::settings::{Names, Settings};
 
 /// The most effects of one message, and the most bytes that they have together.
 const EFFECTS_MAX: usize = 100;
@@ -102,7 +103,7 @@ fn cancelled() -> Outcome {
 }
 
 fn outcome(handled: Handled, sample: &Message, failures: u16, settings: &Settings) -> Outcome {
-    match handled.and_then(bounded) {
+    match handled.and_then(|effects| bounded(effects, &settings.names)) {
         Ok(mut effects) => {
             // A result is for whoever asked.
             effects.retain(|effect| sample.is_asked() || !matches!(effect, Effect::Result { .. }));
@@ -142,7 +143,7 @@ async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handle
 }
 
 /// Refuses effects that are too many or too large: the script that applies them must be short.
-fn bounded(effects: Vec<Effect>) -> Handled {
+fn bounded(effects: Vec<Effect>, names: &Names) -> Handled {
     let bytes: usize = effects.iter().map(Effect::bytes).sum();
     if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
         let count = effects.len();
@@ -178,6 +179,15 @@ fn bounded(effects: Vec<Effect>) -> Handled {
         }
         if let Some(why) = group.as_deref().and_then(wrong_group) {
             return Err(format!("it publishes to a group whose name {why}").into());
+        }
+        if let Some(group) = group.as_deref().filter(|_| names.shards > 1) {
+            let (of, here) = (shard_of_group(group, names.shards as usize), names.shard as usize);
+            if of != here {
+                let text = format!(
+                    "it publishes to the group {group:?}, which is in shard {of}: a message of shard {here} can publish to groups of its own shard"
+                );
+                return Err(text.into());
+            }
         }
         if let Some(why) = headers.wrong() {
             return Err(format!("the headers of what it publishes {why}").into());
@@ -233,7 +243,7 @@ mod tests {
         for i in 0..10u8 {
             builder.push(&[i]);
         }
-        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default(), None));
         assert_eq!(pool.add(vec![builder.build(100, 1, 0)], Instant::now()), 1);
         pool
     }
@@ -305,7 +315,7 @@ mod tests {
     async fn what_has_expired_is_an_error_and_no_handler_sees_it() {
         let meter = Arc::new(Meter::default());
         meter.hears(1_000_000);
-        let pool = Arc::new(Pool::new(&Settings::default(), &meter));
+        let pool = Arc::new(Pool::new(&Settings::default(), &meter, None));
         let one = |number, expires_ms| {
             let envelope = Envelope {
                 expires_ms,
@@ -341,7 +351,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_published_belongs_to_the_trace_of_its_cause_unless_it_names_another() {
-        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default()));
+        let pool = Arc::new(Pool::new(&Settings::default(), &Arc::default(), None));
         let headers: Headers = [("traceparent", "a"), ("tracestate", "b"), ("tenant", "c")]
             .into_iter()
             .collect();
@@ -365,6 +375,23 @@ mod tests {
             told.iter().map(|run| &run.outcome).collect::<Vec<_>>(),
             [&Outcome::Done(effects)]
         );
+    }
+
+    #[test]
+    fn a_message_publishes_to_groups_of_its_own_shard_only() {
+        let of = (0..).map(|i| format!("g{i}"));
+        let groups: Vec<(String, usize)> = of
+            .map(|group| (group.clone(), shard_of_group(&group, 3)))
+            .take(20)
+            .collect();
+        for (group, shard) in groups {
+            let effects = || vec![Effect::publish("next").in_group(&group)];
+            assert!(bounded(effects(), &Names::default()).is_ok());
+            for here in 0..3 {
+                let names = Names::default().of_shard(here, 3);
+                assert_eq!(bounded(effects(), &names).is_ok(), here == shard, "{group} in {here}");
+            }
+        }
     }
 
     #[tokio::test]

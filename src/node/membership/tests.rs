@@ -55,7 +55,7 @@ async fn abandons(stops_when_deposed: bool) -> (Vec<(Event, Vec<NodeId>)>, Vec<N
         standing: standing.subscribe(),
         shutdown: crate::node::shutdown::channel().1,
     };
-    let running = tokio::spawn(Membership::new(context, standing).run());
+    let running = tokio::spawn(Membership::new(context, standing, Seat::default()).run());
     let joined = told.wait_for(|standing| !standing.node.is_empty()).await;
     let first = joined.expect("it runs").node.clone();
     requests.abandon(&first);

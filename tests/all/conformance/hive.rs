@@ -123,6 +123,7 @@ impl<B: Bench> Hive<B> {
             reigned: 0,
             replays: None,
             gone: String::new(),
+            claims: 0,
         }
     }
 
@@ -179,6 +180,25 @@ impl<B: Bench> Hive<B> {
             again: false,
             packs: packs(member.seq, member.epoch, self.wall_ms(), sizes),
         }
+    }
+
+    /// One message of this member's reign, which leaves its count as the cursor; and what became of it.
+    pub async fn publish_as(&self, reign: &Member, generator: &str) -> (Publish, Published) {
+        let publish = Publish {
+            node: generator.into(),
+            epoch: reign.epoch,
+            made: reign.made,
+            first: reign.seq,
+            messages: None,
+            backlog_max: 1_000_000,
+            interval_ms: 0,
+            cursor: Some((reign.made + 1).to_string().into()),
+            server: "s1".into(),
+            again: false,
+            packs: packs(reign.seq, reign.epoch, self.wall_ms(), &[1]),
+        };
+        let answer = self.send(&publish).await;
+        (publish, answer)
     }
 
     pub async fn send(&self, publish: &Publish) -> Published {

@@ -286,6 +286,7 @@ fn beat(run: &History) -> Beat {
         reigned: 0,
         replays: None,
         gone: String::new(),
+        claims: 0,
     }
 }
 

@@ -90,6 +90,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("cancel-take", CANCELS),
     ("cancel-waits", CANCELS),
     ("chosen", CROWNING),
+    (
+        "claim-higher",
+        "there is one shard here; the checks, the oracle and tests/all/shards have claims",
+    ),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),
     ("bodies-there", BODIES),

@@ -203,6 +203,7 @@ impl<B: Bench> History<B> {
     async fn beat(&mut self, index: usize) {
         let server = self.server();
         let node = &self.nodes[index];
+        let node_epoch = node.member.as_ref().map_or(0, |member| member.epoch);
         let mut beat = Beat {
             node: node.id.clone(),
             lease_ms: LEASE_MS,
@@ -223,6 +224,7 @@ impl<B: Bench> History<B> {
                 .map_or(0, |member| member.epoch),
             replays: None,
             gone: String::new(),
+            claims: 0,
         };
         beat.eligible = !self.chance(8);
         if self.chance(6) {
@@ -233,6 +235,10 @@ impl<B: Bench> History<B> {
         if self.chance(4) {
             beat.seen.epoch = 0;
             beat.reigned = self.rng.u64(..=4);
+        }
+        if self.chance(12) {
+            // As in a shard in which nobody is elected: with the epoch of another one.
+            beat.claims = node_epoch + self.rng.u64(..3);
         }
         if self.chance(40) {
             beat.rank = self.rng.u8(1..4);
@@ -587,6 +593,7 @@ impl<B: Bench> History<B> {
             reigned: 0,
             replays: None,
             gone: String::new(),
+            claims: 0,
         };
         let Answer::Renewed(Renewed::Alive(member)) = self.call(Call::Beat(beat)).await else {
             self.nodes.swap_remove(index);

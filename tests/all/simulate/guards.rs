@@ -145,6 +145,18 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
         &["hole-front"],
     ),
     (
+        "there is one shard here; fleets on several (tests/all/shards), the checks and the tests of the course miss each of them",
+        &[
+            "claim-higher",
+            "claims",
+            "claims-all",
+            "doubt-known",
+            "in-doubt",
+            "overtakes",
+            "told-open",
+        ],
+    ),
+    (
         "here every server tells its run, and so a generator keeps the numbers that it publishes under again; a test of the sender has it",
         &["gives-way"],
     ),

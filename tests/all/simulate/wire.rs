@@ -340,6 +340,12 @@ macro_rules! answer {
 }
 
 impl Engine for Wire {
+    type Shard = Self;
+
+    fn shards(queue: &Arc<Self>) -> Vec<Arc<Self>> {
+        vec![queue.clone()]
+    }
+
     async fn check(&self) -> Result<()> {
         Ok(())
     }

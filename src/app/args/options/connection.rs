@@ -19,11 +19,11 @@ const fn key(name: &'static str, set: fn(&mut Resolved, &str)) -> Opt {
 }
 
 options! {
-    URL = part("url", "URL")
+    URL = Opt::new(GROUP, "url", Takes::Several("URL"), Effect::Address)
         .short('u')
         .env(&["REDIS_URL", "REDISURL"])
         .setting("url")
-        .help("The store as a URL: redis://, rediss:// (TLS), redis+sentinel://host,host/name, redis+cluster://host,host, unix:/path or sqlite:/path");
+        .help("The store as a URL: redis://, rediss:// (TLS), redis+sentinel://host,host/name, redis+cluster://host,host, unix:/path or sqlite:/path; several are for --shards");
     HOST_NAME = part("host", "HOST")
         .short('h')
         .env(&["REDIS_HOST"])
@@ -81,6 +81,10 @@ options! {
         .default(|to| to.settings.queue.clone())
         .setting("queue")
         .help("Queue name; queues of different names share nothing");
+    SHARDS = Opt::text(GROUP, "shards", Takes::Value("N"), set!(settings.names.shards, value::whole::<u32>))
+        .default(|to| to.settings.names.shards.to_string())
+        .setting("shards")
+        .help("Spread the queue over so many shards, on the servers of all --url in turn; all copies and commands must have the same");
     KEYS_ERRORS = key("keys.errors", |to, text| to.settings.names.errors = text.into())
         .default(|to| to.settings.names.errors.clone())
         .help("Name of the key that holds the failed messages");

@@ -11,7 +11,7 @@ use super::layer::{Given, Stack, either};
 use crate::app::args::options::Opt;
 use crate::app::args::options::connection::{
     CA, CERT, CERT_KEY, DB, HOST_NAME, PASS, PASSWORD_COMMAND, PASSWORD_FILE, PORT_NUMBER, SENTINEL_PASS,
-    SENTINEL_USER, SNI, URL, USER,
+    SENTINEL_USER, SHARDS, SNI, URL, USER,
 };
 use crate::app::args::program::Program;
 use crate::app::args::resolved::{HOST, PORT, PasswordFrom, Store};
@@ -42,16 +42,34 @@ pub struct Chosen {
     pub password: Option<PasswordFrom>,
 }
 
-pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
-    let (depth, url) = match place(stack)? {
+/// All stores that the sources name: the last URL; or, of a queue with shards, all URLs of one source.
+pub fn choose_all(stack: &Stack, notes: &mut Vec<String>) -> Result<Vec<Chosen>, Usage> {
+    let has_shards = stack.get(&SHARDS).is_some_and(|given| given.text().trim() != "1");
+    if !has_shards {
+        return Ok(vec![choose(stack, usize::MAX, notes)?.0]);
+    }
+    let (first, count) = choose(stack, 0, notes)?;
+    let mut all = vec![first];
+    for number in 1..count {
+        // What there is to note has been noted.
+        all.push(choose(stack, number, &mut Vec::new())?.0);
+    }
+    Ok(all)
+}
+
+/// The URL with this number, or the last one, and how many there are.
+fn choose(stack: &Stack, number: usize, notes: &mut Vec<String>) -> Result<(Chosen, usize), Usage> {
+    let (place, count) = place(stack, number)?;
+    let (depth, url) = match place {
         Place::Server(depth, url) => (depth, *url),
         Place::File(database) => {
             let shown = format!("sqlite:{}", database.path.display());
-            return Ok(Chosen {
+            let chosen = Chosen {
                 store: Store::Sqlite(database),
                 shown,
                 password: None,
-            });
+            };
+            return Ok((chosen, count));
         }
     };
     let by_flag = |option| stack.0.iter().find(|layer| layer.is_flags)?.get(option);
@@ -92,11 +110,12 @@ pub fn choose(stack: &Stack, notes: &mut Vec<String>) -> Result<Chosen, Usage> {
     let server = RedisUrl { pass, ..url }
         .place()
         .map_err(|error| Usage::new(reason(error)))?;
-    Ok(Chosen {
+    let chosen = Chosen {
         store: Store::Redis(Box::new(server)),
         shown,
         password,
-    })
+    };
+    Ok((chosen, count))
 }
 
 /// Whom TLS trusts, and as whom it connects.
@@ -150,8 +169,8 @@ fn part<'a>(stack: &'a Stack, depth: usize, option: &Opt, in_url: bool) -> Optio
     stack.0.iter().take(until).find_map(|layer| layer.get(option))
 }
 
-/// The first URL, unless host or port come before it: these displace it as a whole.
-fn place(stack: &Stack) -> Result<Place, Usage> {
+/// The URL with this number of the first source that has any, and how many it has, unless host or port come before it: these displace it as a whole.
+fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
     let (mut host, mut port, mut depth_found) = (None, None, None);
     for (depth, layer) in stack.0.iter().enumerate() {
         let rivals = (layer.get(&HOST_NAME), layer.get(&PORT_NUMBER));
@@ -162,12 +181,14 @@ fn place(stack: &Stack) -> Result<Place, Usage> {
             if let Some(rival) = rivals.0.or(rivals.1).filter(|_| !layer.is_environment) {
                 return Err(either(given, rival));
             }
-            return match StoreUrl::parse(given.text()) {
-                Ok(StoreUrl::Redis(url)) => Ok(Place::Server(depth, url)),
-                Ok(StoreUrl::Sqlite(database)) => Ok(Place::File(database)),
-                Ok(StoreUrl::Memory) => Err(given.wrong(NOT_SHARED)),
-                Err(error) => Err(given.wrong(&reason(error))),
+            let url = given.texts().nth(number).unwrap_or(given.text());
+            let place = match StoreUrl::parse(url) {
+                Ok(StoreUrl::Redis(url)) => Place::Server(depth, url),
+                Ok(StoreUrl::Sqlite(database)) => Place::File(database),
+                Ok(StoreUrl::Memory) => return Err(given.wrong(NOT_SHARED)),
+                Err(error) => return Err(given.wrong(&reason(error))),
             };
+            return Ok((place, given.values.len()));
         }
         host = host.or(rivals.0);
         port = port.or(rivals.1);
@@ -191,7 +212,8 @@ fn place(stack: &Stack) -> Result<Place, Usage> {
         via: Via::Address,
         tls: Tls::default(),
     };
-    Ok(Place::Server(depth_found.unwrap_or(stack.0.len()), Box::new(url)))
+    let place = Place::Server(depth_found.unwrap_or(stack.0.len()), Box::new(url));
+    Ok((place, 1))
 }
 
 /// Why a URL is refused.

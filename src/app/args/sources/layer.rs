@@ -23,6 +23,11 @@ impl Given {
         self.values.last().and_then(|value| value.to_str()).unwrap_or_default()
     }
 
+    /// The same of one of several values.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.values.iter().map(|value| value.to_str().unwrap_or_default())
+    }
+
     pub fn path(&self) -> PathBuf {
         self.values.last().map(PathBuf::from).unwrap_or_default()
     }
@@ -89,7 +94,10 @@ impl Layer {
     }
 
     pub fn has_secret(&self) -> bool {
-        let has_login = |url: &Given| url.text().contains('@') || url.text().contains("sentinel_pass=");
+        let has_login = |url: &Given| {
+            url.texts()
+                .any(|text| text.contains('@') || text.contains("sentinel_pass="))
+        };
         let secrets = [&PASS, &SENTINEL_PASS, &TOKEN, &READ_TOKEN, &PUSH_TOKEN];
         secrets.iter().any(|secret| self.get(secret).is_some()) || self.get(&URL).is_some_and(has_login)
     }

@@ -78,6 +78,7 @@ impl Pusher {
                 store: &store,
                 password: None,
                 address: &address,
+                others: &[],
                 settings: &settings,
                 answer_min: Duration::ZERO,
                 only_looks: false,

@@ -5,7 +5,7 @@
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack, below this number
 --       (or nothing)
 --       11 a generator whose connection it has seen and sees no more (or nothing) 12 the channels of nodes without their ids
---       13.. the types that the keys from 12 on must have
+--       13 the epoch with which it claims a shard in which nobody is elected (0: none) 14.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due paused, maybe rewound victim
 --          cursor, made_before, damaged, cancels and wrong (a key of another type) | deposed
@@ -94,10 +94,18 @@ local gone = ARGV[11] ~= ''
 if ARGV[11] ~= generator then gone = false end -- guard: gone-generator
 if gone and is_connected(ARGV[12] .. generator) then gone = false end -- guard: gone-look
 may = may or gone -- guard: gone
-if not mine and rank > 0 and may then
+may = may and not mine
+-- A shard takes a claim that is higher than all before; or the last one, if whoever had that is a member no more.
+local claims = tonumber(ARGV[13])
+if claims > 0 then
+  may = true
+  may = claims > epoch or (claims == epoch and generator == '') -- guard: claim-higher
+end
+if rank > 0 and may then
   -- A node that was chosen takes the crown also from a generator of a higher rank.
   if not called then reigning = rank end
-  mine, generator, epoch, chosen, reigning = true, node, epoch + 1, '', math.max(reigning, rank)
+  mine, generator, chosen, reigning = true, node, '', math.max(reigning, rank)
+  epoch = claims > 0 and claims or epoch + 1
   redis.pcall('LPUSH', KEYS[9], cmsgpack.pack({epoch, node, wall, tonumber(m[17]), made}))
   redis.pcall('LTRIM', KEYS[9], 0, $REIGNS_MAX - 1)
   -- What another reign has published, this one cannot publish again.
@@ -140,7 +148,7 @@ keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
   for i = 12, #KEYS do
     local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= ARGV[i + 1] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i + 1] end
+    if found ~= 'none' and found ~= ARGV[i + 2] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i + 2] end
   end
 end
 if keeps and not wrong then

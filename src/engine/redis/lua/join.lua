@@ -2,8 +2,8 @@
 -- KEYS  1 meta 2 nodes 3 taken:NODE 4 queue 5 again 6 later 7 dead, then the other keys, the last are turns groups groups:paused purged:
 --       the types of all are checked
 -- ARGV  1 node 2 lanes 3 lease 4 how far it lets one look move the hive clock 5 key names 6 token of this join, and the birth id
---       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12 how groups are served (as in groups.lua) 13.. the types that the keys
---       must have
+--       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12 how groups are served (as in groups.lua) 13 the first
+--       number of a new queue 14.. the types that the keys must have
 -- Returns  ok and by name: birth purged, maybe rewound | taken (another node has this id) | older (to be adopted first)
 --          | other layout names (not ours) | type key found
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
@@ -12,7 +12,7 @@
 --+ rights
 for i, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok
-  if found ~= 'none' and found ~= ARGV[12 + i] then return {'type', key, found} end -- guard: key-types
+  if found ~= 'none' and found ~= ARGV[13 + i] then return {'type', key, found} end -- guard: key-types
 end
 lack = lacks('HSET', 'ZADD') -- guard: rights
 if lack then return lack end
@@ -34,8 +34,8 @@ local birth = m[1]
 if not birth then
   birth = ARGV[6]
   local _, wall = hive(0, 0, 0)
-  found_queue(KEYS[1], birth, ARGV[5], ARGV[4], wall)
-  m = {birth, $LAYOUT, ARGV[5], 0, wall, 0, 0, 0, 0, ARGV[4], '', 0}
+  found_queue(KEYS[1], birth, ARGV[5], ARGV[4], wall, ARGV[13])
+  m = {birth, $LAYOUT, ARGV[5], 0, wall, ARGV[13], 0, 0, ARGV[13], ARGV[4], '', 0}
 end
 local clock, wall = hive(m[4], m[5], m[10])
 redis.call('HSET', KEYS[1], 'clock', num(clock), 'wall', num(wall))

@@ -118,9 +118,9 @@ local function awaits_members(meta, nodes, unheard, server, wall)
 end
 
 -- Creates a queue. Redis searches small hashes from their start: the fields that every call reads come first.
-local function found_queue(meta, birth, names, step, wall)
+local function found_queue(meta, birth, names, step, wall, first)
   redis.call('HSET', meta, 'shortcut', '', 'grain', $GRAIN_START, 'again', '0', 'paused', '0', 'clock', '0', 'wall', num(wall), 'step', step,
-    'crown', '0', 'seq', '0', 'made', '0', 'epoch', '0', 'generator', '', 'heirs', '', 'chosen', '', 'server', '', 'heard', '', 'due', '0', 'head', '0',
+    'crown', '0', 'seq', first, 'made', '0', 'epoch', '0', 'generator', '', 'heirs', '', 'chosen', '', 'server', '', 'heard', '', 'due', '0', 'head', first,
     'birth', birth, 'layout', $LAYOUT, 'names', names, 'steps', '', 'rank', '0', 'ruled', '0', 'done', '0', 'failed', '0', 'requeued', '0',
-    'rewinds', '0', 'skipped', '0', 'trimmed', '0', 'clearing', '0', 'waited', '0', 'waited_at', '0')
+    'rewinds', '0', 'skipped', first, 'trimmed', '0', 'clearing', '0', 'waited', '0', 'waited_at', '0')
 end

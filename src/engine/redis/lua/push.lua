@@ -1,7 +1,7 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
 -- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups; if outcomes are asked for, 13 asked
--- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server, then of each
---       message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
+-- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server 8 its first number, then of
+--       each message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
 -- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
@@ -24,7 +24,7 @@ else
   end
 end
 local asked = {'c' .. ARGV[1]}
-for i = 8, #ARGV, width do asked[#asked + 1] = 'k' .. ARGV[i] end
+for i = 9, #ARGV, width do asked[#asked + 1] = 'k' .. ARGV[i] end
 local known = redis.call('HMGET', KEYS[6], unpack(asked))
 local answered = nil
 answered = known[1] -- guard: push-repeat
@@ -49,15 +49,15 @@ if KEYS[13] then
 end
 
 -- First everything is worked out.
-local seq, epoch, grain = (m[3] or 0) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
+local seq, epoch, grain = (m[3] or ARGV[8]) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
 local answer, remembered, values, seen = {}, {}, {}, {}
 local new = numbering(seq, epoch, grain, wall)
-for i = 8, #ARGV, width do
+for i = 9, #ARGV, width do
   local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + width - 1]
   local envelope = width == 4 and ARGV[i + 2] or ''
   local number, repeated = new.seq, 0
   if key ~= '' then
-    local was, until_ms = string.match(known[(i - 8) / width + 2] or '', '(%d+) (%d+)')
+    local was, until_ms = string.match(known[(i - 9) / width + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
     lives = lives and tonumber(until_ms) > wall -- guard: once-until
     was = seen[key] or (lives and tonumber(was))
@@ -76,7 +76,7 @@ for i = 8, #ARGV, width do
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 new.close()
-local waiting_from, limit = tonumber(m[6] or 0) or 0, tonumber(ARGV[3])
+local waiting_from, limit = tonumber(m[6] or ARGV[8]) or 0, tonumber(ARGV[3])
 if #new.packs > 0 and new.seq - waiting_from > limit then
   local first = redis.call('LINDEX', KEYS[2], 0)
   if first then waiting_from = select(2, sound(first)) or waiting_from else waiting_from = seq end
@@ -95,7 +95,7 @@ end
 
 -- Now the writes.
 if not m[1] then
-  found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall)
+  found_queue(KEYS[1], ARGV[5], ARGV[4], ARGV[6], wall, ARGV[8])
   redis.call('HSET', KEYS[1], 'server', ARGV[7])
 end
 new.write(KEYS[2], KEYS[4])

@@ -1,0 +1,115 @@
+//! A lane of a node that works on several shards: its slots are shared with the lanes of the others.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+
+use super::Lane;
+use crate::engine::Engine;
+use crate::error::Result;
+use crate::node::context::Context;
+use crate::node::handle::Handle;
+use crate::node::handler::call::Landed;
+use crate::node::handler::slot::slot;
+use crate::node::handler::slots::Share;
+use crate::node::kept::Line;
+
+/// What a lane has of its handler.
+#[derive(Clone, Copy)]
+pub(in crate::node::handler) struct Own<'a> {
+    /// Where outcomes wait to be told until replicas have them.
+    pub line: Option<&'a Line>,
+    /// Where the node works on several shards: its slots are shared.
+    pub share: Option<&'a Share>,
+    /// How many messages this lane has in hand, as the meter counts them.
+    pub in_hand: &'a AtomicU64,
+}
+
+impl Own<'_> {
+    /// What the membership before had in hand is in other hands, and what it was told of that is no concern of this one.
+    pub(super) fn begin<E>(&self, context: &Context<E>) {
+        let before = self.in_hand.swap(0, Ordering::Relaxed);
+        context.meter.in_hand.fetch_sub(before, Ordering::Relaxed);
+        context.told.forget();
+    }
+
+    /// Until other shards leave a slot, or room for messages, to this one.
+    pub(super) async fn woken(&self) {
+        match self.share {
+            Some(share) => share.woken().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl<E: Engine, H: Handle> Lane<'_, E, H> {
+    /// Starts so many slots.
+    pub(super) fn start(&mut self, slots: usize) {
+        let observer = &self.context.observer;
+        for _ in 0..slots {
+            let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
+            let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
+            self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
+        }
+    }
+
+    /// Uses the slots that others have left to this lane.
+    pub(super) fn start_shared(&mut self) {
+        if self.own.share.is_some() {
+            self.start(self.pool.start(Instant::now()));
+        }
+    }
+
+    /// The next answer to a call on its way.
+    pub(super) async fn next_landed(&mut self) -> Option<Result<Landed>> {
+        loop {
+            tokio::select! {
+                biased;
+                landed = self.flight.next() => return landed,
+                () = self.own.woken() => {}
+            }
+            self.start_shared();
+        }
+    }
+
+    /// Waits for a call. A store that is away answers late: a slot that is this lane's next must not wait for it, since others stand behind it.
+    pub(super) async fn during<T>(&mut self, call: impl Future<Output = T>) -> T {
+        let Some(share) = self.own.share else {
+            return call.await;
+        };
+        let mut call = pin!(call);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut call => return done,
+                () = share.woken() => {}
+            }
+            self.start_shared();
+        }
+    }
+
+    /// A call that asks for so many messages is on its way; one that waits at the bell leaves the room to others.
+    pub(super) fn asks(&self, asked: u32, at_the_bell: bool) {
+        self.pool.asks(asked);
+        if let Some(share) = self.own.share.filter(|_| !at_the_bell) {
+            share.asks(asked as usize);
+        }
+    }
+
+    /// What it brought is in the pool.
+    pub(super) fn was_answered(&self, asked: u32) {
+        if let Some(share) = self.own.share {
+            share.answered(asked as usize);
+        }
+    }
+
+    /// Whether the node may end with its work: where there are several shards, all of them must be empty.
+    pub(super) fn ends_when_empty(&self) -> bool {
+        let is_empty = || self.dry && self.held.is_empty();
+        let share = self.own.share;
+        self.context.settings.burst && share.is_none_or(|share| share.all_idle(is_empty()))
+    }
+}
