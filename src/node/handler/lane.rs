@@ -25,7 +25,7 @@ use super::slot::slot;
 use super::stretch::Finished;
 use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket};
 use crate::error::Result;
-use crate::message::Pack;
+use crate::message::{Pack, within};
 use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::handle::Handle;
@@ -186,12 +186,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
-        let context = self.context;
         if self.pool.is_far() {
-            self.flight.push(Box::pin(send(context, call)));
+            self.flight.push(Box::pin(send(self.context, call)));
             return Ok(None);
         }
-        let landed = send(context, call).await?;
+        let landed = send(self.context, call).await?;
         Ok(self.land(landed).await)
     }
 
@@ -494,7 +493,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         for _ in 0..self.pool.add(packs, Instant::now()) {
             let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
             let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
-            self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
+            let slot = slot(pool, self.handle.clone(), settings, told);
+            self.slots.spawn(within(self.context.told.clone(), slot));
         }
     }
 }
