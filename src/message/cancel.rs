@@ -117,13 +117,17 @@ impl Told {
         self.mark(&inner);
     }
 
-    /// Whether a message in hand is cancelled.
+    /// Whether anything may be cancelled.
     #[inline]
-    pub(crate) fn is_cancelled(&self, message: &Message) -> bool {
-        self.any.load(Ordering::Acquire) && self.covers(message.number, message.group())
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
     }
 
-    #[cold]
+    /// Whether a message in hand is cancelled.
+    pub(crate) fn is_cancelled(&self, message: &Message) -> bool {
+        self.any() && self.covers(message.number, message.group())
+    }
+
     fn covers(&self, number: u64, group: Option<&str>) -> bool {
         let inner = self.lock();
         inner.taken.contains(&number) || inner.beat.covers(number, group)

@@ -187,12 +187,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
-        let context = self.context;
         if self.pool.is_far() {
-            self.flight.push(Box::pin(send(context, call)));
+            self.flight.push(Box::pin(send(self.context, call)));
             return Ok(None);
         }
-        let landed = self.during(send(context, call)).await?;
+        let landed = self.during(send(self.context, call)).await?;
         Ok(self.land(landed).await)
     }
 

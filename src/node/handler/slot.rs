@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::pool::Pool;
-use super::stretch::Stretch;
+use super::stretch::{Open, Stretch};
 use crate::engine::sharded::shard_of_group;
 use crate::engine::{DELAY_MS_MAX, NodeId};
-use crate::message::{CANCELLED, Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, within, wrong_group};
+use crate::message::{CANCELLED, Effect, Headers, Message, Outcome, RESULT_BYTES_MAX, wrong_group};
 use crate::mutants::guard;
 use crate::node::event::{Event, Observer};
 use crate::node::handle::{Handle, Handled};
@@ -31,10 +31,6 @@ pub(super) type Told = Option<(NodeId, Arc<dyn Observer>)>;
 /// stretches, with one look at the clock for each stretch: for a message that takes next to no time, the pool's lock and the
 /// clock would cost more than everything else.
 pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
-    within(pool.told.clone(), work(pool, handle, settings, told)).await;
-}
-
-async fn work<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings>, told: Told) {
     let mut stretch = Stretch::new(pool.pace, Instant::now());
     let (mut turn, mut waited) = (stretch.began, false);
     while let Some(pack) = pool.advance(&mut stretch) {
@@ -55,7 +51,7 @@ async fn work<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings
                 stretch.ends(message.number, message.payload.len(), expired(expires_ms));
                 continue;
             }
-            if pool.told.is_cancelled(&message) && guard("cancel-skips") {
+            if pool.told.any() && is_cancelled(&pool, &pack, index) && guard("cancel-skips") {
                 stretch.starts();
                 stretch.ends(message.number, message.payload.len(), cancelled());
                 continue;
@@ -78,7 +74,7 @@ async fn work<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: Arc<Settings
             };
             match handled {
                 Ok(effects) if effects.is_empty() => stretch.done(number, bytes),
-                Err(_) if pool.told.is_cancelled(&pack.message(index)) && guard("cancel-fails") => {
+                Err(_) if pool.told.any() && is_cancelled(&pool, &pack, index) && guard("cancel-fails") => {
                     stretch.ends(number, bytes, cancelled());
                 }
                 handled => stretch.ends(number, bytes, outcome(handled, pack.sample(), failures, &settings)),
@@ -94,6 +90,12 @@ fn expired(expires_ms: u64) -> Outcome {
     Outcome::Error(format!(
         "expired: it was not begun with within {time:?} of its publication"
     ))
+}
+
+/// Apart from the path that every message takes.
+#[cold]
+fn is_cancelled(pool: &Pool, pack: &Open, index: usize) -> bool {
+    pool.told.is_cancelled(&pack.message(index))
 }
 
 /// No handler sees it, or the one that did was told.

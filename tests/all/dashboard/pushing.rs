@@ -67,7 +67,7 @@ fn the_trace_of_a_request_goes_with_its_messages_unless_they_name_another() {
         .ask(&post(MESSAGES, &json!({"payload": "c", "ask": true})))
         .is(201);
     let state = |number: u64| board.ask(&get(&format!("{MESSAGES}/{number}"))).is(200).json()["state"].clone();
-    assert_eq!((state(2), state(0)), ("queued".into(), "unknown".into()));
+    assert_eq!((state(2), state(0)), ("queued".into(), "queued".into()));
     let headers: Vec<Value> = messages(&server, &queue)
         .iter()
         .map(|failed| failed["headers"].clone())

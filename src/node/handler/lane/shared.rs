@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::Lane;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::message::within;
 use crate::node::context::Context;
 use crate::node::handle::Handle;
 use crate::node::handler::call::Landed;
@@ -52,7 +53,8 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
         for _ in 0..slots {
             let told = observer.wants_starts().then(|| (self.node.clone(), observer.clone()));
             let (pool, settings) = (self.pool.clone(), self.context.settings.clone());
-            self.slots.spawn(slot(pool, self.handle.clone(), settings, told));
+            let slot = slot(pool, self.handle.clone(), settings, told);
+            self.slots.spawn(within(self.context.told.clone(), slot));
         }
     }
 
