@@ -30,7 +30,7 @@ pub fn next(number: u64, payload: &[u8]) -> Option<Effect> {
     match LENGTH.saturating_sub(step) {
         0 => None,
         1 => Some(Effect::publish_after(next, DELAY)),
-        2 => Some(Effect::publish(next).in_group(format!("chain {}", root % GROUPS))),
+        2 => Some(Effect::publish(next).in_group(format!("chain {}", root / EACH % GROUPS))),
         _ => Some(Effect::publish(next)),
     }
 }

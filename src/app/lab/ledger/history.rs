@@ -29,6 +29,8 @@ pub struct Recorded {
     pub started: Numbers,
     /// Started in one and the same delivery more than once.
     pub started_twice: Numbers,
+    /// Started, and then given back: there was no room for what their effects publish.
+    pub crowded: Numbers,
     /// Starts in a later delivery: number and deliveries.
     pub started_again: Vec<(u64, u16)>,
     /// Prints of payloads that are not just the number.
@@ -203,6 +205,7 @@ impl Recorded {
                         ms: *ms,
                     });
                 }
+                (What::Return, _) => self.crowded.add(&self.started.among(*first, *count)),
                 _ => {}
             },
             _ => {}

@@ -320,6 +320,21 @@ fn a_message_that_is_started_twice_in_one_delivery() {
 }
 
 #[test]
+fn a_message_whose_effects_found_no_room_is_started_again_in_the_same_delivery() {
+    let started_again = || {
+        let mut run = Run::new();
+        run.does(HANDLER, 1, 1, What::Return, 150);
+        run.starts(HANDLER, 1, 1);
+        run
+    };
+    started_again().finds(&[]);
+    // It excuses no other.
+    let mut run = started_again();
+    run.starts(HANDLER, 3, 1);
+    run.finds(&["started twice in one delivery"]);
+}
+
+#[test]
 fn an_effect_that_happens_twice_or_not_at_all_or_of_an_error() {
     let mut run = Run::new();
     add(run.observed.effects.as_mut().unwrap(), 3);
