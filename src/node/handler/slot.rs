@@ -42,18 +42,16 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
             stretch.began = Instant::now();
             turn = stretch.began;
         }
+        let is_enveloped = pack.pack().is_enveloped();
         while stretch.has_room()
             && let Some(index) = pack.claim()
         {
             let message = pack.message(index);
-            if let Some(expires_ms) = pack.has_expired(|| pool.time_ms(Instant::now())) {
+            if (is_enveloped || pool.told.any())
+                && let Some(outcome) = unseen(&pool, &pack, index)
+            {
                 stretch.starts();
-                stretch.ends(message.number, message.payload.len(), expired(expires_ms));
-                continue;
-            }
-            if pool.told.any() && is_cancelled(&pool, &pack, index) && guard("cancel-skips") {
-                stretch.starts();
-                stretch.ends(message.number, message.payload.len(), cancelled());
+                stretch.ends(message.number, message.payload.len(), outcome);
                 continue;
             }
             let (number, bytes, failures) = (message.number, message.payload.len(), message.failures);
@@ -92,7 +90,15 @@ fn expired(expires_ms: u64) -> Outcome {
     ))
 }
 
-/// Apart from the path that every message takes.
+/// How a message ends that no handler is to see. Apart from the path that every message takes.
+#[cold]
+fn unseen(pool: &Pool, pack: &Open, index: usize) -> Option<Outcome> {
+    if let Some(expires_ms) = pack.has_expired(|| pool.time_ms(Instant::now())) {
+        return Some(expired(expires_ms));
+    }
+    (is_cancelled(pool, pack, index) && guard("cancel-skips")).then(cancelled)
+}
+
 #[cold]
 fn is_cancelled(pool: &Pool, pack: &Open, index: usize) -> bool {
     pool.told.is_cancelled(&pack.message(index))

@@ -80,7 +80,6 @@ impl Open {
     }
 
     /// Whether its message is to be handled no more at this time of day.
-    #[inline]
     pub(super) fn has_expired(&self, time_ms: impl FnOnce() -> u64) -> Option<u64> {
         let expires_ms = self.sample.envelope.open()?.expires_ms?;
         (time_ms() >= self.sample.published_ms.saturating_add(expires_ms)).then_some(expires_ms)
