@@ -178,6 +178,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         chosen,
         server,
         due,
+        crowned,
     ] = told[..]
     else {
         return Ok(None);
@@ -205,8 +206,8 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
     };
     let seen = &beat.seen;
     let is_behind = seq < seen.seq || made < seen.made || epoch < seen.epoch;
-    // A crown that changed hands has another epoch.
-    let is_crowned_anew = epoch != last.crowned.1;
+    // A claim may be made again under the same epoch, by the same process as another member.
+    let is_crowned_anew = (crowned, epoch) != (last.crowned.0.as_str(), last.crowned.1);
     // The call may have made the connection anew.
     let is_heard = server == last.server && last.is_as(engine, beat);
     // A whole beat tells what is cancelled.
@@ -225,7 +226,6 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         crown_in_ms: crown - clock,
         heir,
         before: before.unwrap_or(0) as u64,
-        // With the epoch, it would have changed.
         crowned: last.crowned.0.clone(),
         wall_ms,
         victim: None,

@@ -83,13 +83,18 @@ async fn what_was_published_before_a_claim_is_told_by_it_and_nothing_of_it_comes
 }
 
 async fn an_epoch_is_claimed_again_once_its_member_is_gone<B: Bench>(hive: &Hive<B>) {
-    shard(hive, &["a", "b"]).await;
+    shard(hive, &["a", "b", "c"]).await;
     claim(hive, "a", 7).await;
     assert!(!claim(hive, "b", 7).await.generator, "it is a member still");
+    // A whole beat, and one that only renews.
+    for _ in 0..2 {
+        assert_eq!(claim(hive, "c", 0).await.crowned, "a");
+    }
     hive.engine().leave(&"a".into()).await.expect("leave");
     // The same process, under another id.
     let again = claim(hive, "b", 7).await;
     assert_eq!((again.generator, again.epoch), (true, 7));
+    assert_eq!(claim(hive, "c", 0).await.crowned, "b");
 }
 
 async fn a_node_that_claims_no_more_resigns<B: Bench>(hive: &Hive<B>) {
