@@ -48,9 +48,8 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &Cancel) -> Result<(),
         [] => Ok(()),
         [one] => Err(Failure::failed(format!("{one}: it was not cancelled"))),
         [first, others @ ..] => Err(Failure::failed(format!(
-            "{first}, and {} of {} were not cancelled either",
-            others.len(),
-            counted(flags.numbers.len() as u64, "message")
+            "{first}: it was not cancelled, nor {} of those named",
+            counted(others.len() as u64, "other")
         ))),
     }
 }

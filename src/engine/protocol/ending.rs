@@ -1,7 +1,7 @@
 //! How a message ended whose outcome was asked for, and where a message is.
 
 use super::{Failed, NodeId};
-use crate::message::Pack;
+use crate::message::{CANCELLED, Pack};
 
 /// How a message ended whose outcome was asked for. Kept for [`ENDING_MS`](crate::engine::ENDING_MS), while no more than
 /// [`ENDINGS_MAX`](crate::engine::ENDINGS_MAX) are.
@@ -62,7 +62,7 @@ impl Ending {
         match &self.how {
             Ended::Done(_) => "done",
             Ended::Failed(error) if error.starts_with(b"expired: ") => "expired",
-            Ended::Failed(error) if error.starts_with(b"cancelled") => "cancelled",
+            Ended::Failed(error) if error == CANCELLED.as_bytes() => "cancelled",
             Ended::Failed(_) => "failed",
         }
     }
@@ -105,4 +105,30 @@ pub enum Found {
     Settled,
     /// It waits or has ended: nobody asked for its outcome, or that was too long ago.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_queue_itself_says_is_cancelled_or_expired() {
+        let word = |error: &str| {
+            let ending = Ending {
+                how: Ended::Failed(error.into()),
+                time_ms: 0,
+                node: "n".into(),
+                deliveries: 1,
+                failures: 0,
+            };
+            ending.word()
+        };
+        assert_eq!(word(CANCELLED), "cancelled");
+        assert_eq!(word("cancelled by the customer"), "failed");
+        assert_eq!(
+            word("expired: it was not begun with within 1s of its publication"),
+            "expired"
+        );
+        assert_eq!(word("expired card"), "failed");
+    }
 }

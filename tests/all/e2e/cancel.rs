@@ -253,7 +253,7 @@ fn wrong_numbers_get_one_line_and_the_right_exit_code() {
         &["queenright: message 7 was never published: it was not cancelled\n"],
     );
     assert_eq!(told, "");
-    let words = ["queenright: message 7 was never published, and 1 of 3 messages were not cancelled either\n"];
+    let words = ["queenright: message 7 was never published: it was not cancelled, nor 1 other of those named\n"];
     assert_eq!(refused(&["7", "1", "8"], 1, &words), "1 cancelled\n");
     let told = refused(&["--json", "7", "1"], 1, &[]);
     assert_eq!(
