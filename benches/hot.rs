@@ -52,6 +52,6 @@ fn assemble(bencher: Bencher<'_, '_>) {
 fn dispatch(bencher: Bencher<'_, '_>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
-    let (pack, settings, handle) = (pack(), Arc::new(Settings::default()), Arc::new(hot::Nothing));
+    let (pack, settings, handle) = (pack(), Arc::new(Settings::default()), Arc::new(hot::Handler::idle()));
     per_message(bencher, || runtime.block_on(hot::hand_out(&settings, &handle, &pack)));
 }

@@ -128,7 +128,8 @@ impl Told {
         self.any() && self.covers(message.number, message.group())
     }
 
-    fn covers(&self, number: u64, group: Option<&str>) -> bool {
+    /// The same, of a message with this number and this group.
+    pub(crate) fn covers(&self, number: u64, group: Option<&str>) -> bool {
         let inner = self.lock();
         inner.taken.contains(&number) || inner.beat.covers(number, group)
     }

@@ -75,10 +75,6 @@ pub(super) async fn make<G: Generate>(
     builder.clear();
     while number - first < most && packs.len() < PUBLISH_PACKS_MAX && bytes < PUBLISH_BYTES_MAX {
         draft.payload.clear();
-        (draft.group, draft.expires) = (None, None);
-        if !draft.headers.is_empty() {
-            draft.headers = Headers::new();
-        }
         let next = Next {
             number,
             epoch: reign.epoch,
@@ -108,6 +104,7 @@ pub(super) async fn make<G: Generate>(
             bytes += pack.bytes().len();
             packs.push(pack);
             number += 1;
+            (draft.group, draft.expires, draft.headers) = (None, None, Headers::new());
             continue;
         }
         if !builder.has_room(payload.len()) {

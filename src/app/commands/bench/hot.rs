@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use crate::app::args::BenchHot;
 use crate::app::commands::start::roles::Generator;
+pub use crate::app::commands::start::roles::Handler;
 use crate::app::exit::Failure;
 use crate::app::run::runtime;
 use crate::engine::redis::exchange_bytes;
 use crate::engine::redis::keys::Keys;
 use crate::engine::{Exchange, Run, Settle};
-use crate::message::{Message, Outcome, PACK_MESSAGES_MAX, Pack, PackBuilder};
+use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack, PackBuilder};
 use crate::node::generate::Generate;
 use crate::node::generator::batch;
-use crate::node::handle::{Handle, Handled};
 use crate::node::handler::dispatch;
 use crate::settings::Settings;
 
@@ -86,18 +86,8 @@ pub fn assemble(keys: &Keys) -> usize {
     exchange_bytes(keys, black_box(&exchange)).len()
 }
 
-/// A handler that does nothing.
-pub struct Nothing;
-
-impl Handle for Nothing {
-    async fn handle(&self, message: Message) -> Handled {
-        black_box(message);
-        Ok(Vec::new())
-    }
-}
-
-/// Hands every message of a pack to a handler, and collects what is to be settled.
-pub async fn hand_out(settings: &Arc<Settings>, handle: &Arc<Nothing>, pack: &Pack) -> usize {
+/// Hands every message of a pack to the handler of `start`, which does nothing with it, and collects what is to be settled.
+pub async fn hand_out(settings: &Arc<Settings>, handle: &Arc<Handler>, pack: &Pack) -> usize {
     dispatch(settings, handle, vec![pack.clone()]).await.len()
 }
 
@@ -111,7 +101,7 @@ pub(in crate::app::commands) fn run(flags: &BenchHot) -> Result<ExitCode, Failur
     let pack = encode(&mut builder);
     let keys = Keys::new("bench", &crate::settings::Names::default());
     let mut generator = Generator::counter();
-    let (settings, handle) = (Arc::new(Settings::default()), Arc::new(Nothing));
+    let (settings, handle) = (Arc::new(Settings::default()), Arc::new(Handler::idle()));
     for _ in 0..flags.times {
         match flags.path.as_str() {
             "reference" => _ = black_box(reference()),

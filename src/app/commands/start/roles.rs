@@ -1,6 +1,11 @@
 //! Who generates and who handles: what comes with the program, or other programs.
 
+use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::Either;
 
 use crate::api::cron::Scheduled;
 use crate::app::args::program::{Program, Source};
@@ -224,7 +229,7 @@ fn words() -> String {
 }
 
 /// The handler of the task, which takes a while and fails now and then, or one of another program.
-pub(super) struct Handler {
+pub struct Handler {
     pub(super) outside: Option<Box<dyn Work>>,
     time: WorkTime,
     error_rate: f64,
@@ -235,18 +240,38 @@ pub(super) struct Handler {
 }
 
 impl Handle for Handler {
-    async fn handle(&self, message: Message) -> Handled {
+    // Flat out this is called millions of times a second: what is done at once leaves its future nothing to carry. The rest is on the heap, for no
+    // message is to pay for the size of a future that waits.
+    #[inline]
+    fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send {
+        let is_slow = self.outside.is_some() || !self.time.is_zero();
         match &self.traces {
-            // On the heap: few messages have a trace, and all would pay for the size.
             Some(traces) if Traces::follows(&message) => {
-                Box::pin(traces.handle(message, |message| self.work(message))).await
+                Either::Right(traces.handle(message, |message| self.work(message)).boxed())
             }
-            _ => self.work(message).await,
+            _ if is_slow => Either::Right(self.work(message).boxed()),
+            _ => Either::Left(ready(self.builtin(&message))),
         }
     }
 }
 
 impl Handler {
+    /// Takes no time and never fails.
+    #[must_use]
+    pub fn idle() -> Self {
+        Self {
+            outside: None,
+            time: WorkTime {
+                low: Duration::ZERO,
+                high: Duration::ZERO,
+            },
+            error_rate: 0.0,
+            effects: None,
+            secrets: Secrets::default(),
+            traces: None,
+        }
+    }
+
     async fn work(&self, message: Message) -> Handled {
         if let Some(outside) = &self.outside {
             return outside
@@ -257,6 +282,11 @@ impl Handler {
         if !self.time.is_zero() {
             tokio::time::sleep(self.time.sample()).await;
         }
+        self.builtin(&message)
+    }
+
+    #[inline]
+    fn builtin(&self, message: &Message) -> Handled {
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
         }
