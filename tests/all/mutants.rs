@@ -210,6 +210,10 @@ const CATCHES: &[(&str, &str)] = &[
     ),
     ("heard-anew", "the_server_before_last_is_another_one_again"),
     (
+        "heard-beat",
+        "a_publish_waits_until_all_members_have_spoken_to_another_server",
+    ),
+    (
         "publish-unheard",
         "a_publish_waits_until_all_members_have_spoken_to_another_server",
     ),

@@ -185,6 +185,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("push-unheard", PUSHING),
     ("publish-unheard", HEARING),
     ("heard-anew", HEARING),
+    ("heard-beat", HEARING),
     ("hole-front", PUSHING),
     ("rewind-made", "nobody pushes here, so the next number tells as much"),
     ("push-layout", JOINING),

@@ -20,7 +20,7 @@ local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
   'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled', 'steps', 'server', 'head', 'done', 'failed', 'requeued',
-  'trimmed', 'damaged', 'again')
+  'trimmed', 'damaged', 'again', 'heard')
 if not m[1] then return {'deposed'} end
 -- Fields that someone has changed into no numbers. What the queue cannot do without must be set right by hand. Hints and counts
 -- begin anew: what is missing from the counts shows in `status`.
@@ -118,6 +118,12 @@ if mine and rank == 0 then
   redis.pcall('PUBLISH', KEYS[7], '1')
 end
 if mine then crown = clock + ARGV[3] end
+-- All have spoken to this server: the first publish need not ask hear.lua, which takes two round trips.
+if mine and ARGV[8] ~= '' and m[27] ~= ARGV[8] then
+  local all = true
+  all = redis.pcall('LLEN', KEYS[10]) == 0 -- guard: heard-beat
+  if all then redis.call('HSET', KEYS[1], 'heard', ARGV[8]) end
+end
 
 -- A pause of Redis must end no lease that is in use: the crown's of this generator, and those of all members. One that is not in
 -- use slows nothing down.
