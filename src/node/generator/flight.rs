@@ -30,6 +30,8 @@ pub(super) struct Flight<'a, E, F: Future> {
     calls: FuturesOrdered<F>,
     bytes: usize,
     window: Window,
+    /// When the first was answered.
+    first: Option<Instant>,
 }
 
 /// A publish, and what is known once it is applied.
@@ -60,7 +62,15 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
             calls: FuturesOrdered::new(),
             bytes: 0,
             window: Window::new(sender.context.engine.trip()),
+            first: None,
         }
+    }
+
+    /// How long the way of a call was that is answered now. Those that were sent before the first answer waited until there was a connection.
+    fn took(&mut self, sent: Instant, trip: Duration) -> Duration {
+        let now = Instant::now();
+        let first = *self.first.get_or_insert(now);
+        if sent < first { now - first + trip } else { now - sent }
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -121,7 +131,9 @@ impl<'a, E: Engine, F: Future<Output = Landed<'a>>> Flight<'a, E, F> {
         let Landed { call, attempt, sent } = landed;
         let mut behind = VecDeque::new();
         if attempt.is_applied() || !guard("oldest-first") {
-            self.window.answered(sent.elapsed(), self.sender.context.engine.trip());
+            let trip = self.sender.context.engine.trip();
+            let took = self.took(sent, trip);
+            self.window.answered(took, trip);
         } else {
             if attempt.has_failed() {
                 self.window.failed();
@@ -180,6 +192,27 @@ mod tests {
             attempt: Attempt::answered(Published::Moved { seq: 1 }),
             sent: Instant::now(),
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_sent_before_the_first_answer_had_to_wait_for_a_connection() {
+        let context = context(Local::new("q"));
+        let confirmed = Arc::default();
+        let sender = Sender {
+            context: &context,
+            confirmed: &confirmed,
+            line: None,
+            node: "n",
+        };
+        let mut flight = Flight::new(&sender, moved);
+        let (began, little) = (Instant::now(), Duration::from_millis(5));
+        tokio::time::advance(3 * TRIP).await;
+        assert_eq!(flight.took(began, TRIP), TRIP);
+        tokio::time::advance(little).await;
+        assert_eq!(flight.took(began, TRIP), TRIP + little);
+        let later = Instant::now();
+        tokio::time::advance(2 * TRIP).await;
+        assert_eq!(flight.took(later, TRIP), 2 * TRIP);
     }
 
     #[tokio::test]
