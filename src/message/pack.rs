@@ -176,6 +176,12 @@ impl Pack {
         self.bytes.slice(place.start + self.front..place.end)
     }
 
+    /// How many bytes the payload of the message at `index` has.
+    #[inline]
+    pub(crate) fn payload_bytes(&self, index: usize) -> usize {
+        self.payloads(index, 1).len() - self.front
+    }
+
     /// Whether an envelope stands before its payload.
     #[must_use]
     #[inline]

@@ -105,10 +105,17 @@ impl Open {
     pub(super) fn message(&self, index: usize) -> Message {
         Message {
             number: self.sample.number + index as u64,
-            payload: self.pack.payload(index),
             envelope: self.sample.envelope.clone(),
+            // The last: what is called behind it would keep the compiler from writing it where it belongs.
+            payload: self.pack.payload(index),
             ..self.sample
         }
+    }
+
+    /// The number of a message, and how many bytes its payload has.
+    #[inline]
+    pub(super) fn number_and_bytes(&self, index: usize) -> (u64, usize) {
+        (self.sample.number + index as u64, self.pack.payload_bytes(index))
     }
 
     /// How many messages no slot has claimed.

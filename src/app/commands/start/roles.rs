@@ -1,11 +1,12 @@
 //! Who generates and who handles: what comes with the program, or other programs.
 
-use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::Either;
+use futures_util::future::BoxFuture;
 
 use crate::api::cron::Scheduled;
 use crate::app::args::program::{Program, Source};
@@ -102,8 +103,11 @@ pub(super) fn handler(
             Some(Box::new(http))
         }
     };
+    let is_idle =
+        outside.is_none() && resolved.work.is_zero() && resolved.error_rate <= 0.0 && resolved.effects.is_none();
     Ok(Handler {
         outside,
+        is_idle,
         time: resolved.work,
         error_rate: resolved.error_rate,
         effects: resolved.effects.clone(),
@@ -233,24 +237,44 @@ pub struct Handler {
     pub(super) outside: Option<Box<dyn Work>>,
     time: WorkTime,
     error_rate: f64,
+    /// It takes no time, never fails and writes nothing.
+    is_idle: bool,
     /// The prefix of the counters that `verify` looks at.
     effects: Option<String>,
     secrets: Secrets,
     traces: Option<Arc<Traces>>,
 }
 
+/// What comes of a message.
+enum Answer<'a> {
+    /// Done, without an effect.
+    Done,
+    Later(BoxFuture<'a, Handled>),
+}
+
+impl Future for Answer<'_> {
+    type Output = Handled;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Handled> {
+        match self.get_mut() {
+            Self::Done => Poll::Ready(Ok(Vec::new())),
+            Self::Later(answer) => answer.poll_unpin(context),
+        }
+    }
+}
+
 impl Handle for Handler {
-    // Flat out this is called millions of times a second: what is done at once leaves its future nothing to carry. The rest is on the heap, for no
+    // Flat out this is called millions of times a second: a handler that does nothing leaves its future nothing to carry. The rest is on the heap, for no
     // message is to pay for the size of a future that waits.
     #[inline]
     fn handle(&self, message: Message) -> impl Future<Output = Handled> + Send {
-        let is_slow = self.outside.is_some() || !self.time.is_zero();
         match &self.traces {
             Some(traces) if Traces::follows(&message) => {
-                Either::Right(traces.handle(message, |message| self.work(message)).boxed())
+                Answer::Later(traces.handle(message, |message| self.work(message)).boxed())
             }
-            _ if is_slow => Either::Right(self.work(message).boxed()),
-            _ => Either::Left(ready(self.builtin(&message))),
+            _ if self.is_idle => Answer::Done,
+            _ => Answer::Later(self.work(message).boxed()),
         }
     }
 }
@@ -266,6 +290,7 @@ impl Handler {
                 high: Duration::ZERO,
             },
             error_rate: 0.0,
+            is_idle: true,
             effects: None,
             secrets: Secrets::default(),
             traces: None,
@@ -282,11 +307,6 @@ impl Handler {
         if !self.time.is_zero() {
             tokio::time::sleep(self.time.sample()).await;
         }
-        self.builtin(&message)
-    }
-
-    #[inline]
-    fn builtin(&self, message: &Message) -> Handled {
         if self.error_rate > 0.0 && fastrand::f64() < self.error_rate {
             return Err("the handler failed, as it is told to now and then (--error-rate)".into());
         }
