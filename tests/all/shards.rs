@@ -23,7 +23,7 @@ use store::{Store, Weather};
 /// How many items the source has.
 const ITEMS: u64 = 200;
 /// How many seeds the gate plays.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 90;
 
 /// Reads items from its cursor on.
 #[derive(Clone)]
@@ -72,6 +72,14 @@ impl World {
         }
     }
 
+    /// The same, and each shard has a replica.
+    fn replicated(mut self, lag: Duration) -> Self {
+        let weather = Weather::new(self.shards.len()).with_replicas(&self.shards, lag);
+        self.weather = Arc::new(weather);
+        self.settings.replicas = 1;
+        self
+    }
+
     fn queue(&self, dead: &Arc<AtomicBool>) -> Arc<Sharded<Store>> {
         let shards = self.shards.iter().enumerate().map(|(shard, local)| {
             Arc::new(Store {
@@ -79,6 +87,7 @@ impl World {
                 shard,
                 weather: self.weather.clone(),
                 dead: dead.clone(),
+                called: std::sync::Mutex::default(),
             })
         });
         Arc::new(Sharded::new(shards.collect()).expect("a few shards"))
@@ -232,6 +241,10 @@ async fn storm() {
     let interval = Duration::from_millis([0, 5][(rng() % 2) as usize]);
     let mut world = World::new(shards, interval);
     world.handling = Duration::from_millis(rng() % 20);
+    let replicated = rng() % 2 == 0;
+    if replicated {
+        world = world.replicated(Duration::from_millis(rng() % 30));
+    }
     for _ in 0..nodes {
         world.start();
     }
@@ -249,7 +262,13 @@ async fn storm() {
             }
             3..6 => world.weather.toggle(fastrand::usize(..shards)),
             6 => world.weather.clear(),
-            7 => push(&world, step).await,
+            7 => push(&world, step, 3).await,
+            // A replica is cut off, and takes its shard's place some time later.
+            8 if replicated => world.weather.cut_off(fastrand::usize(..shards), fastrand::bool()),
+            9 if replicated => {
+                let shard = fastrand::usize(..shards);
+                world.weather.go_back(shard, &world.shards[shard]);
+            }
             _ => {}
         }
     }
@@ -257,7 +276,7 @@ async fn storm() {
 }
 
 /// Someone pushes, with a key, again until it is answered.
-async fn push(world: &World, step: u32) {
+async fn push(world: &World, step: u32, items: u32) {
     let queue = world.queue(&Arc::default());
     let push = Push {
         call: format!("call{step}"),
@@ -266,7 +285,7 @@ async fn push(world: &World, step: u32) {
         birth: "birth".into(),
         step_ms: 200,
         server: String::new(),
-        items: (0..3)
+        items: (0..items)
             .map(|i| Item::new(format!("pushed-{step}-{i}")).key(format!("{step}-{i}")))
             .collect(),
     };
@@ -328,6 +347,30 @@ async fn away() {
 #[test]
 fn a_shard_that_is_away_costs_its_own_messages_a_wait_and_nothing_else() {
     play(1, None, away).expect("it holds");
+}
+
+/// The replica of a shard is cut off while many messages wait in all of them.
+async fn unreplicated() {
+    let mut world = World::new(2, Duration::from_millis(5)).replicated(Duration::from_millis(1));
+    world.handling = Duration::from_millis(1);
+    (world.settings.concurrency, world.settings.batch) = (1, Some(1));
+    world.start();
+    world.start();
+    world.until("it begins", |world| world.done() > 10).await;
+    // More than outcomes that may wait for a replica.
+    for step in 0..10 {
+        push(&world, step, 600).await;
+    }
+    world.weather.cut_off(1, true);
+    let is_done = |world: &World| world.done() > 100 && world.shards[0].state().unsettled().is_empty();
+    world.until("the other shard is done", is_done).await;
+    assert!(!world.shards[1].state().unsettled().is_empty(), "{}", world.told());
+    world.end().await;
+}
+
+#[test]
+fn a_shard_without_its_replica_costs_its_own_messages_a_wait_and_nothing_else() {
+    play(1, None, unreplicated).expect("it holds");
 }
 
 /// All shards are used alike, and an idle node has taken from each.
