@@ -315,6 +315,10 @@ fn every_guard_of_several_shards_is_missed_by_some_fleet() {
     for guard in ["claims", "overtakes"] {
         assert!(play(1, Some(guard), away).is_err(), "nobody misses {guard}");
     }
+    assert!(
+        play(1, Some("claim-kept"), claimed_and_lost).is_err(),
+        "nobody misses claim-kept"
+    );
 }
 
 /// A shard is away while the fleet works, and while its generator is killed.
@@ -371,6 +375,32 @@ async fn unreplicated() {
 #[test]
 fn a_shard_without_its_replica_costs_its_own_messages_a_wait_and_nothing_else() {
     play(1, None, unreplicated).expect("it holds");
+}
+
+/// A generator is killed whose last messages no replica has; the next one claims their shard, which then goes back to before all of that.
+async fn claimed_and_lost() {
+    let mut world = World::new(2, Duration::from_millis(5)).replicated(Duration::from_millis(1));
+    for _ in 0..3 {
+        world.start();
+    }
+    world.until("it begins", |world| world.done() > 10).await;
+    let epoch = |world: &World| world.shards[1].state().meta.as_ref().map_or(0, |meta| meta.epoch);
+    let before = epoch(&world);
+    world.weather.cut_off(1, true);
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    let generator = world.generator().expect("somebody generates");
+    world.kill(generator);
+    world
+        .until("the next one has claimed it", |world| epoch(world) > before)
+        .await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world.weather.go_back(1, &world.shards[1]);
+    world.end().await;
+}
+
+#[test]
+fn a_claim_that_a_shard_forgets_says_nothing_of_what_was_published_before_it() {
+    play(1, None, claimed_and_lost).expect("it holds");
 }
 
 /// All shards are used alike, and an idle node has taken from each.

@@ -286,7 +286,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         let Some(seat) = &self.seats[shard] else {
             return Ok(None);
         };
-        let most = wanted.min(next.hole.unwrap_or(u64::MAX)).min(self.most as u64);
+        // What is missing was wanted before.
+        let most = next.hole.unwrap_or(wanted).min(self.most as u64);
         let start = Start {
             at: Progress {
                 seq: seat.seq,

@@ -105,7 +105,22 @@ impl Course {
             }
             _ => true,
         });
+        self.join_holes();
         self.answers(shard);
+    }
+
+    /// Holes that follow each other are one, and the first comes first: each record tells of all of them.
+    fn join_holes(&mut self) {
+        let mut holes: Vec<Missing> = self.missing.extract_if(.., |missing| missing.doubt.is_none()).collect();
+        holes.sort_unstable_by_key(|hole| hole.from);
+        let mut joined: Vec<Missing> = Vec::with_capacity(holes.len());
+        for hole in holes {
+            match joined.last_mut() {
+                Some(last) if last.from + last.count == hole.from => last.count += hole.count,
+                _ => joined.push(hole),
+            }
+        }
+        self.missing.splice(..0, joined);
     }
 
     /// A shard answers: it is open once another shard has a record that tells so.
@@ -226,6 +241,7 @@ impl Course {
             (self.made, self.cursor) = (refused.from, refused.before);
         } else {
             self.missing[at].doubt = None;
+            self.join_holes();
         }
         if self.untold(shard) == 0 {
             self.answers(shard);

@@ -330,6 +330,26 @@ fn a_record_says_all_that_the_next_generator_needs() {
 }
 
 #[test]
+fn holes_that_follow_each_other_are_made_again_as_one() {
+    let mut course = Course::begin(7, &[Some(Bytes::new()), Some(Bytes::new())])
+        .unwrap()
+        .unwrap();
+    for from in [0, 3, 6, 9] {
+        course.send(u32::from(from % 2 == 0), 3, &cursor(from + 3));
+        course.published(u32::from(from % 2 == 0));
+    }
+    // The second shard went back to before all of it.
+    course.claimed(1, 0);
+    let next = course.next();
+    assert_eq!((next.made, next.hole, position(&next.cursor)), (0, Some(3), 0));
+    course.send(1, 2, &cursor(2));
+    course.refused(1);
+    assert_eq!((course.next().made, course.next().hole), (0, Some(3)));
+    course.claimed(0, 0);
+    assert_eq!((course.next().made, course.next().hole), (0, Some(12)));
+}
+
+#[test]
 fn a_cursor_that_is_no_record_is_refused() {
     for bytes in [&b"7"[..], b"\x01\0\0\0", &[1; 40]] {
         assert!(Course::decode(&Bytes::copy_from_slice(bytes)).is_err());
