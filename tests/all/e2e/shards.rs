@@ -188,10 +188,6 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
             "doctor does not know queues with shards yet",
         ),
         (
-            &["verify", "--shards", "2"],
-            "verify does not know queues with shards yet",
-        ),
-        (
             &["bench", "--shards", "2"],
             "bench does not know queues with shards yet",
         ),
