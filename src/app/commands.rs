@@ -100,11 +100,8 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
     match command {
         Command::Dashboard(_) => Some("dashboard"),
         Command::Start if resolved.dashboard.is_some() => Some("start --dashboard"),
-        Command::Start if resolved.settings.replicas > 0 => Some("start --replicas"),
         Command::Start if resolved.settings.burst => Some("start --burst"),
-        Command::Start if resolved.ledger.is_some() => Some("start --ledger"),
         Command::Doctor(_) => Some("doctor"),
-        Command::Verify(_) => Some("verify"),
         Command::Bench(_) | Command::BenchNode(_) => Some("bench"),
         Command::Demo(_) => Some("demo"),
         Command::Queues(_) => Some("queues"),

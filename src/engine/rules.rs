@@ -29,7 +29,7 @@ use super::store::Store;
 use super::{
     Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
     Handover, Held, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push, Pushed, Reap,
-    Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Wake,
+    Reaped, Renewed, Requeued, Sights, Status, StoreInfo, Ticket, Wake,
 };
 use crate::error::{Error, Result};
 
@@ -105,6 +105,16 @@ pub trait Steps: Send + Sync + 'static {
     /// Lets others see that a node is there, or not any more.
     fn show(&self, _node: &str, _shows: bool) -> impl Future<Output = Result<()>> + Send {
         async { Ok(()) }
+    }
+
+    /// Where replicas are to have what counts: what tells when they have the last step that this task has run.
+    fn ticket(&self) -> Option<Ticket> {
+        None
+    }
+
+    /// As [`Engine::kept`].
+    fn replicated(&self, _: &Ticket) -> impl Future<Output = Result<bool>> + Send {
+        async { Ok(true) }
     }
 
     /// Called after each beat of the generator, to give back room that is not needed any more.
@@ -205,6 +215,20 @@ impl<S: Steps> Engine for S {
         let of = of.cloned();
         let step = self.step(Link::Control, &of, |store, _, of| connected(store, of.as_ref()));
         Ok(Some(sights.look(CONNECTION, of.is_none(), step.await?)))
+    }
+
+    async fn publish_ahead(&self, publish: &Publish) -> Result<(Published, Option<Ticket>)> {
+        let published = self.publish(publish).await?;
+        Ok((published, self.ticket()))
+    }
+
+    async fn exchange_ahead(&self, exchange: &Exchange) -> Result<(Exchanged, Option<Ticket>)> {
+        let exchanged = self.exchange(exchange).await?;
+        Ok((exchanged, self.ticket()))
+    }
+
+    async fn kept(&self, ticket: &Ticket) -> Result<bool> {
+        self.replicated(ticket).await
     }
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {

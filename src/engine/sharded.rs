@@ -45,6 +45,15 @@ pub fn process_of(node: &str) -> &str {
     node.split(['-', '.']).next().unwrap_or(node)
 }
 
+/// The shard in which a node has this name.
+#[must_use]
+pub fn shard_of_node(node: &str) -> usize {
+    let shard = node
+        .split_once('-')
+        .map(|(_, rest)| rest.split('.').next().unwrap_or(rest));
+    shard.and_then(|shard| shard.parse().ok()).unwrap_or(0)
+}
+
 /// The shard of a group: all of its messages are there, so that their order is kept. The same in every process and version.
 #[must_use]
 pub fn shard_of_group(group: &str, shards: usize) -> usize {

@@ -230,6 +230,10 @@ pub trait Observer: Send + Sync + 'static {
     /// Called as things happen, from the node's own threads: it must not block for long.
     fn observe(&self, node: &str, events: &[Event]);
 
+    /// The same of all that happens in a shard other than the home shard: for whoever keeps a ledger. [`observe`](Self::observe) is told of it what
+    /// somebody should look at.
+    fn observe_shard(&self, _node: &str, _events: &[Event]) {}
+
     /// True asks for [`intends`](Self::intends) and [`confirms`](Self::confirms).
     fn keeps_ledger(&self) -> bool {
         false

@@ -52,6 +52,7 @@ use outlet::Outlet;
 use reach::Reach;
 use requests::Requested;
 pub(crate) use requests::Requests;
+use seat::has_lost_claim;
 pub(crate) use seat::{Home, Ids, Seat};
 pub(crate) use standing::{Reign, Standing};
 use watching::{Look, Watching};
@@ -214,6 +215,9 @@ impl<E: Engine> Membership<E> {
             self.reach.sends(Instant::now());
             let beat = self.beat(node, requested);
             match self.context.engine.beat(&beat).await {
+                Ok(Renewed::Alive(member)) if has_lost_claim(&beat, &member) => {
+                    self.context.requests.abandon(node);
+                }
                 Ok(Renewed::Alive(member)) => {
                     self.back(node);
                     self.look_at_publishes();

@@ -160,6 +160,7 @@ impl Observer for InShard {
     }
 
     fn observe(&self, node: &str, events: &[Event]) {
+        self.observer.observe_shard(node, events);
         if events.iter().all(Event::is_per_message) {
             self.observer.observe(node, events);
             return;

@@ -65,6 +65,10 @@ const CATCHES: &[(&str, &str)] = &[
         "claim-higher",
         "a_claim_that_is_not_higher_than_all_before_changes_nothing",
     ),
+    (
+        "claim-once",
+        "a_member_that_has_lost_its_claim_does_not_claim_the_same_epoch_again",
+    ),
     ("chosen", "the_crown_is_handed_to_whom_it_is_asked_for"),
     ("clock-back", "the_hive_clock_ignores_a_step_back"),
     ("clock-step", "a_pause_of_the_store_deposes_nobody"),

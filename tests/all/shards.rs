@@ -23,7 +23,7 @@ use store::{Store, Weather};
 /// How many items the source has.
 const ITEMS: u64 = 200;
 /// How many seeds the gate plays.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 90;
 
 /// Reads items from its cursor on.
 #[derive(Clone)]
@@ -72,6 +72,14 @@ impl World {
         }
     }
 
+    /// The same, and each shard has a replica.
+    fn replicated(mut self, lag: Duration) -> Self {
+        let weather = Weather::new(self.shards.len()).with_replicas(&self.shards, lag);
+        self.weather = Arc::new(weather);
+        self.settings.replicas = 1;
+        self
+    }
+
     fn queue(&self, dead: &Arc<AtomicBool>) -> Arc<Sharded<Store>> {
         let shards = self.shards.iter().enumerate().map(|(shard, local)| {
             Arc::new(Store {
@@ -79,6 +87,7 @@ impl World {
                 shard,
                 weather: self.weather.clone(),
                 dead: dead.clone(),
+                called: std::sync::Mutex::default(),
             })
         });
         Arc::new(Sharded::new(shards.collect()).expect("a few shards"))
@@ -232,6 +241,10 @@ async fn storm() {
     let interval = Duration::from_millis([0, 5][(rng() % 2) as usize]);
     let mut world = World::new(shards, interval);
     world.handling = Duration::from_millis(rng() % 20);
+    let replicated = rng() % 2 == 0;
+    if replicated {
+        world = world.replicated(Duration::from_millis(rng() % 30));
+    }
     for _ in 0..nodes {
         world.start();
     }
@@ -249,7 +262,13 @@ async fn storm() {
             }
             3..6 => world.weather.toggle(fastrand::usize(..shards)),
             6 => world.weather.clear(),
-            7 => push(&world, step).await,
+            7 => push(&world, step, 3).await,
+            // A replica is cut off, and takes its shard's place some time later.
+            8 if replicated => world.weather.cut_off(fastrand::usize(..shards), fastrand::bool()),
+            9 if replicated => {
+                let shard = fastrand::usize(..shards);
+                world.weather.go_back(shard, &world.shards[shard]);
+            }
             _ => {}
         }
     }
@@ -257,7 +276,7 @@ async fn storm() {
 }
 
 /// Someone pushes, with a key, again until it is answered.
-async fn push(world: &World, step: u32) {
+async fn push(world: &World, step: u32, items: u32) {
     let queue = world.queue(&Arc::default());
     let push = Push {
         call: format!("call{step}"),
@@ -266,7 +285,7 @@ async fn push(world: &World, step: u32) {
         birth: "birth".into(),
         step_ms: 200,
         server: String::new(),
-        items: (0..3)
+        items: (0..items)
             .map(|i| Item::new(format!("pushed-{step}-{i}")).key(format!("{step}-{i}")))
             .collect(),
     };
@@ -296,6 +315,10 @@ fn every_guard_of_several_shards_is_missed_by_some_fleet() {
     for guard in ["claims", "overtakes"] {
         assert!(play(1, Some(guard), away).is_err(), "nobody misses {guard}");
     }
+    assert!(
+        play(1, Some("claim-kept"), claimed_and_lost).is_err(),
+        "nobody misses claim-kept"
+    );
 }
 
 /// A shard is away while the fleet works, and while its generator is killed.
@@ -328,6 +351,56 @@ async fn away() {
 #[test]
 fn a_shard_that_is_away_costs_its_own_messages_a_wait_and_nothing_else() {
     play(1, None, away).expect("it holds");
+}
+
+/// The replica of a shard is cut off while many messages wait in all of them.
+async fn unreplicated() {
+    let mut world = World::new(2, Duration::from_millis(5)).replicated(Duration::from_millis(1));
+    world.handling = Duration::from_millis(1);
+    (world.settings.concurrency, world.settings.batch) = (1, Some(1));
+    world.start();
+    world.start();
+    world.until("it begins", |world| world.done() > 10).await;
+    // More than outcomes that may wait for a replica.
+    for step in 0..10 {
+        push(&world, step, 600).await;
+    }
+    world.weather.cut_off(1, true);
+    let is_done = |world: &World| world.done() > 100 && world.shards[0].state().unsettled().is_empty();
+    world.until("the other shard is done", is_done).await;
+    assert!(!world.shards[1].state().unsettled().is_empty(), "{}", world.told());
+    world.end().await;
+}
+
+#[test]
+fn a_shard_without_its_replica_costs_its_own_messages_a_wait_and_nothing_else() {
+    play(1, None, unreplicated).expect("it holds");
+}
+
+/// A generator is killed whose last messages no replica has; the next one claims their shard, which then goes back to before all of that.
+async fn claimed_and_lost() {
+    let mut world = World::new(2, Duration::from_millis(5)).replicated(Duration::from_millis(1));
+    for _ in 0..3 {
+        world.start();
+    }
+    world.until("it begins", |world| world.done() > 10).await;
+    let epoch = |world: &World| world.shards[1].state().meta.as_ref().map_or(0, |meta| meta.epoch);
+    let before = epoch(&world);
+    world.weather.cut_off(1, true);
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    let generator = world.generator().expect("somebody generates");
+    world.kill(generator);
+    world
+        .until("the next one has claimed it", |world| epoch(world) > before)
+        .await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world.weather.go_back(1, &world.shards[1]);
+    world.end().await;
+}
+
+#[test]
+fn a_claim_that_a_shard_forgets_says_nothing_of_what_was_published_before_it() {
+    play(1, None, claimed_and_lost).expect("it holds");
 }
 
 /// All shards are used alike, and an idle node has taken from each.

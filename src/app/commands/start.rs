@@ -161,7 +161,7 @@ fn observer(resolved: &Resolved, log: Arc<Log>) -> Result<Arc<dyn Observer>, Fai
     } else {
         path
     };
-    let recorder = Recorder::to(path)
+    let recorder = Recorder::of_shards(path, resolved.settings.names.shards as usize)
         .map_err(|error| Failure::failed(format!("--ledger: cannot write {}: {error}", path.display())))?;
     Ok(Arc::new(Both { log, recorder }))
 }
@@ -183,6 +183,10 @@ impl Observer for Both {
     fn observe(&self, node: &str, events: &[Event]) {
         self.recorder.observe(node, events);
         self.log.observe(node, events);
+    }
+
+    fn observe_shard(&self, node: &str, events: &[Event]) {
+        self.recorder.observe_shard(node, events);
     }
 
     fn keeps_ledger(&self) -> bool {

@@ -61,6 +61,8 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Result<ExitCode, Failure> {
     refuse_queue("verify", asked, "a queue of its own, which it removes")?;
     let mut bed = test_bed(asked, &resolved, flags)?;
+    let shards = resolved.settings.names.shards as usize;
+    bed.add_shards(shards, fsync(flags))?;
     if flags.chaos {
         bed.stand_before()
             .map_err(|error| Failure::cannot("stand before the server", error))?;
@@ -71,7 +73,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         bed.limit_copies(&settings.queue, &effects::prefix(&settings.queue))
             .map_err(|error| Failure::cannot("give the copies a user of their own", error))?;
     }
-    settings.names = Names::default();
+    settings.names = Names::default().of_shard(0, shards);
 
     let plan = flags.chaos.then(|| {
         let seed = flags.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
@@ -91,12 +93,12 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         plan,
     };
 
-    let (store, address) = (bed.store.clone(), bed.address.clone());
+    let (store, address, others) = (bed.store.clone(), bed.address.clone(), bed.others());
     let queue = QueueAt {
         store: &store,
         password: None,
         address: &address,
-        others: &[],
+        others: &others,
         settings: &settings,
         answer_min: Duration::ZERO,
         only_looks: false,
@@ -138,8 +140,7 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
         directory.is_kept = true;
     }
     let named = is_named_anywhere(asked).then_some(resolved);
-    // A server that is killed must not lose what it acknowledged.
-    let fsync = if flags.chaos { Fsync::Always } else { Fsync::Never };
+    let fsync = fsync(flags);
     if let Some(several) = flags.on {
         if is_named(asked) {
             return Err(Failure::usage(
@@ -155,6 +156,11 @@ fn test_bed(asked: &Invocation, resolved: &Resolved, flags: &Verify) -> Result<T
         return TestBed::several("verify", kind, replicas, directory, fsync);
     }
     TestBed::prepare("verify", named, directory, Own::ServerOrFile(fsync))
+}
+
+/// A server that is killed must not lose what it acknowledged.
+fn fsync(flags: &Verify) -> Fsync {
+    if flags.chaos { Fsync::Always } else { Fsync::Never }
 }
 
 /// How long the copies may be silent: under chaos some half as long as they are told to, some longer, since fleets are not all

@@ -16,19 +16,21 @@ pub mod history;
 mod numbers;
 mod record;
 mod recorder;
+pub mod sequence;
 pub mod times;
 mod trace;
 
 use std::path::Path;
 
 use crate::engine::Engine;
+use crate::engine::sharded::first_number;
 use crate::error::Result;
 use crate::node::event::{Entry, What};
 
 pub use book::Book;
 pub use numbers::Numbers;
 pub use record::{Record, hash_of, print_of};
-pub use recorder::Recorder;
+pub use recorder::{Recorder, book_of_shard};
 
 /// Errors per look at the store.
 const PAGE: u32 = 1000;
@@ -74,8 +76,10 @@ pub struct Ledger {
 /// What the store holds at the end, when no node works on it.
 #[derive(Debug, Clone, Default)]
 pub struct Remains {
-    /// The next number.
+    /// The next number; of a queue with shards, how many numbers were given out,
     pub published: u64,
+    /// and how many by each of them.
+    pub shards: Vec<u64>,
     /// Messages without an outcome.
     pub unsettled: Numbers,
     /// The errors that were not read yet.
@@ -95,9 +99,21 @@ impl Remains {
         }
         Ok(Self {
             published,
+            shards: Vec::new(),
             unsettled: Numbers::of(engine.unsettled().await?),
             errors,
         })
+    }
+}
+
+impl Remains {
+    /// All numbers that were given out, from this one on.
+    pub(super) fn given_out(&self, base: u64) -> Numbers {
+        if self.shards.is_empty() {
+            return Numbers::of([(base, self.published.saturating_sub(base))]);
+        }
+        let of = |(shard, count): (usize, &u64)| (first_number(shard), *count);
+        Numbers::of(self.shards.iter().enumerate().map(of))
     }
 }
 
@@ -295,7 +311,7 @@ impl Ledger {
 
     /// The account, when all nodes are gone and all books are read.
     pub fn account(&self, remains: &Remains) -> Account {
-        let given_out = Numbers::of([(self.base, remains.published.saturating_sub(self.base))]);
+        let given_out = remains.given_out(self.base);
         let unsettled = remains.unsettled.and(&given_out);
         let mut errors = self.errors_seen.clone();
         errors.add(&remains.errors);

@@ -59,11 +59,25 @@ pub struct TestBed {
     for_copies: Option<Store>,
     /// Stands before the server of our own, so that another can take its place.
     front: Option<Proxy>,
+    /// Of a queue with shards, where the others are.
+    pub beside: Vec<Beside>,
     /// Several servers of our own, in the place of one.
     pub topology: Option<Arc<Mutex<Topology>>>,
     /// Others use this store too: what we put into it is to be removed afterwards.
     pub is_shared: bool,
     pub directory: Directory,
+}
+
+/// One more store of a queue with shards.
+pub struct Beside {
+    pub store: Store,
+    pub address: String,
+    /// If it is our own,
+    pub server: Option<Server>,
+    /// with what stands before it,
+    pub front: Option<Proxy>,
+    /// and as copies reach it.
+    for_copies: Option<Store>,
 }
 
 impl TestBed {
@@ -101,10 +115,40 @@ impl TestBed {
             replica: None,
             for_copies: None,
             front: None,
+            beside: named
+                .iter()
+                .flat_map(|named| &named.others)
+                .map(Beside::named)
+                .collect(),
             topology: None,
             is_shared: named.is_some(),
             directory,
         })
+    }
+
+    /// A queue with so many shards has a server of our own for each, where no store was named.
+    pub fn add_shards(&mut self, shards: usize, fsync: Fsync) -> Result<(), Failure> {
+        if self.is_shared || self.topology.is_some() || shards < 2 {
+            return Ok(());
+        }
+        let program = Server::program().filter(|_| self.server.is_some());
+        let program = program
+            .ok_or_else(|| Failure::no_redis("no redis-server is on the PATH; install one: --shards needs some"))?;
+        for shard in 1..shards {
+            let directory = self.directory.path.join(format!("shard-{shard}"));
+            let started =
+                Directory::create(&directory, true).map(|directory| Server::start(&program, &directory.path, fsync));
+            let server = started?.map_err(|error| Failure::cannot("start a redis-server", error))?;
+            self.beside.push(Beside {
+                store: server_at(&server, server.address()),
+                address: format!("redis://{}", server.address()),
+                server: Some(server),
+                front: None,
+                for_copies: None,
+            });
+        }
+        self.address = format!("{shards} redis-servers of its own");
+        Ok(())
     }
 
     /// On several servers of our own.
@@ -132,6 +176,7 @@ impl TestBed {
             replica: None,
             for_copies: None,
             front: None,
+            beside: Vec::new(),
             topology: Some(Arc::new(Mutex::new(topology))),
             is_shared: false,
             directory,
@@ -145,27 +190,64 @@ impl TestBed {
             self.store = server_at(server, front.address());
             self.front = Some(front);
         }
+        for beside in &mut self.beside {
+            if let Some(server) = &beside.server {
+                let front = Proxy::start(server.address())?;
+                beside.store = server_at(server, front.address());
+                beside.front = Some(front);
+            }
+        }
         Ok(())
+    }
+
+    /// How many servers of our own may be harmed, and one of them.
+    pub fn servers(&self) -> usize {
+        usize::from(self.server.is_some()) + self.beside.iter().filter(|beside| beside.server.is_some()).count()
+    }
+
+    pub fn server_of(&mut self, shard: usize) -> Option<&mut Server> {
+        match shard.checked_sub(1) {
+            None => self.server.as_mut(),
+            Some(at) => self.beside.get_mut(at)?.server.as_mut(),
+        }
+    }
+
+    /// What stands before a server of our own.
+    pub fn front_of(&self, shard: usize) -> Option<&Proxy> {
+        match shard.checked_sub(1) {
+            None => self.front.as_ref(),
+            Some(at) => self.beside.get(at)?.front.as_ref(),
+        }
+    }
+
+    /// The stores of further shards, as a queue is opened on them.
+    pub fn others(&self) -> Vec<(Store, String)> {
+        let other = |beside: &Beside| (beside.store.clone(), beside.address.clone());
+        self.beside.iter().map(other).collect()
+    }
+
+    /// The store of a shard.
+    pub fn store_of(&self, shard: usize) -> &Store {
+        match (shard % (self.beside.len() + 1)).checked_sub(1) {
+            None => &self.store,
+            Some(at) => &self.beside[at].store,
+        }
     }
 
     /// From now on the copies are a user of their own on the server of our own, who may do what nodes need on this queue, and
     /// what effects need on the keys with this prefix. Not before Redis 7: there, scripts cannot ask what they may do.
     pub fn limit_copies(&mut self, queue: &str, effects: &str) -> std::io::Result<()> {
-        let (Some(server), Some(address)) = (&mut self.server, upstream(&self.store)) else {
-            return Ok(());
-        };
-        if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
-            return Ok(());
+        let further = format!(" ~{effects}* {}", words(FOR_EFFECTS));
+        if let Some(server) = &mut self.server {
+            self.for_copies = limited(server, &self.store, queue, &further)?;
         }
-        let password = new_id();
-        let line = ACL_LINE.replace("NAME", USER).replace("PASSWORD", &password);
-        let line = line.replace("QUEUE", queue) + &format!(" ~{effects}* {}", words(FOR_EFFECTS));
-        // Without `ACL SETUSER`.
-        let user: Vec<String> = line.split(' ').skip(2).map(String::from).collect();
-        server.admit(&user)?;
-        let url = format!("redis://{USER}:{password}@{address}");
-        let info = url.as_str().into_connection_info().expect("an address is a URL");
-        self.for_copies = Some(Store::Redis(Box::new(Place::at(info))));
+        // The keys of further shards, and of their effects, begin so.
+        let further = format!(" ~{{qs:{queue}/* &{{qs:{queue}/* {}", words(FOR_EFFECTS));
+        for beside in &mut self.beside {
+            if let Some(server) = &mut beside.server {
+                beside.for_copies = limited(server, &beside.store, queue, &further)?;
+            }
+        }
         Ok(())
     }
 
@@ -195,21 +277,67 @@ impl TestBed {
         format!("{}-{}", self.command, new_id())
     }
 
-    /// Where a proxy can stand in between: not in TLS, which would notice, and not on a socket file.
-    pub fn upstream(&self) -> Option<SocketAddr> {
-        upstream(&self.store)
+    /// Where proxies can stand in between, one before each store: not in TLS, which would notice, and not on a socket file. None can, or all.
+    pub fn upstreams(&self) -> Vec<SocketAddr> {
+        let stores = std::iter::once(&self.store).chain(self.beside.iter().map(|beside| &beside.store));
+        stores.map(upstream).collect::<Option<_>>().unwrap_or_default()
     }
 
     /// The store as a URL for a copy, with the password in it, through a proxy if there is one.
     pub fn url(&self, proxy: Option<SocketAddr>) -> String {
-        match self.for_copies.as_ref().unwrap_or(&self.store) {
-            Store::Redis(place) => url::of_redis(place, proxy),
-            Store::Sqlite(database) => {
-                let full = if database.full { "?synchronous=full" } else { "" };
-                format!("sqlite:{}{full}", database.path.display())
-            }
+        url_of(self.for_copies.as_ref().unwrap_or(&self.store), proxy)
+    }
+
+    /// The same of all stores of a queue with shards.
+    pub fn urls(&self, proxies: &[SocketAddr]) -> String {
+        let mut urls = vec![self.url(proxies.first().copied())];
+        for (at, beside) in self.beside.iter().enumerate() {
+            let store = beside.for_copies.as_ref().unwrap_or(&beside.store);
+            urls.push(url_of(store, proxies.get(at + 1).copied()));
+        }
+        urls.join(" ")
+    }
+}
+
+impl Beside {
+    fn named((store, address): &(Store, String)) -> Self {
+        Self {
+            store: store.clone(),
+            address: address.clone(),
+            server: None,
+            front: None,
+            for_copies: None,
         }
     }
+}
+
+fn url_of(store: &Store, proxy: Option<SocketAddr>) -> String {
+    match store {
+        Store::Redis(place) => url::of_redis(place, proxy),
+        Store::Sqlite(database) => {
+            let full = if database.full { "?synchronous=full" } else { "" };
+            format!("sqlite:{}{full}", database.path.display())
+        }
+    }
+}
+
+/// This server as a user of the copies' own reaches it, who may do what nodes need on this queue, and what is added. None: not before Redis 7.
+fn limited(server: &mut Server, store: &Store, queue: &str, further: &str) -> std::io::Result<Option<Store>> {
+    let Some(address) = upstream(store) else {
+        return Ok(None);
+    };
+    if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
+        return Ok(None);
+    }
+    let password = new_id();
+    let line = ACL_LINE.replace("NAME", USER).replace("PASSWORD", &password);
+    let line = line.replace("QUEUE", queue) + further;
+    // Without `ACL SETUSER`.
+    let user: Vec<String> = line.split(' ').skip(2).map(String::from).collect();
+    server.admit(&user)?;
+    let url = format!("redis://{USER}:{password}@{address}");
+    let info = url.as_str().into_connection_info().expect("an address is a URL");
+    Ok(Some(Store::Redis(Box::new(Place::at(info)))))
 }
 
 fn server_at(server: &Server, address: SocketAddr) -> Store {

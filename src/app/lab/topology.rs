@@ -66,6 +66,8 @@ pub struct Topology {
     frozen: Cell<Option<usize>>,
     /// When another primary was last seen.
     ready_ms: Cell<u64>,
+    /// Which shard of a queue is meant, and how many it has.
+    shard: Cell<(usize, usize)>,
 }
 
 type Answer<T> = Result<T, redis::RedisError>;
@@ -84,6 +86,7 @@ impl Topology {
             sentinels: Vec::new(),
             frozen: Cell::new(None),
             ready_ms: Cell::new(0),
+            shard: Cell::new((0, 1)),
         };
         match kind {
             Kind::Sentinel => topology.behind_sentinels(&program, replicas, directory, fsync)?,
@@ -135,6 +138,16 @@ impl Topology {
         self.servers.is_empty()
     }
 
+    /// From now on a queue stands for this one of its shards.
+    pub fn of_shard(&self, shard: usize, shards: usize) {
+        self.shard.set((shard, shards));
+    }
+
+    fn keys(&self, queue: &str) -> Keys {
+        let (shard, shards) = self.shard.get();
+        Keys::new(queue, &Names::default().of_shard(shard, shards))
+    }
+
     /// One command on a server.
     pub fn ask<T: FromRedisValue>(&self, server: usize, command: &[&str]) -> Answer<T> {
         redis::from_redis_value(self.servers[server].command(command)?).map_err(Into::into)
@@ -151,7 +164,7 @@ impl Topology {
             }
             Kind::Cluster => {
                 // The others say MOVED.
-                let meta = Keys::new(queue, &Names::default()).meta;
+                let meta = self.keys(queue).meta;
                 (0..self.servers.len()).find(|at| {
                     self.servers[*at].is_running()
                         && self.frozen.get() != Some(*at)
@@ -261,7 +274,7 @@ impl Topology {
             Kind::Sentinel => self.servers.len() - 1,
             Kind::Cluster => 1,
         };
-        let beside = format!("{}lab", Keys::new(queue, &Names::default()).prefix);
+        let beside = format!("{}lab", self.keys(queue).prefix);
         self.servers[primary].is_kept_by(replicas, &beside, COUNTED_MAX)
     }
 
@@ -367,7 +380,7 @@ impl Topology {
         let to = (0..self.servers.len())
             .find(|at| *at != from && self.is_primary(*at))
             .ok_or_else(|| io::Error::other("no other primary"))?;
-        let meta = Keys::new(queue, &Names::default()).meta;
+        let meta = self.keys(queue).meta;
         let slot: u64 = self.ask(from, &["CLUSTER", "KEYSLOT", &meta]).map_err(failed)?;
         let slot = slot.to_string();
         let id = |at| self.ask::<String>(at, &["CLUSTER", "MYID"]).map_err(failed);

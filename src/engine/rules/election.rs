@@ -110,7 +110,7 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
     let called = store.guard("chosen") && (meta.chosen == beat.node || meta.chosen == "*");
     let outranks = store.guard("rank") && u64::from(beat.rank) > meta.rank;
     let gone = is_gone(store, meta, beat)?;
-    let claimed = may_claim(store, meta, beat.claims);
+    let claimed = may_claim(store, meta, beat);
     let may = if beat.claims > 0 {
         claimed
     } else {
@@ -153,10 +153,13 @@ fn elect(store: &mut impl Store, meta: &mut Meta, wall_ms: u64, beat: &Beat) -> 
 }
 
 /// Whether a claim takes the crown: its epoch is higher than all before, or it is the last one, and whoever had that is a member no more.
-/// An epoch is given once, in the home shard: so that was the same process.
-fn may_claim(store: &impl Store, meta: &Meta, claims: u64) -> bool {
+/// An epoch is given once, in the home shard: so that was the same process. A member claims an epoch once: if it has lost the claim, the store went
+/// back in time, and calls that it sent before would count here. Under another id they do not.
+fn may_claim(store: &impl Store, meta: &Meta, beat: &Beat) -> bool {
+    let claims = beat.claims;
     let is_next = claims > meta.epoch || (claims == meta.epoch && meta.generator.is_empty());
-    claims > 0 && (is_next || !store.guard("claim-higher"))
+    let is_first = beat.reigned != claims || !store.guard("claim-once");
+    claims > 0 && is_first && (is_next || !store.guard("claim-higher"))
 }
 
 /// Whether the generator has died: its connection was seen by this node, and is not seen any more.

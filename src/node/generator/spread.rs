@@ -4,10 +4,8 @@
 mod call;
 mod claims;
 mod course;
+mod untold;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -28,8 +26,9 @@ use crate::node::kept::{Line, PUBLISHES_MAX};
 use crate::node::membership::Reign;
 use crate::settings::Settings;
 use call::{Call, call};
-use claims::{Seat, begin, reign_in};
+use claims::{Claims, Seat, is_claimed_by};
 use course::Course;
+use untold::Untold;
 
 /// How often it is looked whether shards were claimed, while that is waited for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -81,7 +80,8 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 node: &node,
                 epoch: reign.epoch,
             };
-            let Some((course, seats)) = begin(&self.shards, token).await else {
+            let mut claims = Claims::new(&self.shards, token);
+            let Some((course, seats)) = claims.begin().await else {
                 continue;
             };
             let made_before = course.made_before(self.reigned);
@@ -91,6 +91,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 lines: &self.lines,
                 maker: &mut self.maker,
                 due: seats.iter().flatten().map(|seat| seat.due).max().unwrap_or(reign.due),
+                claims,
                 course,
                 seats,
                 token,
@@ -99,7 +100,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 last: None,
                 turn: 0,
                 most: PUBLISH_MESSAGES_MAX,
-                untold: VecDeque::new(),
+                untold: Untold::default(),
                 is_over: false,
             };
             run.elect(made_before);
@@ -117,6 +118,7 @@ struct Run<'a, E, G> {
     shards: &'a [Context<E>],
     lines: &'a [Option<Line>],
     maker: &'a mut Maker<G>,
+    claims: Claims<'a, E>,
     course: Course,
     seats: Vec<Option<Seat>>,
     token: Token<'a>,
@@ -128,18 +130,9 @@ struct Run<'a, E, G> {
     /// How many messages the next publish carries at most.
     most: usize,
     due: Instant,
-    untold: VecDeque<Untold>,
+    untold: Untold,
     /// The source has no more messages.
     is_over: bool,
-}
-
-/// A publish that may not be told yet.
-struct Untold {
-    shard: usize,
-    /// Grows when it is told.
-    told: Arc<AtomicU64>,
-    /// How many messages were made before it.
-    from: u64,
 }
 
 impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
@@ -167,16 +160,18 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
 
     /// How many messages from the first on are published, and told.
     fn confirmed(&mut self) -> u64 {
-        self.untold.retain(|untold| untold.told.load(Ordering::Relaxed) == 0);
-        let told = self.untold.iter().map(|untold| untold.from).min().unwrap_or(u64::MAX);
-        self.course.first_missing().min(told)
+        self.look_at_told();
+        self.course.first_missing()
     }
 
-    /// The last publish to this shard is not waited for any more: what became of it is known otherwise.
+    fn look_at_told(&mut self) {
+        let patience = Duration::from_millis(self.settings().crown_ms());
+        self.untold.look(&mut self.course, patience);
+    }
+
+    /// What was last sent to this shard is not waited for any more: what became of it is known otherwise.
     fn forget_last(&mut self, shard: usize) {
-        if let Some(at) = self.untold.iter().rposition(|untold| untold.shard == shard) {
-            self.untold.remove(at);
-        }
+        self.untold.forget_last(shard);
         if self.last.is_some_and(|(last, _)| last == shard) {
             self.last = None;
         }
@@ -189,6 +184,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         while self.goes_on() {
             tokio::task::coop::consume_budget().await;
             self.look_at_claims();
+            self.look_at_told();
             let next = self.course.next();
             if next.hole.is_some() != fills {
                 // What was made ahead is made again: the source goes back, or on from where it was.
@@ -211,7 +207,9 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
                 self.take_in_for(LOOK).await?;
                 continue;
             }
-            let Some(shard) = self.pick() else {
+            // With replicas, records tell of all that they lack.
+            let has_room = self.settings().replicas == 0 || self.course.has_room();
+            let Some(shard) = self.pick().filter(|_| has_room) else {
                 self.take_in_for(LOOK).await?;
                 continue;
             };
@@ -251,22 +249,23 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
     /// Notes which shards are claimed.
     fn look_at_claims(&mut self) {
         for (shard, context) in self.shards.iter().enumerate() {
-            let found = reign_in(context, self.token.epoch);
-            let is_same = |seat: &Seat| found.as_ref().is_some_and(|(now, _)| now.node == seat.node);
+            let is_same = |seat: &Seat| is_claimed_by(context, self.token.epoch, &seat.node);
             if self.seats[shard].as_ref().is_some_and(is_same) {
                 continue;
             }
-            // What is on its way under the id before is answered or not: the claim tells whether it is there. A late copy is refused.
-            if self.seats[shard].as_ref().is_some_and(|seat| seat.waits) {
+            // What was sent under the id before is there or not: the next claim tells. A late copy is refused.
+            if self.seats[shard].take().is_some() && shard > 0 {
+                self.course.overtake(id(shard));
+                self.untold.forget_all(shard);
                 self.forget_last(shard);
             }
-            if self.seats[shard].is_some() && shard > 0 {
-                self.course.overtake(id(shard));
+            let Some((seat, record)) = self.claims.find(shard) else {
+                continue;
+            };
+            if let Ok(last) = course::serial(&record) {
+                self.course.claimed(id(shard), last);
+                self.seats[shard] = Some(seat);
             }
-            self.seats[shard] = found.map(|(seat, claimed)| {
-                self.course.claimed(id(shard), claimed.made);
-                seat
-            });
         }
     }
 
@@ -276,7 +275,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         let turn = (0..count).map(|step| (self.turn + step) % count);
         let is_free = |shard: &usize| {
             let seat = self.seats[*shard].as_ref();
-            seat.is_some_and(|seat| !seat.waits) && !self.course.is_shut(id(*shard))
+            let is_full = || self.course.untold(id(*shard)) >= untold::most_of(count);
+            seat.is_some_and(|seat| !seat.waits) && !self.course.is_shut(id(*shard)) && !is_full()
         };
         turn.into_iter().find(is_free)
     }
@@ -286,7 +286,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         let Some(seat) = &self.seats[shard] else {
             return Ok(None);
         };
-        let most = wanted.min(next.hole.unwrap_or(u64::MAX)).min(self.most as u64);
+        // What is missing was wanted before.
+        let most = next.hole.unwrap_or(wanted).min(self.most as u64);
         let start = Start {
             at: Progress {
                 seq: seat.seq,
@@ -349,10 +350,9 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
     /// Sends a batch to a shard.
     fn send(&mut self, shard: usize, batch: Batch) {
         let count: u64 = batch.packs.iter().map(|pack| Pack::count(pack) as u64).sum();
-        let from = self.course.next().made;
         let settings = self.settings();
         let Some(seat) = &mut self.seats[shard] else { return };
-        let record = self.course.send(id(shard), seat.made, count, &batch.cursor);
+        let (record, serial) = self.course.send(id(shard), count, &batch.cursor);
         let publish = Publish {
             node: seat.node.clone(),
             epoch: self.token.epoch,
@@ -367,12 +367,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             packs: batch.packs,
         };
         seat.waits = true;
-        let told = Arc::new(AtomicU64::new(0));
-        self.untold.push_back(Untold {
-            shard,
-            told: told.clone(),
-            from,
-        });
+        let told = self.untold.add(shard, serial);
         self.calls.push(Box::pin(call(
             &self.shards[shard],
             self.lines[shard].as_ref(),
@@ -455,6 +450,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             Sent::Published(Now { seq, made, grain, .. }) => {
                 (seat.seq, seat.made, seat.grain, seat.waits) = (seq, made, grain, false);
                 self.course.published(id(shard));
+                self.look_at_told();
                 self.most = (self.most * 2).min(PUBLISH_MESSAGES_MAX);
             }
             Sent::Moved { seq } => {

@@ -5,10 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::held::Held;
 use super::pool::Pool;
 use super::stretch::Finished;
-use crate::engine::{CROWDED_MS, Chained, Link};
+use crate::engine::{CROWDED_MS, Chained, Link, Ticket};
 use crate::message::{Effect, Outcome, Pack};
 use crate::node::event::{Entry, Event, What};
+use crate::node::kept::{Fate, Untold};
 use crate::node::meter::Meter;
+
+/// With fewer outcomes than this, a whole line of calls leaves room for more of them.
+const LEISURE_MAX: u32 = 64;
 
 /// The ledger's entries for what a call is about to settle.
 pub(super) fn intents(finished: &[Finished]) -> Vec<Entry> {
@@ -133,6 +137,22 @@ impl Settled {
 
     pub(super) fn all(self) -> u32 {
         u32::try_from(self.all).unwrap_or(u32::MAX)
+    }
+
+    /// It is told when replicas have it.
+    pub(super) fn when_kept(self, ticket: Ticket, tell: impl FnOnce() + Send + 'static) -> Untold {
+        let tell = move |fate, _| {
+            if fate == Fate::Kept {
+                tell();
+            }
+        };
+        let at_leisure = self.all() < LEISURE_MAX;
+        Untold {
+            ticket: Ticket { at_leisure, ..ticket },
+            outcomes: self.all(),
+            publish: None,
+            tell: Box::new(tell),
+        }
     }
 
     /// Counts it.

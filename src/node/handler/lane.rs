@@ -29,13 +29,10 @@ use crate::message::Pack;
 use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::handle::Handle;
-use crate::node::kept::{Fate, Untold};
+use crate::node::kept::Untold;
 use crate::node::membership::Standing;
 use crate::node::watch;
 pub(super) use shared::Own;
-
-/// With fewer outcomes than this, a whole line of calls leaves room for more of them.
-const LEISURE_MAX: u32 = 64;
 
 type Flying<'a> = Pin<Box<dyn Future<Output = Result<Landed>> + Send + 'a>>;
 
@@ -380,11 +377,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let left = finished.iter().map(|run| (run.first, run.count));
         self.context.told.left(left);
         self.context.told.took(&packs, &cancelled);
-        self.account(finished, &Answered { refused, chained }, &packs, ticket)
-            .await;
+        let untold = self.account(finished, &Answered { refused, chained }, &packs, ticket);
         self.held.release(&exchange.settles);
         self.take_in(&exchange, packs, (wait_ms, heard));
         self.was_answered(asked);
+        // Last: what came is worked on, and shards whose replicas are there do not wait for one whose replicas are not.
+        if let (Some(untold), Some(line)) = (untold, self.own.line) {
+            self.during(line.add(untold)).await;
+        }
         None
     }
 
@@ -398,8 +398,14 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         }
     }
 
-    /// Writes down, counts and tells what the store has confirmed; outcomes when replicas have them, if they are to.
-    async fn account(&mut self, finished: Vec<Finished>, answered: &Answered, packs: &[Pack], ticket: Option<Ticket>) {
+    /// Writes down, counts and tells what the store has confirmed. What is returned is to be told when replicas have it.
+    fn account(
+        &self,
+        finished: Vec<Finished>,
+        answered: &Answered,
+        packs: &[Pack],
+        ticket: Option<Ticket>,
+    ) -> Option<Untold> {
         let Context { observer, meter, .. } = self.context;
         let (observer, meter, node) = (observer.clone(), meter.clone(), self.node.clone());
         let settled = Settled::of(&finished, answered);
@@ -438,27 +444,17 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 observer.observe(&node, &events);
             }
         };
-        match (ticket, self.own.line) {
-            (Some(ticket), Some(line)) => {
-                let tell = move |fate, _| {
-                    if fate == Fate::Kept {
-                        tell();
-                    }
-                };
-                let at_leisure = settled.all() < LEISURE_MAX;
-                line.add(Untold {
-                    ticket: Ticket { at_leisure, ..ticket },
-                    outcomes: settled.all(),
-                    publish: None,
-                    tell: Box::new(tell),
-                })
-                .await;
+        let untold = match (ticket, self.own.line) {
+            (Some(ticket), Some(_)) => Some(settled.when_kept(ticket, tell)),
+            _ => {
+                tell();
+                None
             }
-            _ => tell(),
-        }
+        };
         if !takes.is_empty() {
             told.confirms(&self.node, &takes);
         }
+        untold
     }
 
     /// The highest number that a call brought.

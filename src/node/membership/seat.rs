@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Requests, Standing};
+use crate::engine::{Beat, Member};
 use crate::mutants::guard;
 use crate::node::id::{new_id, new_node_id};
 use crate::node::watch;
@@ -94,6 +95,11 @@ impl Seat {
         }
         std::future::pending::<()>().await;
     }
+}
+
+/// Whether this member had claimed its shard, and has not any more: the shard went back in time. It claims it again under another id.
+pub(super) fn has_lost_claim(beat: &Beat, member: &Member) -> bool {
+    beat.claims > 0 && beat.eligible && beat.reigned == beat.claims && !member.generator
 }
 
 #[cfg(test)]

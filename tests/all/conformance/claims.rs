@@ -10,6 +10,7 @@ checks![
     what_was_published_before_a_claim_is_told_by_it_and_nothing_of_it_comes_after,
     an_epoch_is_claimed_again_once_its_member_is_gone,
     a_node_that_claims_no_more_resigns,
+    a_member_that_has_lost_its_claim_does_not_claim_the_same_epoch_again,
 ];
 
 async fn claim<B: Bench>(hive: &Hive<B>, node: &str, claims: u64) -> Member {
@@ -95,6 +96,24 @@ async fn an_epoch_is_claimed_again_once_its_member_is_gone<B: Bench>(hive: &Hive
     let again = claim(hive, "b", 7).await;
     assert_eq!((again.generator, again.epoch), (true, 7));
     assert_eq!(claim(hive, "c", 0).await.crowned, "b");
+}
+
+async fn a_member_that_has_lost_its_claim_does_not_claim_the_same_epoch_again<B: Bench>(hive: &Hive<B>) {
+    shard(hive, &["a", "b"]).await;
+    claim(hive, "a", 7).await;
+    claim(hive, "a", 0).await;
+    let beat = |node: &str, reigned| Beat {
+        claims: 7,
+        eligible: true,
+        reigned,
+        ..Hive::<B>::beat_call(node)
+    };
+    for (node, reigned, generates) in [("a", 7, false), ("b", 0, true)] {
+        let Renewed::Alive(member) = hive.engine().beat(&beat(node, reigned)).await.expect("beat") else {
+            panic!("{node} was deposed")
+        };
+        assert_eq!((member.generator, member.epoch), (generates, 7), "{node}");
+    }
 }
 
 async fn a_node_that_claims_no_more_resigns<B: Bench>(hive: &Hive<B>) {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::process::Output;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::push::{feed, good};
-use crate::fleet::{Fleet, Plan, json_lines, program, said};
+use crate::fleet::{Fleet, Plan, json_lines, program, said, within};
 use crate::server::RedisServer;
 
 fn urls(servers: &[RedisServer]) -> String {
@@ -94,6 +95,50 @@ fn a_server_that_is_away_costs_its_own_messages_a_wait_and_is_named() {
     each_came_once(&fleet, 1200);
 }
 
+fn replica_of(primary: &RedisServer) -> RedisServer {
+    let replica = RedisServer::with_args(&["--replicaof", &format!("127.0.0.1 {}", primary.port())]);
+    let is_counted = || {
+        primary
+            .command(&["WAIT", "1", "100"])
+            .is_ok_and(|have| have == redis::Value::Int(1))
+    };
+    within(Duration::from_secs(20), || is_counted().then_some(())).expect("it follows");
+    replica
+}
+
+#[test]
+fn a_shard_whose_replica_is_away_holds_up_nobody_else() {
+    let servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let mut replicas: Vec<RedisServer> = servers.iter().map(replica_of).collect();
+    let fleet = on(&servers)
+        .args("--replicas 1 --interval 5ms --messages 20 --error-rate 0 --batch 1 --concurrency 1")
+        .copies(2)
+        .start_joined();
+    fleet.wait_through(20);
+    good(&feed(&fleet, &["pause", "handlers"], ""));
+    // More outcomes than may wait for a replica.
+    let keyed: Vec<String> = (0..3000)
+        .map(|i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n"))
+        .collect();
+    good(&feed(&fleet, &["push", "--json"], &keyed.concat()));
+    replicas[1].kill();
+    good(&feed(&fleet, &["resume", "handlers"], ""));
+    let left = |shard: usize| {
+        let looked = json(&fleet);
+        let of = |name: &str| looked["shards"][shard][name].as_u64().expect("a count");
+        of("queued") + of("in_hand")
+    };
+    within(Duration::from_secs(60), || (left(0) == 0).then_some(())).expect("the other shard goes on");
+    assert!(left(1) > 0, "the line of those that wait is full");
+    replicas[1] = replica_of(&servers[1]);
+    fleet.wait_through(3020);
+    // What is done is told when the replica has it.
+    fleet.wait_for("all are told", |lines| {
+        lines.iter().filter(|line| line.is("done")).count() == 3020
+    });
+    each_came_once(&fleet, 3020);
+}
+
 fn refused(args: &[&str]) -> String {
     let output: Output = program().args(args).output().expect("it starts");
     assert_eq!(output.status.code(), Some(2), "{args:?}: {}", said(&output));
@@ -139,16 +184,8 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
             "start --burst does not know queues with shards yet",
         ),
         (
-            &["start", "--shards", "2", "--replicas", "1"],
-            "start --replicas does not know queues with shards yet",
-        ),
-        (
             &["doctor", "--shards", "2"],
             "doctor does not know queues with shards yet",
-        ),
-        (
-            &["verify", "--shards", "2"],
-            "verify does not know queues with shards yet",
         ),
         (
             &["bench", "--shards", "2"],

@@ -68,6 +68,23 @@ fn it_counts_every_message_on_a_server_of_its_own() {
 }
 
 #[test]
+fn a_queue_with_shards_is_counted_over_all_of_them() {
+    let result = passed(&verify("--messages 30000 --shards 3 --json"));
+    assert_eq!(result["published"], 30_000);
+    let refused = verify("--messages 10 --shards 2 --url sqlite:/tmp/none.db");
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+}
+
+#[test]
+fn chaos_on_several_shards_loses_nothing_and_leaves_nothing_out() {
+    let output = verify("--chaos --shards 3 --seed 3 --duration 8s --json");
+    let result = passed(&output);
+    for count in ["chains_complete", "groups_in_order"] {
+        assert!(result[count].as_u64() > Some(0), "{count}: {result}");
+    }
+}
+
+#[test]
 fn chaos_on_a_server_of_its_own_harms_everything_and_loses_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let kept = directory.path().join("kept");
@@ -294,9 +311,9 @@ fn wrong_usage_is_one_line() {
 }
 
 /// Fails over, and finds that nothing that was told is lost. Numbers that nobody was told of may be skipped.
-fn fails_over(on: &str) {
+fn fails_over(on: &str, seconds: u32) {
     let output = verify(&format!(
-        "--chaos --on {on} --replicas 1 --duration 12s --seed 11 --json"
+        "--chaos --on {on} --replicas 1 --duration {seconds}s --seed 11 --json"
     ));
     assert!(output.status.success(), "{}", said(&output));
     let result = json_lines(&output.stdout).remove(0);
@@ -308,10 +325,15 @@ fn fails_over(on: &str) {
 
 #[test]
 fn behind_sentinels_nothing_that_was_told_is_lost() {
-    fails_over("sentinel");
+    fails_over("sentinel", 12);
+}
+
+#[test]
+fn in_shards_of_a_cluster_nothing_that_was_told_is_lost() {
+    fails_over("cluster --shards 3", 7);
 }
 
 #[test]
 fn in_a_cluster_nothing_that_was_told_is_lost() {
-    fails_over("cluster");
+    fails_over("cluster", 12);
 }

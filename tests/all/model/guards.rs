@@ -94,6 +94,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "claim-higher",
         "there is one shard here; the checks, the oracle and tests/all/shards have claims",
     ),
+    (
+        "claim-once",
+        "there is one shard here; the checks and the oracle have claims",
+    ),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),
     ("bodies-there", BODIES),

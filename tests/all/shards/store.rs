@@ -1,5 +1,7 @@
-//! A shard in memory, behind a link that loses requests and answers, and that is away at times; and who uses it may be dead.
+//! A shard in memory, behind a link that loses requests and answers, and that is away at times; and who uses it may be dead. Its replica follows some
+//! milliseconds behind, may be cut off, and may take its place.
 
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,8 +9,9 @@ use std::time::Duration;
 use queenright::engine::memory::{Local, State};
 use queenright::engine::rules::{Link, Steps};
 use queenright::engine::sharded::process_of;
-use queenright::engine::{StoreInfo, Wake};
+use queenright::engine::{StoreInfo, Ticket, Wake};
 use queenright::error::{Absence, Error, Result};
+use tokio::time::Instant;
 
 /// What all links have in common.
 pub struct Weather {
@@ -16,6 +19,8 @@ pub struct Weather {
     /// Of a thousand calls so many requests, and so many answers, are lost.
     lost: AtomicU32,
     unanswered: AtomicU32,
+    /// Of each shard, if they have one.
+    replicas: Vec<Mutex<Replica>>,
     /// Which process has joined under which name.
     joined: Mutex<Vec<(String, Arc<AtomicBool>)>>,
 }
@@ -26,7 +31,38 @@ impl Weather {
             away: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             lost: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
+            replicas: Vec::new(),
             joined: Mutex::default(),
+        }
+    }
+
+    /// The same, and each shard has a replica that is so far behind.
+    pub fn with_replicas(mut self, shards: &[Local], lag: Duration) -> Self {
+        let replica = |shard: &Local| {
+            Mutex::new(Replica {
+                lag,
+                has: (0, shard.state().clone()),
+                calls: 0,
+                on_their_way: VecDeque::new(),
+                is_cut_off: false,
+                lost: Vec::new(),
+            })
+        };
+        self.replicas = shards.iter().map(replica).collect();
+        self
+    }
+
+    /// The replica of a shard gets nothing more, or again.
+    pub fn cut_off(&self, shard: usize, is_cut_off: bool) {
+        if let Some(replica) = self.replicas.get(shard) {
+            replica.lock().expect("whole").is_cut_off = is_cut_off;
+        }
+    }
+
+    /// The replica of a shard takes its place, with what it has, and another one follows it.
+    pub fn go_back(&self, shard: usize, local: &Local) {
+        if let Some(replica) = self.replicas.get(shard) {
+            *local.state() = replica.lock().expect("whole").promote();
         }
     }
 
@@ -43,6 +79,7 @@ impl Weather {
     pub fn clear(&self) {
         self.set(0, 0);
         self.away.iter().for_each(|away| away.store(false, Ordering::Relaxed));
+        (0..self.replicas.len()).for_each(|shard| self.cut_off(shard, false));
     }
 
     /// The one of these processes that has this name.
@@ -53,11 +90,63 @@ impl Weather {
     }
 }
 
+/// What the replica of a shard has.
+struct Replica {
+    lag: Duration,
+    /// How many calls the shard has carried out, in all its lives.
+    calls: u64,
+    /// Up to which call the replica has them, and what it looks like.
+    has: (u64, State),
+    /// What it does not have yet, and when it gets it.
+    on_their_way: VecDeque<(Instant, u64, State)>,
+    is_cut_off: bool,
+    /// Calls behind the first number, up to the second, were lost.
+    lost: Vec<(u64, u64)>,
+}
+
+impl Replica {
+    fn follow(&mut self, state: &State) -> u64 {
+        self.calls += 1;
+        let at = Instant::now() + self.lag;
+        self.on_their_way.push_back((at, self.calls, state.clone()));
+        self.arrive();
+        self.calls
+    }
+
+    fn arrive(&mut self) {
+        let now = Instant::now();
+        while !self.is_cut_off && self.on_their_way.front().is_some_and(|(at, ..)| *at <= now) {
+            let (_, call, state) = self.on_their_way.pop_front().expect("one");
+            self.has = (call, state);
+        }
+    }
+
+    fn promote(&mut self) -> State {
+        self.arrive();
+        self.on_their_way.clear();
+        self.lost.push((self.has.0, self.calls));
+        (self.has.0, self.is_cut_off) = (self.calls, false);
+        self.has.1.clone()
+    }
+
+    /// None: it may still get it.
+    fn fate(&mut self, call: u64) -> Option<bool> {
+        self.arrive();
+        let is_lost = |(kept, until): &(u64, u64)| call > *kept && call <= *until;
+        if self.lost.iter().any(is_lost) {
+            return Some(false);
+        }
+        (self.has.0 >= call).then_some(true)
+    }
+}
+
 pub struct Store {
     pub local: Local,
     pub shard: usize,
     pub weather: Arc<Weather>,
     pub dead: Arc<AtomicBool>,
+    /// The last call of each task.
+    pub called: Mutex<HashMap<Option<tokio::task::Id>, u64>>,
 }
 
 fn chance(of_thousand: u32) -> bool {
@@ -109,6 +198,10 @@ impl Steps for Store {
                     "epochs go up along numbers"
                 );
             }
+            if let Some(replica) = self.weather.replicas.get(self.shard) {
+                let call = replica.lock().expect("whole").follow(&state);
+                self.called.lock().expect("whole").insert(tokio::task::try_id(), call);
+            }
             for node in state.nodes.keys().filter(|node| !members.contains(node)) {
                 let named = (process_of(node).to_string(), self.dead.clone());
                 self.weather.joined.lock().expect("whole").push(named);
@@ -121,6 +214,28 @@ impl Steps for Store {
     async fn listen(&self, wake: Wake, at_most: Duration) -> Result<bool> {
         self.travel(0).await?;
         Steps::listen(&self.local, wake, at_most).await
+    }
+
+    fn ticket(&self) -> Option<Ticket> {
+        let called = self.called.lock().expect("whole").get(&tokio::task::try_id()).copied();
+        called.map(|number| Ticket {
+            key: "calls".into(),
+            number,
+            at_leisure: false,
+        })
+    }
+
+    async fn replicated(&self, ticket: &Ticket) -> Result<bool> {
+        for _ in 0..10 {
+            self.travel(0).await?;
+            let replica = &self.weather.replicas[self.shard];
+            let fate = replica.lock().expect("whole").fate(ticket.number);
+            if let Some(fate) = fate {
+                return Ok(fate);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(is_away("0 of 1 replicas have what was written"))
     }
 
     async fn store_info(&self) -> Result<StoreInfo> {

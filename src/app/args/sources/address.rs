@@ -181,14 +181,19 @@ fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
             if let Some(rival) = rivals.0.or(rivals.1).filter(|_| !layer.is_environment) {
                 return Err(either(given, rival));
             }
-            let url = given.texts().nth(number).unwrap_or(given.text());
+            // Only with shards: a path may have spaces.
+            let urls: Vec<&str> = match number {
+                usize::MAX => vec![given.text()],
+                _ => given.texts().flat_map(str::split_whitespace).collect(),
+            };
+            let url = urls.get(number).copied().unwrap_or(given.text());
             let place = match StoreUrl::parse(url) {
                 Ok(StoreUrl::Redis(url)) => Place::Server(depth, url),
                 Ok(StoreUrl::Sqlite(database)) => Place::File(database),
                 Ok(StoreUrl::Memory) => return Err(given.wrong(NOT_SHARED)),
                 Err(error) => return Err(given.wrong(&reason(error))),
             };
-            return Ok((place, given.values.len()));
+            return Ok((place, urls.len().max(1)));
         }
         host = host.or(rivals.0);
         port = port.or(rivals.1);

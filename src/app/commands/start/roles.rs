@@ -17,9 +17,12 @@ use crate::app::otel::Traces;
 use crate::app::output::log::Log;
 use crate::app::output::time::utc_short;
 use crate::app::outside::{Child, Each, GenerateEach, Http, Lines, Make, Secrets, Tell, Work};
+use crate::engine::redis::keys::Keys;
+use crate::engine::sharded::shard_of;
 use crate::message::Message;
 use crate::node::generate::{Draft, Election, Generate, Made, Next};
 use crate::node::handle::{Handle, Handled};
+use crate::settings::Settings;
 
 /// Who generates.
 pub(super) fn generator(
@@ -31,10 +34,17 @@ pub(super) fn generator(
     let queue = &resolved.settings.queue;
     let json = resolved.generate_json;
     let make: Box<dyn Make> = match &resolved.generate {
-        Generating::Builtin(builtin) if resolved.cron.is_none() => {
-            return Ok(Generator::Builtin(*builtin, Digits::default()));
+        Generating::Builtin(builtin) => {
+            let digits = Digits {
+                counts_made: resolved.settings.names.shards > 1,
+                ..Digits::default()
+            };
+            let generator = Generator::Builtin(*builtin, digits);
+            if resolved.cron.is_none() {
+                return Ok(generator);
+            }
+            Box::new(generator)
         }
-        Generating::Builtin(builtin) => Box::new(Generator::Builtin(*builtin, Digits::default())),
         Generating::Lines(source) => {
             if let Source::Program(program) = source {
                 find("--generate", program)?;
@@ -110,10 +120,24 @@ pub(super) fn handler(
         is_idle,
         time: resolved.work,
         error_rate: resolved.error_rate,
-        effects: resolved.effects.clone(),
+        effects: resolved
+            .effects
+            .as_ref()
+            .map(|prefix| effect_prefixes(settings, prefix)),
         secrets: secrets.clone(),
         traces,
     })
+}
+
+/// Effects are in the slot of their shard: there, its tag stands for that of the home shard.
+fn effect_prefixes(settings: &Settings, prefix: &str) -> Vec<String> {
+    let shards = settings.names.shards as usize;
+    let tag = |shard| {
+        Keys::new(&settings.queue, &settings.names.of_shard(shard, shards))
+            .tag()
+            .to_string()
+    };
+    (0..shards).map(|shard| prefix.replace(&tag(0), &tag(shard))).collect()
 }
 
 /// As many as there are cores, unless told otherwise; more than there are messages at once would never have one.
@@ -187,6 +211,7 @@ fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8
     use std::io::Write;
     // Writing to a Vec cannot fail.
     let _ = match builtin {
+        Builtin::Counter if digits.counts_made => payload.write_all(digits.of(next.made)),
         Builtin::Counter => payload.write_all(digits.of(next.number)),
         Builtin::Text => write!(payload, "{} epoch={} number={}", words(), next.epoch, next.number),
         Builtin::Tick => write!(payload, "{}", utc_short(next.due_ms)),
@@ -198,6 +223,8 @@ fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8
 pub struct Digits {
     number: u64,
     text: Vec<u8>,
+    /// Where there are shards numbers say nothing of the order, so it is the messages of the generator that are counted.
+    counts_made: bool,
 }
 
 impl Digits {
@@ -239,8 +266,8 @@ pub struct Handler {
     error_rate: f64,
     /// It takes no time, never fails and writes nothing.
     is_idle: bool,
-    /// The prefix of the counters that `verify` looks at.
-    effects: Option<String>,
+    /// The prefixes of the counters that `verify` looks at, one for each shard.
+    effects: Option<Vec<String>>,
     secrets: Secrets,
     traces: Option<Arc<Traces>>,
 }
@@ -312,10 +339,11 @@ impl Handler {
         }
         Ok(match &self.effects {
             None => Vec::new(),
-            Some(prefix) => {
-                let next = chains::next(message.number, &message.payload);
-                let effect = effects::effect(prefix, message.number);
-                [effect].into_iter().chain(next).collect()
+            Some(prefixes) => {
+                let next = chains::next(message.number, &message.payload, prefixes.len());
+                let prefix = prefixes.get(shard_of(message.number));
+                let effect = prefix.map(|prefix| effects::effect(prefix, message.number));
+                effect.into_iter().chain(next).collect()
             }
         })
     }

@@ -54,6 +54,7 @@ impl Chaos {
         let several = bed.topology.as_ref().map(|topology| Several {
             topology: topology.clone(),
             queue: load.queue.clone(),
+            shards: load.settings.names.shards as usize,
             forgot: forgot.clone(),
             switches: switches.clone(),
             needs_replicas: load.settings.replicas > 0,
@@ -158,6 +159,14 @@ impl Chaos {
         let mut linked = whole.clone();
         linked.push(fleet.seats.len());
         let anyone = self.random.choice(linked);
+        // Of a queue with shards, the way to one of them, or to all.
+        let links = fleet.seats.first().map_or(0, |seat| seat.proxies.len());
+        let link = if links > 1 {
+            Some(self.random.usize(..=links))
+        } else {
+            None
+        };
+        let anyone_at = anyone.map(|seat| (seat, link.filter(|link| *link < links)));
         // Someone must be left to take over.
         let spared = whole.len() > 1;
         let all_well = whole.len() == fleet.seats.len() && now >= self.missed_until;
@@ -179,24 +188,37 @@ impl Chaos {
             Fault::StopHandler(tenths) => handler
                 .filter(|_| spared)
                 .map(|seat| self.freeze(fleet, seat, now, tenths)),
-            Fault::Cut => anyone.and_then(|seat| proxied(fleet, seat, Proxy::cut)),
+            Fault::Cut => anyone_at.and_then(|at| proxied(fleet, at, Proxy::cut)),
             Fault::CutAll => {
                 for seat in 0..=fleet.seats.len() {
-                    proxied(fleet, seat, Proxy::cut);
+                    proxied(fleet, (seat, None), Proxy::cut);
                 }
                 Some("all".into())
             }
-            Fault::Delay(by, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+            Fault::ShardAway(length) => {
+                let shard = self.random.usize(..bed.servers().max(1));
+                bed.front_of(shard).map(|front| {
+                    front.black_hole(true);
+                    self.later(now + ms(length), move |_, bed| {
+                        if let Some(front) = bed.front_of(shard) {
+                            front.black_hole(false);
+                        }
+                        Ok(())
+                    });
+                    format!("shard {shard}")
+                })
+            }
+            Fault::Delay(by, length) => self.disturb(fleet, anyone_at, now + ms(length), move |proxy, on| {
                 proxy.delay(if on { ms(by) } else { Duration::ZERO });
             }),
-            Fault::HalfOpen(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::half_open),
-            Fault::BlackHole(length) => self.disturb(fleet, anyone, now + ms(length), Proxy::black_hole),
-            Fault::Throttle(kilobytes, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+            Fault::HalfOpen(length) => self.disturb(fleet, anyone_at, now + ms(length), Proxy::half_open),
+            Fault::BlackHole(length) => self.disturb(fleet, anyone_at, now + ms(length), Proxy::black_hole),
+            Fault::Throttle(kilobytes, length) => self.disturb(fleet, anyone_at, now + ms(length), move |proxy, on| {
                 for direction in [Direction::Requests, Direction::Replies] {
                     proxy.throttle(direction, if on { 1000 * kilobytes } else { 0 });
                 }
             }),
-            Fault::SmallOnly(bytes, length) => self.disturb(fleet, anyone, now + ms(length), move |proxy, on| {
+            Fault::SmallOnly(bytes, length) => self.disturb(fleet, anyone_at, now + ms(length), move |proxy, on| {
                 proxy.swallow_beyond(if on { bytes } else { 0 });
             }),
             Fault::NoCandidates(length) => {
@@ -210,8 +232,12 @@ impl Chaos {
             | Fault::TwoPrimaries
             | Fault::MoveSlot
             | Fault::KillSentinel(_) => self.several.as_mut().map(|several| {
-                several.strike(fault, all_well);
-                "the servers".into()
+                let shard = match several.shards {
+                    ..2 => 0,
+                    shards => self.random.usize(..shards),
+                };
+                several.strike(fault, all_well, shard);
+                format!("the servers of shard {shard}")
             }),
             Fault::KillRedis(_)
             | Fault::FlushScripts
@@ -224,13 +250,17 @@ impl Chaos {
     }
 
     fn strike_server(&mut self, fault: Fault, now: Duration, bed: &mut TestBed) -> Option<String> {
-        let server = bed.server.as_mut().filter(|server| server.is_running())?;
+        let at = match bed.servers() {
+            ..2 => 0,
+            servers => self.random.usize(..servers),
+        };
+        let server = bed.server_of(at).filter(|server| server.is_running())?;
         let ms = Duration::from_millis;
         match fault {
             Fault::KillRedis(down) => {
                 server.kill();
-                self.later(now + ms(down), |_, bed| {
-                    let ended = bed.server.as_mut().filter(|server| !server.is_running());
+                self.later(now + ms(down), move |_, bed| {
+                    let ended = bed.server_of(at).filter(|server| !server.is_running());
                     let started = ended.map_or(Ok(()), Server::run);
                     started.map_err(|error| Failure::cannot("start redis-server again", error))
                 });
@@ -247,9 +277,9 @@ impl Chaos {
             }
             Fault::OutOfMemory(length) => {
                 server.command(&["CONFIG", "SET", "maxmemory", "1"]).ok()?;
-                self.later(now + ms(length), |_, bed| {
+                self.later(now + ms(length), move |_, bed| {
                     // One that was killed meanwhile comes back without a limit.
-                    if let Some(server) = &bed.server {
+                    if let Some(server) = bed.server_of(at) {
                         server.send(&["CONFIG", "SET", "maxmemory", "0"]);
                     }
                     Ok(())
@@ -262,7 +292,7 @@ impl Chaos {
                 // Also if there was no answer: it may have happened all the same.
                 self.later(now + ms(length), move |_, bed| {
                     // One that was killed meanwhile comes back with all rights.
-                    if let Some(server) = &bed.server {
+                    if let Some(server) = bed.server_of(at) {
                         server.insist(&["ACL", "SETUSER", USER, &format!("+{command}")]);
                     }
                     Ok(())
@@ -271,7 +301,11 @@ impl Chaos {
             }
             _ => unreachable!("not a fault of the server"),
         }
-        Some("redis-server".into())
+        Some(if at == 0 {
+            "redis-server".into()
+        } else {
+            format!("the redis-server of shard {at}")
+        })
     }
 
     /// A replica that follows, stops following, and takes over. Whoever was killed meanwhile could not tell what it has seen:
@@ -313,7 +347,7 @@ impl Chaos {
     fn disturb(
         &mut self,
         fleet: &Fleet,
-        seat: Option<usize>,
+        seat: Option<(usize, Option<usize>)>,
         until: Duration,
         switch: impl Fn(&Proxy, bool) + 'static,
     ) -> Option<String> {
@@ -360,12 +394,22 @@ impl Chaos {
     }
 }
 
-/// None, if no proxy stands there.
-fn proxied(fleet: &Fleet, seat: usize, act: impl Fn(&Proxy)) -> Option<String> {
-    let Some(seat) = fleet.seats.get(seat) else {
-        act(fleet.pusher.as_ref()?.proxy.as_ref()?);
+/// Before one store, or before all of them. None, if no proxy stands there.
+fn proxied(fleet: &Fleet, (seat, link): (usize, Option<usize>), act: impl Fn(&Proxy)) -> Option<String> {
+    let seat = fleet.seats.get(seat);
+    let proxies = match seat {
+        Some(seat) => &seat.proxies,
+        None => &fleet.pusher.as_ref()?.proxies,
+    };
+    let of = proxies
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| link.is_none_or(|link| link == *at));
+    if of.map(|(_, proxy)| act(proxy)).count() == 0 {
+        return None;
+    }
+    let Some(seat) = seat else {
         return Some("the pusher".into());
     };
-    act(seat.proxy.as_ref()?);
     Some(format!("process {}", seat.pid().unwrap_or_default()))
 }

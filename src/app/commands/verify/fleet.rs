@@ -12,6 +12,7 @@ use super::run::Load;
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{self, Capture, Copy};
 use crate::app::lab::fleet::{self, Starter};
+use crate::app::lab::ledger::book_of_shard;
 use crate::app::lab::ledger::checks::Print;
 use crate::app::lab::ledger::history::History;
 use crate::app::lab::proxy::Proxy;
@@ -26,6 +27,7 @@ pub(super) struct Fleet {
     url: String,
     /// How many replicas must have what is told.
     replicas: u32,
+    shards: usize,
     pub(super) seats: Vec<Seat>,
     /// Copies that are started may generate.
     candidates: bool,
@@ -37,10 +39,12 @@ pub(super) struct Fleet {
 
 /// Room for one copy. A copy that is killed is replaced, behind the same proxy.
 pub(super) struct Seat {
-    pub(super) proxy: Option<Proxy>,
+    /// One before each store.
+    pub(super) proxies: Vec<Proxy>,
     url: String,
     copy: Option<Copy>,
-    book: usize,
+    /// One for each shard.
+    books: Vec<usize>,
     number: usize,
     /// Its copies have a lease of their own.
     pub(super) lease: Duration,
@@ -62,14 +66,13 @@ impl Seat {
 
 impl Fleet {
     pub(super) fn new(bed: &TestBed, load: &Load) -> io::Result<Self> {
-        let upstream = bed.upstream().filter(|_| load.plan.is_some());
         let seat = |lease: &Duration| {
-            let proxy = upstream.map(Proxy::start).transpose()?;
+            let proxies = if load.plan.is_some() { proxies(bed)? } else { Vec::new() };
             Ok(Seat {
-                url: bed.url(proxy.as_ref().map(Proxy::address)),
-                proxy,
+                url: urls(bed, &proxies),
+                proxies,
                 copy: None,
-                book: 0,
+                books: Vec::new(),
                 number: 0,
                 lease: *lease,
                 is_frozen: false,
@@ -78,8 +81,9 @@ impl Fleet {
         Ok(Self {
             starter: Starter::new(&bed.directory.path, load.arguments.clone())?,
             queue: load.queue.clone(),
-            url: bed.url(None),
+            url: bed.urls(&[]),
             replicas: load.settings.replicas,
+            shards: load.settings.names.shards as usize,
             seats: load.leases.iter().map(seat).collect::<io::Result<_>>()?,
             candidates: true,
             readers: Vec::new(),
@@ -119,12 +123,14 @@ impl Fleet {
         let seat = &mut self.seats[index];
         let mut command = copy::on(next.command, &seat.url, &self.queue);
         command.arg(format!("--lease={}ms", seat.lease.as_millis()));
+        command.arg(format!("--shards={}", self.shards));
         if !self.candidates {
             command.arg("--prefer=never");
         }
         command.stderr(log);
         seat.copy = Some(Copy::spawn(command, Capture::Nothing)?);
-        seat.book = self.history.add(&next.book);
+        let books = (0..self.shards).map(|shard| book_of_shard(&next.book, shard));
+        seat.books = books.map(|book| self.history.add(&book)).collect();
         seat.number = next.number;
         seat.is_frozen = false;
         Ok(())
@@ -143,7 +149,9 @@ impl Fleet {
         let seat = &mut self.seats[index];
         if let Some(mut copy) = seat.copy.take() {
             copy.kill();
-            self.history.fate(seat.book).killed_ms = Some(now_ms());
+            for book in &seat.books {
+                self.history.fate(*book).killed_ms = Some(now_ms());
+            }
         }
     }
 
@@ -159,7 +167,9 @@ impl Fleet {
         if let Some(copy) = &seat.copy {
             copy.signal(Signal::STOP);
             seat.is_frozen = true;
-            self.history.fate(seat.book).stopped_ms.push(now_ms());
+            for book in &seat.books {
+                self.history.fate(*book).stopped_ms.push(now_ms());
+            }
         }
     }
 
@@ -225,6 +235,7 @@ impl Fleet {
         let log = File::create(directory.join(format!("errors-{number}.log")))?;
         let mut command = copy::on(copy::get_errors(&self.starter.program), &self.url, &self.queue);
         command.arg(format!("--replicas={}", self.replicas));
+        command.arg(format!("--shards={}", self.shards));
         command.stdout(File::create(&output)?).stderr(log);
         self.readers.push(Reader {
             copy: Copy::spawn(command, Capture::Nothing)?,
@@ -260,6 +271,17 @@ impl Fleet {
         }
         Ok(prints)
     }
+}
+
+/// One before each store, where they can stand.
+pub(super) fn proxies(bed: &TestBed) -> io::Result<Vec<Proxy>> {
+    bed.upstreams().into_iter().map(Proxy::start).collect()
+}
+
+/// The stores as they are reached through these.
+pub(super) fn urls(bed: &TestBed, proxies: &[Proxy]) -> String {
+    let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
+    bed.urls(&addresses)
 }
 
 /// The numbers in whole lines: the last may be half a line, of a reader that was killed.

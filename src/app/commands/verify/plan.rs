@@ -44,6 +44,8 @@ pub(super) enum Fault {
     SmallOnly(u64, u64),
     /// Another server becomes the primary, in the way of this number.
     FailOver(usize),
+    /// Nothing gets through to one shard, for so many milliseconds.
+    ShardAway(u64),
     /// The primary is cut off from its replicas, works on for so many milliseconds, and is killed.
     LoseTail(u64),
     /// The primary is frozen until another is there, and then goes on: for some time there are two.
@@ -65,15 +67,18 @@ pub(super) struct Reach {
     pub rights: bool,
     /// There are several servers of our own.
     pub several: Option<Kind>,
+    /// The queue has shards.
+    pub shards: bool,
 }
 
 impl Reach {
     pub(super) fn of(bed: &TestBed) -> Self {
         Self {
-            connections: bed.upstream().is_some(),
+            connections: !bed.upstreams().is_empty(),
             server: bed.server.is_some(),
             rights: bed.are_copies_limited(),
             several: bed.several_kind(),
+            shards: !bed.beside.is_empty(),
         }
     }
 }
@@ -105,6 +110,9 @@ impl Fault {
             Needs::Copies => true,
             Needs::Proxies => reach.connections,
             Needs::OwnServer => reach.server,
+            // A shard that forgets has forgotten a part of the generator's sequence for good, unless there are replicas.
+            Needs::OneServer => reach.server && !reach.shards,
+            Needs::OwnShards => reach.server && reach.shards,
             Needs::OwnUser => reach.rights,
             Needs::Several => reach.several.is_some(),
             Needs::Sentinels => reach.several == Some(Kind::Sentinel),
@@ -132,6 +140,7 @@ impl Fault {
             }
             Self::SmallOnly(..) => Self::SmallOnly(random.u64(1000..=8000), random.u64(1000..=5000)),
             Self::FailOver(_) => Self::FailOver(random.usize(..Failover::ALL.len())),
+            Self::ShardAway(_) => Self::ShardAway(random.u64(500..=5000)),
             Self::LoseTail(_) => Self::LoseTail(random.u64(100..=1500)),
             Self::KillSentinel(_) => Self::KillSentinel(random.u64(500..=4000)),
             plain => plain,
@@ -144,6 +153,8 @@ enum Needs {
     Copies,
     Proxies,
     OwnServer,
+    OneServer,
+    OwnShards,
     OwnUser,
     Several,
     Sentinels,
@@ -155,7 +166,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 25] = [
+static DECK: [Card; 26] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -169,7 +180,8 @@ static DECK: [Card; 25] = [
     (Fault::Throttle(0, 0), "connections_throttled", 2, Needs::Proxies),
     (Fault::NoCandidates(0), "no_candidates", 1, Needs::Copies),
     (Fault::KillRedis(0), "redis_killed", 2, Needs::OwnServer),
-    (Fault::Promote(0), "replica_promoted", 1, Needs::OwnServer),
+    (Fault::Promote(0), "replica_promoted", 1, Needs::OneServer),
+    (Fault::ShardAway(0), "shard_away", 4, Needs::OwnShards),
     (Fault::FlushScripts, "scripts_flushed", 1, Needs::OwnServer),
     (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
     (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
@@ -241,6 +253,7 @@ mod tests {
         server: true,
         rights: true,
         several: None,
+        shards: false,
     };
 
     fn count(plan: &Plan, name: &str) -> usize {
@@ -296,6 +309,7 @@ mod tests {
             server: false,
             rights: false,
             several: None,
+            shards: false,
         };
         let plan = Plan::new(1, Duration::from_mins(10), reach);
         let harmless = |fault: &Fault| fault.is_within(reach);

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::PATIENCE;
+use super::fleet::{proxies, urls};
 use crate::app::args::sources::Store;
 use crate::app::exit::Failure;
 use crate::app::lab::ledger::{checks, print_of};
@@ -46,7 +47,8 @@ const LIMIT_GROUP: u32 = 20;
 type Told = (u64, String, Option<u64>, u64);
 
 pub(super) struct Pusher {
-    pub(super) proxy: Option<Proxy>,
+    /// One before each store.
+    pub(super) proxies: Vec<Proxy>,
     stop: Arc<AtomicBool>,
     told: Arc<Mutex<Vec<Told>>>,
     thread: Option<JoinHandle<Result<(), Failure>>>,
@@ -55,17 +57,16 @@ pub(super) struct Pusher {
 impl Pusher {
     /// Pushes until it is told to stop, through a proxy of its own where one can stand.
     pub(super) fn start(bed: &TestBed, settings: &Settings) -> std::io::Result<Self> {
-        let proxy = bed.upstream().map(Proxy::start).transpose()?;
-        let store = match &bed.store {
-            Store::Redis(_) => {
-                let url = bed.url(proxy.as_ref().map(Proxy::address));
-                match StoreUrl::parse(&url).map_err(std::io::Error::other)? {
-                    StoreUrl::Redis(url) => Store::Redis(Box::new(url.place().map_err(std::io::Error::other)?)),
-                    _ => unreachable!("a Redis stays one"),
-                }
-            }
-            file @ Store::Sqlite(_) => file.clone(),
+        let proxies = proxies(bed)?;
+        let mut stores = match &bed.store {
+            Store::Redis(_) => urls(bed, &proxies).split(' ').map(store_at).collect::<Result<_, _>>()?,
+            file @ Store::Sqlite(_) => vec![file.clone()],
         };
+        let store = stores.remove(0);
+        let others: Vec<(Store, String)> = stores
+            .into_iter()
+            .map(|store| (store, "another shard".into()))
+            .collect();
         let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
         let pushing = Pushing {
             settings: settings.clone(),
@@ -78,7 +79,7 @@ impl Pusher {
                 store: &store,
                 password: None,
                 address: &address,
-                others: &[],
+                others: &others,
                 settings: &settings,
                 answer_min: Duration::ZERO,
                 only_looks: false,
@@ -86,7 +87,7 @@ impl Pusher {
             queue.run(pushing)
         })?;
         Ok(Self {
-            proxy,
+            proxies,
             stop,
             told,
             thread: Some(thread),
@@ -130,6 +131,13 @@ impl Pusher {
             group: *group,
         });
         Ok(pushes.collect())
+    }
+}
+
+fn store_at(url: &str) -> std::io::Result<Store> {
+    match StoreUrl::parse(url).map_err(std::io::Error::other)? {
+        StoreUrl::Redis(url) => Ok(Store::Redis(Box::new(url.place().map_err(std::io::Error::other)?))),
+        _ => unreachable!("a Redis stays one"),
     }
 }
 

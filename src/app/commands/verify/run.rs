@@ -159,17 +159,25 @@ impl<'a, E: Engine> Run<'a, E> {
             self.stop().await?;
         }
         let published = self.answer().await?.published;
+        let shards = self.load.settings.names.shards > 1;
         if self.load.messages.is_none() {
-            self.fleet.limit(published);
+            // With shards it is the generator's own messages that are counted: no more of them, but for those that are missing.
+            self.fleet.limit(if shards { 1 } else { published });
             self.fleet.start_all()?;
         }
         let wanted = self.load.messages.unwrap_or(0).max(published);
         let mut moved = Moved::new(self.load.stalled_after);
+        let mut calm = Moved::new(if shards && self.load.messages.is_none() {
+            2 * self.longest_lease()
+        } else {
+            Duration::ZERO
+        });
         loop {
             let over = self.tick().await?;
             let seen = self.sampler.last().filter(|seen| seen.at >= self.begun);
             let drained = |seen: &Snapshot| seen.sample.published >= wanted && seen.sample.unsettled() == 0;
-            if seen.as_ref().is_some_and(drained) {
+            // What a generator left out when it died is made by the next one: nobody says when that is done.
+            if calm.stalled(seen.as_ref()) && seen.as_ref().is_some_and(drained) {
                 break;
             }
             if over || self.stalled || moved.stalled(seen.as_ref()) {
@@ -181,6 +189,10 @@ impl<'a, E: Engine> Run<'a, E> {
         let seconds = self.begun.elapsed().as_secs_f64();
         self.stop().await?;
         Ok(seconds)
+    }
+
+    fn longest_lease(&self) -> Duration {
+        self.load.leases.iter().copied().max().unwrap_or(self.load.lease)
     }
 
     /// Tells all copies to stop, and waits for them.
@@ -209,6 +221,7 @@ impl<'a, E: Engine> Run<'a, E> {
         loop {
             match self.engine.status().await {
                 Err(error) if error.is_away() && Instant::now() < deadline => tokio::time::sleep(TICK).await,
+                Ok(status) if is_in_part(&status) && Instant::now() < deadline => tokio::time::sleep(TICK).await,
                 answer => return Ok(answer?),
             }
         }
@@ -226,7 +239,11 @@ impl<'a, E: Engine> Run<'a, E> {
         }
         let failing = |error: std::io::Error| Failure::cannot("read what the copies wrote", error);
         let status = self.answer().await?;
-        let (store, queue) = (&self.bed.store, &self.load.queue);
+        let queue = &self.load.queue;
+        let by_shard = match &status.shards[..] {
+            [] => vec![status.published],
+            shards => shards.iter().map(|shard| shard.published).collect(),
+        };
         let mut history = std::mem::take(&mut self.fleet.history);
         let forgot = self.chaos.forgot.lock().unwrap_or_else(PoisonError::into_inner).clone();
         history.forget(&forgot, self.load.settings.replicas > 0);
@@ -237,7 +254,7 @@ impl<'a, E: Engine> Run<'a, E> {
         });
         history.read().map_err(failing)?;
         let effects = match &self.load.plan {
-            Some(_) => Some(effects::read(store, queue, status.published).await?),
+            Some(_) => Some(effects::read(self.bed, queue, &by_shard).await?),
             None => None,
         };
         if forgot.is_empty()
@@ -254,7 +271,14 @@ impl<'a, E: Engine> Run<'a, E> {
             }
         }
         let observed = Observed {
-            remains: Remains::of(&*self.engine, status.published).await?,
+            remains: Remains {
+                shards: if by_shard.len() > 1 {
+                    by_shard.clone()
+                } else {
+                    Vec::new()
+                },
+                ..Remains::of(&*self.engine, status.published).await?
+            },
             done: status.done,
             failed: status.failed,
             samples: self.sampler.end(),
@@ -270,7 +294,7 @@ impl<'a, E: Engine> Run<'a, E> {
         if self.bed.is_shared {
             // The queue, with the nodes that were killed in it, and the effects.
             self.engine.purge(true).await?;
-            effects::remove(store, queue, status.published).await?;
+            effects::remove(self.bed, queue, &by_shard).await?;
         }
         // Those whose replica was not in step in time were left out.
         if let Some(count) = self.chaos.done.get_mut("replica_promoted") {
@@ -288,6 +312,11 @@ impl<'a, E: Engine> Run<'a, E> {
         report::write_samples(&self.bed.directory.path, &observed.samples).map_err(failing)?;
         Ok(report)
     }
+}
+
+/// Whether some shards do not answer.
+pub(super) fn is_in_part(status: &Status) -> bool {
+    status.shards.iter().any(|shard| shard.away.is_some())
 }
 
 /// Whether the work goes on.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::run::is_in_part;
 use crate::app::lab::fleet::generator_pid;
 use crate::app::lab::ledger::checks::Sample;
 use crate::app::output::time::now_ms;
@@ -38,7 +39,9 @@ impl Sampler {
         let task = tokio::spawn(async move {
             loop {
                 // A store that does not answer is part of the game.
-                if let Ok(status) = engine.status().await {
+                if let Ok(status) = engine.status().await
+                    && !is_in_part(&status)
+                {
                     let snapshot = Snapshot::of(&status);
                     let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                     told.samples.push(snapshot.sample);

@@ -90,6 +90,7 @@ impl Switch {
 pub(super) struct Several {
     pub(super) topology: Arc<Mutex<Topology>>,
     pub(super) queue: String,
+    pub(super) shards: usize,
     pub(super) forgot: Forgot,
     pub(super) switches: Switches,
     pub(super) needs_replicas: bool,
@@ -105,12 +106,15 @@ impl Several {
         self.end().map(|()| false)
     }
 
-    pub(super) fn strike(&mut self, fault: Fault, all_well: bool) {
+    /// Strikes the servers of this shard.
+    pub(super) fn strike(&mut self, fault: Fault, all_well: bool, shard: usize) {
+        let shards = self.shards;
         let (topology, queue, forgot) = (self.topology.clone(), self.queue.clone(), self.forgot.clone());
         let (switches, needs_replicas) = (self.switches.clone(), self.needs_replicas);
         self.running = Some(std::thread::spawn(move || {
             let struck_ms = now_ms();
             let mut topology = topology.lock().unwrap_or_else(PoisonError::into_inner);
+            topology.of_shard(shard, shards);
             let struck = strike(&mut topology, &queue, fault);
             // What a new primary lacks.
             let mut forgot = forgot.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::Numbers;
 use super::record::print_of;
+use crate::engine::sharded::{shard_of, shard_of_group};
 use crate::message::Effect;
 
 /// One generated message in so many begins a chain.
@@ -16,23 +17,31 @@ const GROUPS: u64 = 64;
 /// The last one of a chain is put off for so long.
 const DELAY: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// What follows a message: the generated ones say their number.
-pub fn next(number: u64, payload: &[u8]) -> Option<Effect> {
+/// What follows a message of a queue with so many shards: the generated ones say their number, or their place in the generator's sequence.
+pub fn next(number: u64, payload: &[u8], shards: usize) -> Option<Effect> {
     let text = std::str::from_utf8(payload).ok()?;
     let (root, step) = match text.strip_prefix("chain ") {
         Some(rest) => rest.split_once(' ')?,
-        None if begins(number) && text == number.to_string() => (text, "0"),
-        None => return None,
+        None => (text, "0"),
     };
     let step: u64 = step.parse().ok()?;
-    let root: u64 = root.parse().ok()?;
+    let root: u64 = root.parse().ok().filter(|root| begins(*root))?;
     let next = link(root, step + 1);
     match LENGTH.saturating_sub(step) {
         0 => None,
         1 => Some(Effect::publish_after(next, DELAY)),
-        2 => Some(Effect::publish(next).in_group(format!("chain {}", root / EACH % GROUPS))),
+        2 => Some(Effect::publish(next).in_group(group(root, shard_of(number), shards))),
         _ => Some(Effect::publish(next)),
     }
+}
+
+/// One of the groups of this shard: an effect reaches no others.
+fn group(root: u64, shard: usize, shards: usize) -> String {
+    let group = format!("chain {}", root / EACH % GROUPS);
+    let others = (0u64..).map(|other| format!("{group} {other}"));
+    let mut all = std::iter::once(group.clone()).chain(others);
+    all.find(|group| shards < 2 || shard_of_group(group, shards) == shard)
+        .unwrap_or_default()
 }
 
 fn begins(number: u64) -> bool {
@@ -53,17 +62,17 @@ pub struct Chains {
     pub findings: Vec<String>,
 }
 
-/// Follows each chain from its first message. `roots` were generated; `payloads` are the prints of all that are no plain numbers; of
+/// Follows each chain from its first message. `roots` were generated: what each says, and its number; `payloads` are the prints of all that are no plain numbers; of
 /// `unsure` numbers nothing can be said.
-pub fn follow(roots: &Numbers, payloads: &BTreeMap<u64, u64>, done: &Numbers, unsure: &Numbers) -> Chains {
+pub fn follow(roots: &[(u64, u64)], payloads: &BTreeMap<u64, u64>, done: &Numbers, unsure: &Numbers) -> Chains {
     let mut by_print: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (number, print) in payloads {
         by_print.entry(*print).or_default().push(*number);
     }
     let mut chains = Chains::default();
-    for root in roots.iter().filter(|root| begins(*root)) {
-        let mut at = root;
-        let mut is_sure = !unsure.contains(root);
+    for (root, number) in roots.iter().copied().filter(|(root, _)| begins(*root)) {
+        let mut at = number;
+        let mut is_sure = !unsure.contains(number);
         for step in 1..=LENGTH {
             // A print is never that of a plain number here.
             let print = print_of(u64::MAX, link(root, step).as_bytes());
@@ -116,7 +125,7 @@ mod tests {
         let payloads = BTreeMap::from([(16, print(1)), (17, print(2)), (18, print(3))]);
         let done = Numbers::of([(15, 4)]);
         for unsure in [15, 16, 18] {
-            let chains = follow(&Numbers::of([(15, 1)]), &payloads, &done, &Numbers::of([(unsure, 1)]));
+            let chains = follow(&[(15, 15)], &payloads, &done, &Numbers::of([(unsure, 1)]));
             assert_eq!(
                 (chains.links.len(), chains.complete, chains.findings.len()),
                 (3, 0, 0),
@@ -129,7 +138,7 @@ mod tests {
     fn a_chain_has_as_many_links_as_it_should() {
         let mut text = "31".to_string();
         let mut links = Vec::new();
-        while let Some(next) = payload(next(31, text.as_bytes())) {
+        while let Some(next) = payload(next(31, text.as_bytes(), 1)) {
             links.push(next.clone());
             text = next;
         }
@@ -137,12 +146,12 @@ mod tests {
         for (number, text) in [
             (30, "30"),
             (31, "pushed 31"),
-            (31, "32"),
+            (32, "32"),
             (1, "chain"),
             (1, "chain x 1"),
             (1, "\u{1}"),
         ] {
-            assert_eq!(next(number, text.as_bytes()), None, "{text}");
+            assert_eq!(next(number, text.as_bytes(), 1), None, "{text}");
         }
     }
 }

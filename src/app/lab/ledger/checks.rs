@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::chains::{self, Chains};
 use super::history::{History, Take};
+use super::sequence::Places;
 use super::{Account, Numbers, Remains, effects, found};
 
 /// What was seen from outside.
@@ -96,7 +97,8 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
             history.recorded.saw_payload(*number, *payload);
         }
     }
-    let chains = complete_chains(history, observed);
+    let places = (!observed.remains.shards.is_empty()).then(|| Places::of(&history.recorded));
+    let chains = complete_chains(history, observed, places.as_ref());
     history.ledger.links.clone_from(&chains.links);
     let account = history.ledger.account(&observed.remains);
     let (handled_more_than_once, unexplained_starts) = starts(history);
@@ -104,6 +106,7 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     let mut findings = account.findings.clone();
     findings.extend(one_voice(history));
     findings.extend(one_payload(history));
+    findings.extend(one_sequence(history, observed, places.as_ref()));
     findings.extend(nothing_stranded(observed));
     findings.extend(counters_agree(history, &account, observed));
     findings.extend(always_accounted_for(&observed.samples, &history.ledger.forgot));
@@ -126,19 +129,20 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     }
 }
 
-/// Epochs never go down along the numbers, and one node alone publishes in an epoch.
+/// Epochs never go down along the numbers, in any shard: what one generator wrote there comes before the claim of the next, and all of that one's after
+/// it. One node alone publishes in an epoch, whichever shards it is.
 fn one_voice(history: &History) -> Vec<String> {
-    let reigns = &history.recorded.reigns;
+    let (reigns, ranges) = (&history.recorded.reigns, &history.recorded.ranges);
     let mut findings = Vec::new();
-    for ((epoch, before), (next, after)) in reigns.iter().zip(reigns.iter().skip(1)) {
-        if after.lowest <= before.highest {
+    for (((shard, epoch), (_, highest)), ((next_shard, next), (lowest, _))) in ranges.iter().zip(ranges.iter().skip(1))
+    {
+        if shard == next_shard && lowest <= highest {
             findings.push(format!(
-                "an epoch went back: message {} is of epoch {next}, and message {} of epoch {epoch}",
-                after.lowest, before.highest
+                "an epoch went back: message {lowest} is of epoch {next}, and message {highest} of epoch {epoch}"
             ));
         }
     }
-    let many = reigns.iter().filter(|(_, reign)| reign.members.len() > 1);
+    let many = reigns.iter().filter(|(_, reign)| reign.processes.len() > 1);
     findings.extend(many.map(|(epoch, _)| format!("two generators: several nodes published in epoch {epoch}")));
     findings
 }
@@ -317,17 +321,39 @@ fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
 /// Numbers that were given out and have no other outcome.
 fn done(history: &History, observed: &Observed) -> Numbers {
     let (ledger, remains) = (&history.ledger, &observed.remains);
-    let given_out = Numbers::of([(ledger.base, remains.published.saturating_sub(ledger.base))]);
+    let given_out = remains.given_out(ledger.base);
     given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled])
 }
 
 /// A message that is done has published what follows it, once; any other has not.
-fn complete_chains(history: &History, observed: &Observed) -> Chains {
+fn complete_chains(history: &History, observed: &Observed, places: Option<&Places>) -> Chains {
     if observed.effects.is_none() {
         return Chains::default();
     }
-    let (recorded, unsure) = (&history.recorded, history.ledger.unsure());
-    chains::follow(&recorded.plain, &recorded.payloads, &done(history, observed), &unsure)
+    let (recorded, unsure, done) = (&history.recorded, history.ledger.unsure(), done(history, observed));
+    let roots = match places {
+        Some(places) => places.roots(&done),
+        None => recorded.plain.iter().map(|number| (number, number)).collect(),
+    };
+    chains::follow(&roots, &recorded.payloads, &done, &unsure)
+}
+
+/// Where there are shards, each place of the generator's one sequence has one message.
+fn one_sequence(history: &History, observed: &Observed, places: Option<&Places>) -> Vec<String> {
+    let Some(places) = places else {
+        return Vec::new();
+    };
+    let (ledger, remains) = (&history.ledger, &observed.remains);
+    let mut there = remains.given_out(0);
+    if !ledger.forgot.is_empty() {
+        // What was not told may be gone.
+        let mut kept = ledger.published.clone();
+        for told in [&ledger.done, &ledger.failed, &remains.errors, &remains.unsettled] {
+            kept.add(told);
+        }
+        there = there.and(&kept);
+    }
+    places.wrong(&there)
 }
 
 fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::{Ledger, Numbers, Record};
+use crate::engine::sharded::{process_of, shard_of};
 use crate::node::event::{Entry, What};
 
 #[derive(Default)]
@@ -20,6 +21,8 @@ pub struct Recorded {
     /// When something was told to be published.
     pub told_ms: Vec<u64>,
     pub reigns: BTreeMap<u64, Reign>,
+    /// By shard and epoch: the lowest and the highest number.
+    pub(super) ranges: BTreeMap<(usize, u64), (u64, u64)>,
     /// Members that a generator gave up.
     pub reaped: BTreeSet<String>,
     pub rewinds: u64,
@@ -74,10 +77,8 @@ pub struct Take {
 /// One epoch, as far as it was seen.
 #[derive(Debug, Clone)]
 pub struct Reign {
-    pub lowest: u64,
-    pub highest: u64,
-    /// Who published in it.
-    pub members: BTreeSet<usize>,
+    /// The processes that published in it: in a queue without shards each membership counts as one.
+    pub processes: BTreeSet<String>,
     /// When it published first and last.
     pub published_ms: Option<(u64, u64)>,
 }
@@ -234,21 +235,19 @@ impl Recorded {
 
     fn reign(&mut self, epoch: u64, first: u64, count: u64) -> &mut Reign {
         let last = first + count - 1;
-        let reign = self.reigns.entry(epoch).or_insert_with(|| Reign {
-            lowest: first,
-            highest: last,
-            members: BTreeSet::new(),
+        let range = self.ranges.entry((shard_of(first), epoch)).or_insert((first, last));
+        *range = (range.0.min(first), range.1.max(last));
+        self.reigns.entry(epoch).or_insert_with(|| Reign {
+            processes: BTreeSet::new(),
             published_ms: None,
-        });
-        reign.lowest = reign.lowest.min(first);
-        reign.highest = reign.highest.max(last);
-        reign
+        })
     }
 
     fn published(&mut self, epoch: u64, first: u64, count: u64, member: usize, ms: u64) {
         self.told_ms.push(ms);
+        let process = process_of(&self.members[member].node).to_string();
         let reign = self.reign(epoch, first, count);
-        reign.members.insert(member);
+        reign.processes.insert(process);
         let (earliest, latest) = reign.published_ms.unwrap_or((ms, ms));
         reign.published_ms = Some((earliest.min(ms), latest.max(ms)));
     }

@@ -2,30 +2,49 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Record;
 use crate::engine::private;
+use crate::engine::sharded::shard_of_node;
 use crate::node::event::{Entry, Event, Observer};
 
 pub struct Recorder {
-    /// And what is to be written next, kept so that a batch allocates nothing.
-    file: Mutex<(File, String)>,
+    /// One for each shard: what a node does in one is a matter of that one alone. And what is to be written next, kept so that a batch allocates nothing.
+    files: Vec<Mutex<(File, String)>>,
+}
+
+/// The book of a shard, beside that of the home shard.
+pub fn book_of_shard(path: &Path, shard: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    if shard > 0 {
+        name.push(format!("-shard-{shard}"));
+    }
+    name.into()
 }
 
 impl Recorder {
     pub fn to(path: &Path) -> io::Result<Self> {
-        let file = private::append(path)?;
-        Ok(Self {
-            file: Mutex::new((file, String::new())),
-        })
+        Self::of_shards(path, 1)
+    }
+
+    pub fn of_shards(path: &Path, shards: usize) -> io::Result<Self> {
+        let open = |shard| {
+            let file = private::append(&book_of_shard(path, shard))?;
+            Ok(Mutex::new((file, String::new())))
+        };
+        let files = (0..shards.max(1)).map(open).collect::<io::Result<_>>()?;
+        Ok(Self { files })
     }
 
     /// One write for the whole batch: once it returns, a kill -9 cannot take it back.
-    fn write(&self, records: impl Iterator<Item = Record>, synced: bool) {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+    fn write(&self, node: &str, records: impl Iterator<Item = Record>, synced: bool) {
+        let Some(file) = self.files.get(shard_of_node(node)) else {
+            return;
+        };
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         let (file, buffer) = &mut *file;
         buffer.clear();
         for record in records {
@@ -53,26 +72,33 @@ impl Observer for Recorder {
     }
 
     fn observe(&self, node: &str, events: &[Event]) {
-        self.write(events.iter().filter_map(|event| Record::of(node, event)), false);
+        // All of the other shards is told by itself.
+        if shard_of_node(node) == 0 {
+            self.observe_shard(node, events);
+        }
+    }
+
+    fn observe_shard(&self, node: &str, events: &[Event]) {
+        self.write(node, events.iter().filter_map(|event| Record::of(node, event)), false);
     }
 
     fn keeps_ledger(&self) -> bool {
         true
     }
 
-    fn intends(&self, _: &str, entries: &[Entry]) {
+    fn intends(&self, node: &str, entries: &[Entry]) {
         // On the disk before the store hears of it: a power cut must not make an outcome without a trace.
-        self.write(merged(entries).map(Record::Intends), true);
+        self.write(node, merged(entries).map(Record::Intends), true);
     }
 
-    fn refuses(&self, _: &str) {
-        self.write(std::iter::once(Record::Refused), false);
+    fn refuses(&self, node: &str) {
+        self.write(node, std::iter::once(Record::Refused), false);
     }
 
-    fn confirms(&self, _: &str, entries: &[Entry]) {
+    fn confirms(&self, node: &str, entries: &[Entry]) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.write(merged(entries).map(|entry| Record::Confirmed(entry, ms)), false);
+        self.write(node, merged(entries).map(|entry| Record::Confirmed(entry, ms)), false);
     }
 }
 

@@ -23,6 +23,7 @@ fn ledger(entries: &[(u64, u64, What)]) -> Ledger {
 
 fn remains(published: u64, unsettled: &[(u64, u64)]) -> Remains {
     Remains {
+        shards: Vec::new(),
         published,
         unsettled: Numbers::of(unsettled.iter().copied()),
         errors: Numbers::default(),

@@ -100,6 +100,8 @@ local claims = tonumber(ARGV[13])
 if claims > 0 then
   may = true
   may = claims > epoch or (claims == epoch and generator == '') -- guard: claim-higher
+  -- Who has lost a claim joins again first: calls that were sent under this id before the store went back must not count.
+  if claims == tonumber(ARGV[9]) then may = false end -- guard: claim-once
 end
 if rank > 0 and may then
   -- A node that was chosen takes the crown also from a generator of a higher rank.

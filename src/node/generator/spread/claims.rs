@@ -1,40 +1,139 @@
 //! Which shards a reign has, and what their claims told.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::super::{Token, reigns};
 use super::LOOK;
-use super::course::{Claimed, Course};
-use crate::engine::Engine;
+use super::course::{self, Course};
+use crate::engine::{Engine, Publish, Published};
+use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::event::Event;
 
-/// Waits until all shards that may know more are claimed. None: the reign ended first.
-pub(super) async fn begin<E: Engine>(shards: &[Context<E>], token: Token<'_>) -> Option<(Course, Vec<Option<Seat>>)> {
-    let (home, mut told) = (&shards[0], false);
-    while reigns(&home.standing, token) && !home.shutdown.is_stopping() {
-        let reigns: Vec<_> = shards.iter().map(|shard| reign_in(shard, token.epoch)).collect();
-        let claims: Vec<_> = reigns
-            .iter()
-            .map(|found| found.as_ref().map(|found| found.1.clone()))
-            .collect();
-        match Course::begin(token.epoch, &claims) {
-            Ok(Some(course)) => {
-                let seats = reigns.into_iter().map(|found| found.map(|found| found.0)).collect();
-                return Some((course, seats));
-            }
-            Ok(None) => tokio::time::sleep(LOOK).await,
-            // As for anything that someone else wrote: it is said once, and waited for.
-            Err(error) => {
-                if !std::mem::replace(&mut told, true) {
-                    let what = error.to_string();
-                    home.tell_own(Event::Damaged { what });
-                }
-                tokio::time::sleep(home.settings.lease / 4).await;
-            }
+/// The claims of one reign. With `--replicas`, one counts when replicas have it: a shard that goes back in time after that goes back to it at most, so what
+/// it told of the sequence stays true.
+pub(super) struct Claims<'a, E> {
+    shards: &'a [Context<E>],
+    token: Token<'a>,
+    asked: Vec<Option<Asked>>,
+    /// That a record cannot be read was said.
+    told: bool,
+}
+
+impl<'a, E: Engine> Claims<'a, E> {
+    pub(super) fn new(shards: &'a [Context<E>], token: Token<'a>) -> Self {
+        Self {
+            shards,
+            token,
+            asked: shards.iter().map(|_| None).collect(),
+            told: false,
         }
     }
-    None
+
+    /// Waits until all shards that may know more are claimed. None: the reign ended first.
+    pub(super) async fn begin(&mut self) -> Option<(Course, Vec<Option<Seat>>)> {
+        let home = &self.shards[0];
+        while reigns(&home.standing, self.token) && !home.shutdown.is_stopping() {
+            let found: Vec<_> = (0..self.shards.len()).map(|shard| self.find(shard)).collect();
+            let records: Vec<_> = found
+                .iter()
+                .map(|found| found.as_ref().map(|found| found.1.clone()))
+                .collect();
+            // What cannot be read is not found.
+            if let Ok(Some(course)) = Course::begin(self.token.epoch, &records) {
+                let seats = found.into_iter().map(|found| found.map(|found| found.0)).collect();
+                return Some((course, seats));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        None
+    }
+
+    /// The claim of a shard and its record, as its membership has them, once they are there to stay.
+    pub(super) fn find(&mut self, shard: usize) -> Option<(Seat, Bytes)> {
+        let (seat, record) = reign_in(&self.shards[shard], self.token.epoch)?;
+        if !self.is_kept(shard, &seat) {
+            return None;
+        }
+        // As for anything that someone else wrote: it is said once, and waited for.
+        if let Err(error) = course::serial(&record) {
+            if !std::mem::replace(&mut self.told, true) {
+                let what = error.to_string();
+                self.shards[shard].tell_own(Event::Damaged { what });
+            }
+            return None;
+        }
+        Some((seat, record))
+    }
+
+    fn is_kept(&mut self, shard: usize, seat: &Seat) -> bool {
+        let context = &self.shards[shard];
+        if context.settings.replicas == 0 || !guard("claim-kept") {
+            return true;
+        }
+        let asked = self.asked[shard].take().filter(|asked| asked.node == seat.node);
+        let asked = asked.unwrap_or_else(|| Asked::of(context, seat, self.token.epoch));
+        let is_kept = asked.kept.load(Ordering::Relaxed);
+        self.asked[shard] = Some(asked);
+        is_kept
+    }
+}
+
+/// Whether replicas have a claim is asked beside all else.
+struct Asked {
+    node: String,
+    kept: Arc<AtomicBool>,
+    asking: JoinHandle<()>,
+}
+
+impl Asked {
+    fn of<E: Engine>(context: &Context<E>, seat: &Seat, epoch: u64) -> Self {
+        let (context, kept) = (context.clone(), Arc::new(AtomicBool::new(false)));
+        // It publishes nothing: it is answered if this node has the claim, and tells when replicas have all up to there.
+        let nothing = Publish {
+            node: seat.node.clone(),
+            epoch,
+            made: seat.made,
+            first: seat.seq,
+            messages: None,
+            backlog_max: u64::MAX,
+            interval_ms: 0,
+            cursor: None,
+            server: String::new(),
+            again: false,
+            packs: Vec::new(),
+        };
+        Self {
+            node: seat.node.clone(),
+            kept: kept.clone(),
+            asking: tokio::spawn(async move {
+                while !is_kept(&context, &nothing).await {
+                    tokio::time::sleep(LOOK).await;
+                }
+                kept.store(true, Ordering::Relaxed);
+            }),
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.asking.abort();
+    }
+}
+
+async fn is_kept<E: Engine>(context: &Context<E>, nothing: &Publish) -> bool {
+    match context.engine.publish_ahead(nothing).await {
+        Ok((Published::Ok { .. }, Some(ticket))) => matches!(context.engine.kept(&ticket).await, Ok(true)),
+        Ok((Published::Ok { .. }, None)) => true,
+        // The beat finds out whether it has lost the claim.
+        _ => false,
+    }
 }
 
 /// What is known of a shard that was claimed in this reign.
@@ -49,8 +148,8 @@ pub(super) struct Seat {
     pub waits: bool,
 }
 
-/// The claim of a shard, as its membership has it.
-pub(super) fn reign_in<E>(shard: &Context<E>, epoch: u64) -> Option<(Seat, Claimed)> {
+/// The claim of a shard and its record, as its membership has them.
+fn reign_in<E>(shard: &Context<E>, epoch: u64) -> Option<(Seat, Bytes)> {
     let standing = shard.standing.borrow();
     let reign = standing.reign.as_ref().filter(|reign| reign.epoch == epoch)?;
     let seat = Seat {
@@ -61,9 +160,11 @@ pub(super) fn reign_in<E>(shard: &Context<E>, epoch: u64) -> Option<(Seat, Claim
         due: reign.due,
         waits: false,
     };
-    let claimed = Claimed {
-        made: reign.made,
-        record: reign.cursor.clone(),
-    };
-    Some((seat, claimed))
+    Some((seat, reign.cursor.clone()))
+}
+
+/// Whether this node has the claim of a shard.
+pub(super) fn is_claimed_by<E>(shard: &Context<E>, epoch: u64, node: &str) -> bool {
+    let token = Token { node, epoch };
+    reigns(&shard.standing, token)
 }

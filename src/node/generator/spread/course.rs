@@ -5,12 +5,13 @@
 //! all that the generator before can write there, and takes the record with the highest serial number: it knows of every publish that
 //! was sent before it.
 //!
-//! - A publish that was sent and is not answered is in **doubt**: the record has the shard that it went to, and how many messages that shard had then.
-//!   Whoever claims the shard sees whether it has more: then it has this publish.
+//! - A publish that was sent and is not answered is in **doubt**: the record has the shard that it went to, and its serial number. Whoever claims the
+//!   shard sees whether its last record has a lower one: then this publish is not there. With `--replicas` a publish is in doubt until replicas have it: a
+//!   shard that goes back in time takes its record back, too.
 //! - What is not there is a **hole**: it is made again from the cursor before it, and published first.
 //! - The next publish is sent when the last one is answered. Only if that takes long does it overtake: then the shard that does not answer is
-//!   **closed**, and the record says so. A shard is sent nothing more until it has answered *and* a record in another shard tells that it is
-//!   open again. So a generator that cannot claim a shard may begin without it if the highest record has it closed: no higher one is there.
+//!   **closed**, and the record says so. A shard is sent nothing more until it has answered *and* a record in another shard, which replicas have, tells
+//!   that it is open again. So a generator that cannot claim a shard may begin without it if the highest record has it closed: no higher one is there.
 
 use std::collections::BTreeSet;
 
@@ -21,8 +22,10 @@ use crate::mutants::guard;
 
 /// How many reigns a record remembers.
 const REIGNS_MAX: usize = 16;
-/// With more bytes of cursors than this no part is overtaken.
+/// With more bytes of missing parts than this no other may be missing.
 const RECORD_BYTES_MAX: usize = 128 * 1024;
+/// What a record has of a missing part besides its cursor.
+const PART_BYTES: usize = 32;
 const VERSION: u8 = 1;
 
 /// A part of the sequence that may not be published.
@@ -33,10 +36,10 @@ pub(super) struct Missing {
     pub count: u64,
     /// The cursor before it.
     pub before: Bytes,
-    /// It was sent to this shard when that had so many messages of generators. None: it is not published.
+    /// It was sent to this shard, with a record of this serial number. None: it is not published.
     pub doubt: Option<(u32, u64)>,
-    /// The serial number of the record that was sent with it. Not stored.
-    serial: u64,
+    /// The shard has published it, and replicas may lack it. Not stored.
+    answered: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,15 +58,6 @@ pub(super) struct Course {
     opening: Vec<(u32, u64)>,
 }
 
-/// What a claim told of a shard.
-#[derive(Debug, Clone)]
-pub(super) struct Claimed {
-    /// How many messages of generators it has.
-    pub made: u64,
-    /// The record of the last of them.
-    pub record: Bytes,
-}
-
 /// Where the next messages come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Next {
@@ -75,23 +69,24 @@ pub(super) struct Next {
 
 impl Course {
     /// Where a reign begins. None: a shard that may know more was not claimed yet.
-    pub(super) fn begin(epoch: u64, shards: &[Option<Claimed>]) -> Result<Option<Self>> {
-        let mut course = Self::default();
-        for claimed in shards.iter().flatten() {
-            let found = Self::decode(&claimed.record)?;
-            if found.serial > course.serial {
+    pub(super) fn begin(epoch: u64, records: &[Option<Bytes>]) -> Result<Option<Self>> {
+        let (mut course, mut serials) = (Self::default(), Vec::with_capacity(records.len()));
+        for record in records {
+            let found = record.as_ref().map(Self::decode).transpose()?;
+            serials.push(found.as_ref().map(|found| found.serial));
+            if let Some(found) = found.filter(|found| found.serial > course.serial) {
                 course = found;
             }
         }
-        for (shard, claimed) in (0..).zip(shards) {
+        for (shard, claimed) in (0..).zip(&serials) {
             let is_known = claimed.is_some() || course.closed.contains(&shard);
             if !is_known && guard("claims-all") {
                 return Ok(None);
             }
         }
-        for (shard, claimed) in (0..).zip(shards) {
+        for (shard, claimed) in (0..).zip(serials) {
             match claimed {
-                Some(claimed) => course.claimed(shard, claimed.made),
+                Some(serial) => course.claimed(shard, serial),
                 None => drop(course.closed.insert(shard)),
             }
         }
@@ -101,16 +96,31 @@ impl Course {
         Ok(Some(course))
     }
 
-    /// A shard was claimed, and has so many messages of generators: what was in doubt there is known now.
-    pub(super) fn claimed(&mut self, shard: u32, made: u64) {
+    /// A shard was claimed, and its last record has this serial number: what was in doubt there is known now.
+    pub(super) fn claimed(&mut self, shard: u32, last: u64) {
         self.missing.retain_mut(|missing| match missing.doubt {
-            Some((of, before)) if of == shard => {
+            Some((of, serial)) if of == shard => {
                 missing.doubt = None;
-                made <= before || !guard("doubt-known")
+                last < serial || !guard("doubt-known")
             }
             _ => true,
         });
+        self.join_holes();
         self.answers(shard);
+    }
+
+    /// Holes that follow each other are one, and the first comes first: each record tells of all of them.
+    fn join_holes(&mut self) {
+        let mut holes: Vec<Missing> = self.missing.extract_if(.., |missing| missing.doubt.is_none()).collect();
+        holes.sort_unstable_by_key(|hole| hole.from);
+        let mut joined: Vec<Missing> = Vec::with_capacity(holes.len());
+        for hole in holes {
+            match joined.last_mut() {
+                Some(last) if last.from + last.count == hole.from => last.count += hole.count,
+                _ => joined.push(hole),
+            }
+        }
+        self.missing.splice(..0, joined);
     }
 
     /// A shard answers: it is open once another shard has a record that tells so.
@@ -159,9 +169,9 @@ impl Course {
         self.closed.contains(&shard) || (opens && guard("told-open"))
     }
 
-    /// So many messages, which begin at [`next`](Self::next) and leave this cursor, are sent to a shard that has so many. Returns the record that
-    /// is stored with them.
-    pub(super) fn send(&mut self, shard: u32, made: u64, count: u64, cursor: &Bytes) -> Bytes {
+    /// So many messages, which begin at [`next`](Self::next) and leave this cursor, are sent to a shard. Returns the record that is stored with
+    /// them, and its serial number.
+    pub(super) fn send(&mut self, shard: u32, count: u64, cursor: &Bytes) -> (Bytes, u64) {
         let next = self.next();
         if let Some(hole) = self.missing.iter_mut().find(|missing| missing.doubt.is_none()) {
             hole.from += count;
@@ -178,21 +188,45 @@ impl Course {
             from: next.made,
             count,
             before: next.cursor,
-            doubt: Some((shard, made)),
-            serial: self.serial,
+            doubt: Some((shard, self.serial)),
+            answered: false,
         });
-        record
+        (record, self.serial)
     }
 
-    /// What was sent to this shard is published.
+    /// What was sent to this shard is published; replicas may lack it.
     pub(super) fn published(&mut self, shard: u32) {
-        let sent = self.missing.iter().find(|missing| is_sent_to(missing, shard));
-        let serial = sent.map_or(0, |sent| sent.serial);
-        self.missing.retain(|missing| !is_sent_to(missing, shard));
-        self.answers(shard);
-        // This shard has a record that tells of them.
+        let answered = self.missing.iter_mut().find(|missing| is_sent_to(missing, shard));
+        if let Some(answered) = answered {
+            answered.answered = true;
+        }
+        if !guard("kept-doubt") {
+            self.missing.retain(|missing| !missing.answered);
+        }
+        if !guard("kept-open") {
+            self.opens(shard, self.serial);
+        }
+    }
+
+    /// What was sent to this shard with this record is there to stay.
+    pub(super) fn kept(&mut self, shard: u32, serial: u64) {
+        self.missing.retain(|missing| missing.doubt != Some((shard, serial)));
+        if self.untold(shard) == 0 {
+            self.answers(shard);
+        }
+        self.opens(shard, serial);
+    }
+
+    /// A shard has a record with this serial number, and tells that others are open.
+    fn opens(&mut self, shard: u32, serial: u64) {
         self.opening
             .retain(|(opening, from)| *opening == shard || *from > serial);
+    }
+
+    /// How many publishes to this shard are not known to be there to stay.
+    pub(super) fn untold(&self, shard: u32) -> usize {
+        let of = |missing: &&Missing| missing.doubt.is_some_and(|(of, _)| of == shard);
+        self.missing.iter().filter(of).count()
     }
 
     /// What was sent to this shard is not published, and will not be.
@@ -207,17 +241,21 @@ impl Course {
             (self.made, self.cursor) = (refused.from, refused.before);
         } else {
             self.missing[at].doubt = None;
+            self.join_holes();
         }
-        self.answers(shard);
+        if self.untold(shard) == 0 {
+            self.answers(shard);
+        }
     }
 
     /// Whether one more part may be in doubt: a record has its cursor, and each record is stored and told as a whole.
     pub(super) fn has_room(&self) -> bool {
-        let cursors = self.missing.iter().map(|missing| missing.before.len());
-        cursors.sum::<usize>() + self.cursor.len() < RECORD_BYTES_MAX
+        let in_doubt = self.missing.iter().filter(|missing| missing.doubt.is_some());
+        let bytes: usize = in_doubt.map(|missing| PART_BYTES + missing.before.len()).sum();
+        bytes == 0 || bytes + self.cursor.len() < RECORD_BYTES_MAX
     }
 
-    /// What was sent to this shard is not answered for long: others go on, and nothing more is sent there.
+    /// What was sent to this shard is not answered, or not kept, for long: others go on, and nothing more is sent there.
     pub(super) fn overtake(&mut self, shard: u32) {
         self.opening.retain(|(opening, _)| *opening != shard);
         self.closed.insert(shard);
@@ -242,9 +280,9 @@ impl Course {
             out.put_u64_le(missing.from);
             out.put_u64_le(missing.count);
             put_bytes(&mut out, &missing.before);
-            let (shard, made) = missing.doubt.unwrap_or((u32::MAX, 0));
+            let (shard, serial) = missing.doubt.unwrap_or((u32::MAX, 0));
             out.put_u32_le(shard);
-            out.put_u64_le(made);
+            out.put_u64_le(serial);
         }
         out.put_u32_le(length(self.closed.len()));
         for shard in &self.closed {
@@ -269,8 +307,14 @@ impl Course {
     }
 }
 
+/// Whether it is on its way there.
 fn is_sent_to(missing: &Missing, shard: u32) -> bool {
-    missing.doubt.is_some_and(|(of, _)| of == shard)
+    !missing.answered && missing.doubt.is_some_and(|(of, _)| of == shard)
+}
+
+/// The serial number of a record; 0: there is none.
+pub(super) fn serial(record: &Bytes) -> Result<u64> {
+    Course::decode(record).map(|course| course.serial)
 }
 
 fn length(of: usize) -> u32 {
@@ -300,13 +344,13 @@ fn read(mut from: Bytes) -> Option<Course> {
     for _ in 0..from.try_get_u32_le().ok()? {
         let (start, count) = (from.try_get_u64_le().ok()?, from.try_get_u64_le().ok()?);
         let before = get_bytes(&mut from)?;
-        let (shard, made) = (from.try_get_u32_le().ok()?, from.try_get_u64_le().ok()?);
+        let (shard, serial) = (from.try_get_u32_le().ok()?, from.try_get_u64_le().ok()?);
         course.missing.push(Missing {
             from: start,
             count,
             before,
-            doubt: (shard != u32::MAX).then_some((shard, made)),
-            serial: 0,
+            doubt: (shard != u32::MAX).then_some((shard, serial)),
+            answered: false,
         });
     }
     for _ in 0..from.try_get_u32_le().ok()? {

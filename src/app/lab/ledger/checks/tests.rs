@@ -2,6 +2,7 @@
 
 mod chains;
 mod groups;
+mod shards;
 mod starts;
 
 use std::path::Path;
