@@ -5,6 +5,7 @@
 
 mod on_redis;
 mod store;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 
 use store::{Store, Weather};
 
-/// How many items the source has.
+/// How many items the source has in most stories.
 const ITEMS: u64 = 200;
 /// How many seeds the gate plays.
 const SEEDS: u64 = 60;
@@ -44,6 +45,8 @@ struct World {
     processes: Vec<Process>,
     settings: Settings,
     handling: Duration,
+    /// How many items the source has.
+    items: u64,
 }
 
 struct Process {
@@ -69,6 +72,7 @@ impl World {
                 ..Settings::default()
             },
             handling: Duration::from_millis(2),
+            items: ITEMS,
         }
     }
 
@@ -108,7 +112,7 @@ impl World {
 
     /// How often each item was done.
     fn counts(&self) -> Vec<u64> {
-        let mut counts = vec![0; usize::try_from(ITEMS).expect("few")];
+        let mut counts = vec![0; usize::try_from(self.items).expect("few")];
         for shard in &self.shards {
             for (key, value) in &shard.state().stored {
                 let item = key.strip_prefix("item:").expect("an item");
@@ -174,7 +178,8 @@ impl World {
             self.start();
             self.start();
         }
-        self.until("all items are done", |world| world.done() == ITEMS).await;
+        self.until("all items are done", |world| world.done() == world.items)
+            .await;
         // What came twice would come now.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(

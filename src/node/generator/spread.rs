@@ -4,6 +4,7 @@
 mod call;
 mod claims;
 mod course;
+mod turn;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::settings::Settings;
 use call::{Call, call};
 use claims::{Seat, begin, reign_in};
 use course::Course;
+use turn::Turn;
 
 /// How often it is looked whether shards were claimed, while that is waited for.
 const LOOK: Duration = Duration::from_millis(5);
@@ -97,7 +99,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 reign: &reign,
                 calls: FuturesUnordered::new(),
                 last: None,
-                turn: 0,
+                turn: Turn::of(reign.epoch, self.shards.len()),
                 most: PUBLISH_MESSAGES_MAX,
                 untold: VecDeque::new(),
                 is_over: false,
@@ -124,7 +126,7 @@ struct Run<'a, E, G> {
     calls: FuturesUnordered<Call<'a>>,
     /// The shard of the last call, while that is not answered, and when it is overtaken.
     last: Option<(usize, Instant)>,
-    turn: usize,
+    turn: Turn,
     /// How many messages the next publish carries at most.
     most: usize,
     due: Instant,
@@ -272,8 +274,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
 
     /// The shard whose turn it is.
     fn pick(&self) -> Option<usize> {
-        let count = self.shards.len();
-        let turn = (0..count).map(|step| (self.turn + step) % count);
+        let turn = self.turn.in_turn();
         let is_free = |shard: &usize| {
             let seat = self.seats[*shard].as_ref();
             seat.is_some_and(|seat| !seat.waits) && !self.course.is_shut(id(*shard))
@@ -349,6 +350,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
     /// Sends a batch to a shard.
     fn send(&mut self, shard: usize, batch: Batch) {
         let count: u64 = batch.packs.iter().map(|pack| Pack::count(pack) as u64).sum();
+        let bytes: usize = batch.packs.iter().map(|pack| pack.bytes().len()).sum();
         let from = self.course.next().made;
         let settings = self.settings();
         let Some(seat) = &mut self.seats[shard] else { return };
@@ -382,7 +384,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         )));
         let patience = Duration::from_millis(settings.crown_ms() / 8).max(4 * self.shards[shard].engine.trip());
         self.last = Some((shard, Instant::now() + patience));
-        self.turn = (shard + 1) % self.shards.len();
+        let is_flat_out = settings.interval.is_zero();
+        self.turn.sent(shard, if is_flat_out { bytes } else { 0 });
     }
 
     /// Until the last call is answered; if that takes long, it is overtaken. The home shard is waited for: without it nobody reigns.

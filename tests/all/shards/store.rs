@@ -1,6 +1,6 @@
 //! A shard in memory, behind a link that loses requests and answers, and that is away at times; and who uses it may be dead.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub struct Weather {
     /// Of a thousand calls so many requests, and so many answers, are lost.
     lost: AtomicU32,
     unanswered: AtomicU32,
+    /// How many exchanges were made.
+    pub exchanges: AtomicU64,
     /// Which process has joined under which name.
     joined: Mutex<Vec<(String, Arc<AtomicBool>)>>,
 }
@@ -26,6 +28,7 @@ impl Weather {
             away: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             lost: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
+            exchanges: AtomicU64::new(0),
             joined: Mutex::default(),
         }
     }
@@ -97,8 +100,16 @@ impl Steps for Store {
         F: FnOnce(&mut State, u64, &A) -> Result<T> + Send + 'static,
     {
         self.travel(self.weather.lost.load(Ordering::Relaxed)).await?;
+        if matches!(link, Link::Exchange) {
+            self.weather.exchanges.fetch_add(1, Ordering::Relaxed);
+        }
         let before = self.local.state().queue.back().map(|pack| (pack.first(), pack.epoch()));
-        let members: Vec<String> = self.local.state().nodes.keys().cloned().collect();
+        // A process has names that begin alike in all shards: those of the home shard tell.
+        let is_home = self.shard == 0;
+        let members: Vec<String> = match is_home {
+            true => self.local.state().nodes.keys().cloned().collect(),
+            false => Vec::new(),
+        };
         let answer = Steps::step(&self.local, link, args, verb).await;
         {
             let state = self.local.state();
@@ -109,7 +120,7 @@ impl Steps for Store {
                     "epochs go up along numbers"
                 );
             }
-            for node in state.nodes.keys().filter(|node| !members.contains(node)) {
+            for node in state.nodes.keys().filter(|node| is_home && !members.contains(node)) {
                 let named = (process_of(node).to_string(), self.dead.clone());
                 self.weather.joined.lock().expect("whole").push(named);
             }

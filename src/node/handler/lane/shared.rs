@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
@@ -17,6 +18,9 @@ use crate::node::handler::call::Landed;
 use crate::node::handler::slot::slot;
 use crate::node::handler::slots::Share;
 use crate::node::kept::Line;
+
+/// A store that is there answers sooner, or is busy.
+const LATE_MIN: Duration = Duration::from_millis(50);
 
 /// What a lane has of its handler.
 #[derive(Clone, Copy)]
@@ -73,6 +77,9 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
                 landed = self.flight.next() => return landed,
                 () = self.own.woken() => {}
             }
+            if let Some(share) = self.own.share {
+                share.steps_back();
+            }
             self.start_shared();
         }
     }
@@ -82,22 +89,46 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
         let Some(share) = self.own.share else {
             return call.await;
         };
-        let mut call = pin!(call);
+        let (mut call, mut late) = (pin!(call), pin!(tokio::time::sleep(self.late())));
+        let mut is_late = false;
         loop {
             tokio::select! {
                 biased;
                 done = &mut call => return done,
                 () = share.woken() => {}
+                () = &mut late, if !is_late => {
+                    // What it has asked for leaves no room to the others, and may not come for long.
+                    is_late = true;
+                    share.answered(usize::MAX);
+                    share.passes();
+                }
             }
+            share.steps_back();
             self.start_shared();
+        }
+    }
+
+    /// A call that takes longer than this may be at a store that is away.
+    fn late(&self) -> Duration {
+        LATE_MIN.max(4 * self.context.engine.trip())
+    }
+
+    /// Leaves the room for messages to others.
+    pub(super) fn passes(&self) {
+        if let Some(share) = self.own.share {
+            share.passes();
         }
     }
 
     /// A call that asks for so many messages is on its way; one that waits at the bell leaves the room to others.
     pub(super) fn asks(&self, asked: u32, at_the_bell: bool) {
         self.pool.asks(asked);
-        if let Some(share) = self.own.share.filter(|_| !at_the_bell) {
-            share.asks(asked as usize);
+        if let Some(share) = self.own.share {
+            if at_the_bell {
+                share.passes();
+            } else {
+                share.asks(asked as usize, Instant::now());
+            }
         }
     }
 
