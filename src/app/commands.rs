@@ -98,16 +98,12 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
         return None;
     }
     match command {
-        Command::Dashboard(_) => Some("dashboard"),
-        Command::Start if resolved.dashboard.is_some() => Some("start --dashboard"),
+        Command::Dashboard(flags) if flags.all_queues => Some("dashboard --all-queues"),
         Command::Start if resolved.settings.replicas > 0 => Some("start --replicas"),
-        Command::Start if resolved.settings.burst => Some("start --burst"),
         Command::Start if resolved.ledger.is_some() => Some("start --ledger"),
-        Command::Doctor(_) => Some("doctor"),
         Command::Verify(_) => Some("verify"),
-        Command::Bench(_) | Command::BenchNode(_) => Some("bench"),
+        Command::Bench(_) => Some("bench"),
         Command::Demo(_) => Some("demo"),
-        Command::Queues(_) => Some("queues"),
         _ => None,
     }
 }
