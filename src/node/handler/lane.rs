@@ -34,6 +34,7 @@ use crate::node::kept::{Fate, Untold};
 use crate::node::membership::Standing;
 use crate::node::watch;
 pub(super) use shared::Own;
+use shared::lending;
 
 /// With fewer outcomes than this, a whole line of calls leaves room for more of them.
 const LEISURE_MAX: u32 = 64;
@@ -194,11 +195,12 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
+        let call = lending(self.own.share.cloned(), self.late(), send(self.context, call));
         if self.pool.is_far() {
-            self.flight.push(Box::pin(send(self.context, call)));
+            self.flight.push(Box::pin(call));
             return Ok(None);
         }
-        let landed = self.during(send(self.context, call)).await?;
+        let landed = self.during(call).await?;
         Ok(self.land(landed).await)
     }
 

@@ -47,6 +47,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(share) = &self.share {
             share.others(0);
+            // It stands in no line any more: others would wait behind it.
+            share.start(0);
             share.end(self.lock().busy);
         }
     }

@@ -22,6 +22,19 @@ use crate::node::kept::Line;
 /// A store that is there answers sooner, or is busy.
 const LATE_MIN: Duration = Duration::from_millis(50);
 
+/// A call, which asks for messages. What it has asked for leaves no room to the others: if it is not answered soon, they get it, since it may not be
+/// for long.
+pub(super) async fn lending<T>(share: Option<Share>, late: Duration, call: impl Future<Output = T>) -> T {
+    let Some(share) = share else { return call.await };
+    let mut call = pin!(call);
+    if let Ok(done) = tokio::time::timeout(late, &mut call).await {
+        return done;
+    }
+    share.answered(usize::MAX);
+    share.passes();
+    call.await
+}
+
 /// What a lane has of its handler.
 #[derive(Clone, Copy)]
 pub(in crate::node::handler) struct Own<'a> {
@@ -89,19 +102,12 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
         let Some(share) = self.own.share else {
             return call.await;
         };
-        let (mut call, mut late) = (pin!(call), pin!(tokio::time::sleep(self.late())));
-        let mut is_late = false;
+        let mut call = pin!(call);
         loop {
             tokio::select! {
                 biased;
                 done = &mut call => return done,
                 () = share.woken() => {}
-                () = &mut late, if !is_late => {
-                    // What it has asked for leaves no room to the others, and may not come for long.
-                    is_late = true;
-                    share.answered(usize::MAX);
-                    share.passes();
-                }
             }
             share.steps_back();
             self.start_shared();
@@ -109,7 +115,7 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
     }
 
     /// A call that takes longer than this may be at a store that is away.
-    fn late(&self) -> Duration {
+    pub(super) fn late(&self) -> Duration {
         LATE_MIN.max(4 * self.context.engine.trip())
     }
 
@@ -144,5 +150,29 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
         let is_empty = || self.dry && self.held.is_empty();
         let share = self.own.share;
         self.context.settings.burst && share.is_none_or(|share| share.all_idle(is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::node::handler::slots::Slots;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_not_answered_soon_leaves_its_room_to_other_shards() {
+        let slots = Arc::new(Slots::new(1, 2));
+        let share = |lane| Share {
+            slots: slots.clone(),
+            lane,
+        };
+        share(0).asks(1, Instant::now());
+        assert_eq!(share(1).others(0), 1);
+        let call = lending(Some(share(0)), LATE_MIN, std::future::pending::<()>());
+        let waited = tokio::time::timeout(2 * LATE_MIN, call).await;
+        assert!(waited.is_err(), "it goes on waiting");
+        assert_eq!(share(1).others(0), 0);
+        assert!(share(1).may_ask(true, true, Instant::now()).0, "and its turn is over");
     }
 }
