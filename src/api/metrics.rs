@@ -8,8 +8,8 @@ use std::sync::Arc;
 use crate::engine::Status;
 use crate::node::meter::Meter;
 use crate::settings::Settings;
-use table::{BUILD, NODE, Node, QUEUE};
-use text::Text;
+use table::{BUILD, NODE, Node, QUEUE, SHARDS};
+use text::{Kind, Text};
 
 #[cfg(feature = "cli")]
 pub(crate) use text::CONTENT_TYPE;
@@ -43,7 +43,15 @@ fn of(queue: &str, node: Option<&Node>, status: Option<&Status>) -> String {
         text.add(NODE, node);
     }
     if let Some(status) = status {
-        text.add(QUEUE, status);
+        // Without those of a shard that is away, counters would go down, and up again with its return. What is missing, Prometheus knows.
+        let is_whole = status.shards.iter().all(|shard| shard.away.is_none());
+        text.add(
+            QUEUE.iter().filter(|metric| is_whole || metric.kind != Kind::Counter),
+            status,
+        );
+        if !status.shards.is_empty() {
+            text.add(SHARDS, status);
+        }
     }
     text.finish()
 }

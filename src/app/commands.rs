@@ -98,13 +98,9 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
         return None;
     }
     match command {
-        Command::Dashboard(_) => Some("dashboard"),
-        Command::Start if resolved.dashboard.is_some() => Some("start --dashboard"),
-        Command::Start if resolved.settings.burst => Some("start --burst"),
-        Command::Doctor(_) => Some("doctor"),
-        Command::Bench(_) | Command::BenchNode(_) => Some("bench"),
+        Command::Dashboard(flags) if flags.all_queues => Some("dashboard --all-queues"),
+        Command::Bench(_) => Some("bench"),
         Command::Demo(_) => Some("demo"),
-        Command::Queues(_) => Some("queues"),
         _ => None,
     }
 }

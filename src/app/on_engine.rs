@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{Place, RedisEngine, Server};
 use crate::engine::sharded::Sharded;
-use crate::engine::sqlite::{SqliteEngine, SqliteLook};
+use crate::engine::sqlite::{Database, SqliteEngine, SqliteLook};
 use crate::error::Error;
 use crate::settings::{Names, Settings};
 
@@ -62,7 +62,7 @@ impl<'a> QueueAt<'a> {
         self.redis_at(place, self.address, &self.settings.names)
     }
 
-    fn redis_at(&self, place: &Place, address: &str, names: &Names) -> Result<RedisEngine, Failure> {
+    pub(in crate::app) fn redis_at(&self, place: &Place, address: &str, names: &Names) -> Result<RedisEngine, Failure> {
         let mut server = Server::new(place.clone(), address.to_string(), self.settings);
         server.password = self.password.map(password::provider);
         server.answer_timeout = server.answer_timeout.max(self.answer_min);
@@ -70,7 +70,7 @@ impl<'a> QueueAt<'a> {
     }
 
     /// A queue with shards: each on the next of the servers, in turn.
-    async fn sharded(&self) -> Result<Sharded<RedisEngine>, Failure> {
+    pub(in crate::app) async fn sharded(&self) -> Result<Sharded<RedisEngine>, Failure> {
         let count = self.settings.names.shards as usize;
         let shards: Vec<_> = (0..count)
             .map(|shard| self.shard(shard, shard).map(Arc::new))
@@ -82,19 +82,40 @@ impl<'a> QueueAt<'a> {
             }
         });
         join_all(looks).await.into_iter().collect::<Result<(), _>>()?;
-        Ok(Sharded::new(shards)?)
+        let places = (0..count).map(|shard| self.at(shard).1.to_string()).collect();
+        Ok(Sharded::new(shards)?.at(places))
+    }
+
+    /// The store that a shard is on, in turn, and its address for people.
+    pub(in crate::app) fn at(&self, shard: usize) -> (&Store, &str) {
+        match shard % (self.others.len() + 1) {
+            0 => (self.store, self.address),
+            other => (&self.others[other - 1].0, &self.others[other - 1].1),
+        }
+    }
+
+    /// A queue with shards, each in a file of its own.
+    fn files<E: Engine<Shard = E>>(
+        &self,
+        open: impl Fn(&Database, &Names) -> Result<E, Failure>,
+    ) -> Result<Sharded<E>, Failure> {
+        let count = self.settings.names.shards as usize;
+        let engine = |shard: usize| match self.at(shard).0 {
+            Store::Sqlite(database) => open(database, &self.settings.names.of_shard(shard, count)).map(Arc::new),
+            Store::Redis(_) => Err(Failure::usage("--url: some shards are files, and others are not")),
+        };
+        let shards = (0..count).map(engine).collect::<Result<_, _>>()?;
+        let places = (0..count).map(|shard| self.at(shard).1.to_string()).collect();
+        Ok(Sharded::new(shards)?.at(places))
     }
 
     /// The engine of a shard on one of the servers.
     fn shard(&self, shard: usize, server: usize) -> Result<RedisEngine, Failure> {
         let names = self.settings.names.of_shard(shard, self.settings.names.shards as usize);
-        let (store, address) = match server % (self.others.len() + 1) {
-            0 => (self.store, self.address),
-            other => (&self.others[other - 1].0, self.others[other - 1].1.as_str()),
-        };
+        let (store, address) = self.at(server);
         match store {
             Store::Redis(place) => self.redis_at(place, address, &names),
-            Store::Sqlite(_) => Err(Failure::usage("--shards: a queue in a file has one")),
+            Store::Sqlite(_) => Err(Failure::usage("--url: some shards are files, and others are not")),
         }
     }
 
@@ -125,14 +146,22 @@ impl<'a> QueueAt<'a> {
                 let engine = self.redis(place)?;
                 runtime.block_on(work.run(Arc::new(engine)))
             }
-            Store::Sqlite(database) if self.only_looks => {
-                let engine = SqliteLook::new(database.clone(), queue, names);
-                runtime.block_on(work.run(Arc::new(engine)))
-            }
-            Store::Sqlite(_) if self.settings.replicas > 0 => {
+            Store::Sqlite(_) if self.settings.replicas > 0 && !self.only_looks => {
                 return Err(Failure::usage(
                     "--replicas: a file has none; leave it out, or name a Redis",
                 ));
+            }
+            Store::Sqlite(_) if names.shards > 1 && self.only_looks => {
+                let look = |database: &Database, names: &Names| Ok(SqliteLook::new(database.clone(), queue, names));
+                runtime.block_on(work.run(Arc::new(self.files(look)?)))
+            }
+            Store::Sqlite(_) if names.shards > 1 => {
+                let open = |database: &Database, names: &Names| Ok(SqliteEngine::open(database.clone(), queue, names)?);
+                runtime.block_on(work.run(Arc::new(self.files(open)?)))
+            }
+            Store::Sqlite(database) if self.only_looks => {
+                let engine = SqliteLook::new(database.clone(), queue, names);
+                runtime.block_on(work.run(Arc::new(engine)))
             }
             Store::Sqlite(database) => {
                 let engine = SqliteEngine::open(database.clone(), queue, names)?;

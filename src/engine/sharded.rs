@@ -63,6 +63,7 @@ pub fn shard_of_group(group: &str, shards: usize) -> usize {
 /// A queue made of shards.
 pub struct Sharded<E> {
     shards: Vec<Arc<E>>,
+    places: Vec<String>,
 }
 
 impl<E: Engine<Shard = E>> Sharded<E> {
@@ -74,7 +75,20 @@ impl<E: Engine<Shard = E>> Sharded<E> {
                 reason: format!("must be 1 to {SHARDS_MAX}"),
             });
         }
-        Ok(Self { shards })
+        let places = Vec::new();
+        Ok(Self { shards, places })
+    }
+
+    /// Where each shard is, for people: without user or password.
+    #[must_use]
+    pub fn at(self, places: Vec<String>) -> Self {
+        Self { places, ..self }
+    }
+
+    /// What a cluster or sentinels say comes before what a URL says.
+    fn place_of(&self, shard: usize) -> Option<String> {
+        let told = self.shards[shard].place();
+        told.or_else(|| self.places.get(shard).cloned())
     }
 
     /// How many shards it has.
@@ -186,8 +200,8 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn status(&self) -> Result<Status> {
         let looks = self.all(Engine::status).await;
-        let looks = self.shards.iter().map(|shard| shard.place()).zip(looks).collect();
-        whole::status(looks)
+        let places = (0..self.shards.len()).map(|shard| self.place_of(shard));
+        whole::status(places.zip(looks).collect())
     }
 
     async fn published(&self) -> Result<u64> {

@@ -13,5 +13,6 @@ mod path;
 mod pushing;
 mod running;
 mod schema;
+mod shards;
 mod siege;
 mod switching;

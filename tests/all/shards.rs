@@ -3,8 +3,10 @@
 //! The source has an item for each message, and a cursor: the next item. Each message that is done adds one to a counter of its item, in the
 //! step that records its outcome. So at the end every counter is 1: no item was published twice or not at all, none was settled twice.
 
+mod crowd;
 mod on_redis;
 mod store;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +22,7 @@ use tokio::time::Instant;
 
 use store::{Store, Weather};
 
-/// How many items the source has.
+/// How many items the source has in most stories.
 const ITEMS: u64 = 200;
 /// How many seeds the gate plays.
 const SEEDS: u64 = 90;
@@ -44,6 +46,8 @@ struct World {
     processes: Vec<Process>,
     settings: Settings,
     handling: Duration,
+    /// How many items the source has.
+    items: u64,
 }
 
 struct Process {
@@ -69,6 +73,7 @@ impl World {
                 ..Settings::default()
             },
             handling: Duration::from_millis(2),
+            items: ITEMS,
         }
     }
 
@@ -117,7 +122,7 @@ impl World {
 
     /// How often each item was done.
     fn counts(&self) -> Vec<u64> {
-        let mut counts = vec![0; usize::try_from(ITEMS).expect("few")];
+        let mut counts = vec![0; usize::try_from(self.items).expect("few")];
         for shard in &self.shards {
             for (key, value) in &shard.state().stored {
                 let item = key.strip_prefix("item:").expect("an item");
@@ -183,7 +188,8 @@ impl World {
             self.start();
             self.start();
         }
-        self.until("all items are done", |world| world.done() == ITEMS).await;
+        self.until("all items are done", |world| world.done() == world.items)
+            .await;
         // What came twice would come now.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(

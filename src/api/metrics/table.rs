@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::text::{Kind, Metric, Value};
 use crate::engine::history::Figures;
-use crate::engine::{Rate, Status};
+use crate::engine::{Rate, ShardStatus, Status};
 use crate::node::meter::Meter;
 
 /// What a node counts of itself, at one moment.
@@ -126,6 +126,46 @@ metrics! {
     }
 }
 
+metrics! {
+    /// Told with those of the queue, where it has shards.
+    SHARDS of Status {
+        Gauge "queenright_shard_up" = |status| {
+                let shards = status.shards.iter().enumerate();
+                Value::OfShards(shards.map(|(number, shard)| (number, shard.away.is_none().into())).collect())
+            },
+            "1 while the shard answers.";
+        Gauge "queenright_shard_messages" = |status| {
+                let states = |(number, shard): (usize, &ShardStatus)| [
+                    (number, "queued", shard.queued),
+                    (number, "in_hand", shard.in_hand),
+                    (number, "later", shard.later),
+                    (number, "errors", shard.errors),
+                ];
+                Value::OfShardsBy("state", answering(status).flat_map(states).collect())
+            },
+            "Messages in the shard, by where they are.";
+        Counter "queenright_shard_published_total" = |status| of_each(status, |shard| shard.published),
+            "Messages published or pushed into the shard, by all nodes.";
+        Counter "queenright_shard_done_total" = |status| of_each(status, |shard| shard.done),
+            "Messages of the shard that are done, by all nodes.";
+        Counter "queenright_shard_failed_total" = |status| of_each(status, |shard| shard.failed),
+            "Messages of the shard that became errors, by all nodes.";
+    }
+}
+
+fn answering(status: &Status) -> impl Iterator<Item = (usize, &ShardStatus)> {
+    let shards = status.shards.iter().enumerate();
+    shards.filter(|(_, shard)| shard.away.is_none())
+}
+
+fn of_each(status: &Status, count: fn(&ShardStatus) -> u64) -> Value<'static> {
+    Value::OfShards(
+        answering(status)
+            .map(|(number, shard)| (number, count(shard)))
+            .collect(),
+    )
+}
+
 fn load(counter: &AtomicU64) -> Value<'static> {
     Value::Count(counter.load(Ordering::Relaxed))
 }
@@ -141,7 +181,7 @@ mod tests {
         fn of<T>(metrics: &[Metric<T>]) -> Vec<(&'static str, Kind)> {
             metrics.iter().map(|metric| (metric.name, metric.kind)).collect()
         }
-        [of(BUILD), of(NODE), of(QUEUE)].concat()
+        [of(BUILD), of(NODE), of(QUEUE), of(SHARDS)].concat()
     }
 
     /// The rows of the table `| name | kind | …`: names and their kind. `_x` after a name stands for that name with

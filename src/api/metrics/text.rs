@@ -38,6 +38,10 @@ pub(super) enum Value<'a> {
     Seconds(u64),
     /// One for each value of a label.
     By(&'static str, Vec<(&'static str, u64)>),
+    /// One for each shard that answers.
+    OfShards(Vec<(usize, u64)>),
+    /// The same, for each value of a label.
+    OfShardsBy(&'static str, Vec<(usize, &'static str, u64)>),
     Times(&'a Times),
 }
 
@@ -60,7 +64,7 @@ impl Text {
         self.out
     }
 
-    pub(super) fn add<T>(&mut self, metrics: &[Metric<T>], of: &T) {
+    pub(super) fn add<'a, T: 'a>(&mut self, metrics: impl IntoIterator<Item = &'a Metric<T>>, of: &T) {
         for metric in metrics {
             let (name, kind, help) = (metric.name, metric.kind.word(), metric.help);
             // Writing to a String cannot fail.
@@ -71,6 +75,16 @@ impl Text {
                 Value::By(by, values) => {
                     for (value, count) in values {
                         self.line(name, &format!("{by}=\"{value}\""), &count.to_string());
+                    }
+                }
+                Value::OfShards(values) => {
+                    for (shard, count) in values {
+                        self.line(name, &format!("shard=\"{shard}\""), &count.to_string());
+                    }
+                }
+                Value::OfShardsBy(by, values) => {
+                    for (shard, value, count) in values {
+                        self.line(name, &format!("shard=\"{shard}\",{by}=\"{value}\""), &count.to_string());
                     }
                 }
                 Value::Times(times) => self.times(name, times),

@@ -9,8 +9,8 @@ use super::value::duration;
 
 pub(super) const AFTER: &str = "\
 Regimes: flat-out, payloads, one-by-one, async-work, latency, backlog, fleet,
-persistence, replicas, far, failover, handover, redelivery, start-up, ticks,
-mixed, adapt, memory, idle, task, groups, file.
+persistence, replicas, shards, far, failover, handover, redelivery, start-up,
+ticks, mixed, adapt, memory, idle, task, groups, limits, file.
 
 Every regime takes turns with its baseline in the same run: a machine is noisy,
 and only what was measured side by side can be compared. Real processes do the
@@ -20,8 +20,8 @@ the rounds.
 Where it runs: on the Redis that is named by flags or the environment, in fresh
 queues, which are removed afterwards; if none is named, on a redis-server of
 its own (redis-server or valkey-server must be on the PATH). Persistence,
-replicas and far always run on servers of their own. The whole takes about 25
-minutes.
+replicas, shards and far always run on servers of their own. The whole takes
+about 30 minutes.
 
 Exit codes: 0 all was measured, whether or not a target was reached; 1 a regime
 failed; 2 wrong usage; 69 no Redis.

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub use super::resolved::{PasswordFrom, Resolved, Store};
 pub use super::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
-use super::options::connection::SHARDS;
+use super::options::connection::{SHARDS, URL};
 use super::options::generating::{CRON, GENERATE, GENERATE_EACH, INTERVAL, MESSAGES};
 use super::options::handling::CONCURRENCY;
 use super::options::running::PREFER;
@@ -147,10 +147,18 @@ fn share_out(to: &Resolved) -> Result<(), Usage> {
         )));
     }
     let is_file = |store: &Store| matches!(store, Store::Sqlite(_));
-    if shards > 1 && (is_file(&to.store) || to.others.iter().any(|(store, _)| is_file(store))) {
+    let files = to.others.iter().filter(|(store, _)| is_file(store)).count() + usize::from(is_file(&to.store));
+    if shards > 1 && files > 0 && files < urls {
         return Err(Usage::new(format!(
-            "{}: a queue in a file has one: name Redis servers, or leave it out",
-            SHARDS.flag()
+            "{}: the shards of one queue are all on servers, or all in files",
+            URL.flag()
+        )));
+    }
+    if shards > 1 && files > 0 && files < shards as usize {
+        return Err(Usage::new(format!(
+            "{}: each shard needs a file of its own: give {} {shards} times, with {shards} files",
+            SHARDS.flag(),
+            URL.flag()
         )));
     }
     Ok(())

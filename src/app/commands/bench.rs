@@ -10,7 +10,7 @@
 //! | `hot` | the paths that every message takes, for counting instructions |
 //! | `row`, `figures` | a figure beside its baseline |
 //! | `table`, `docs`, `plot` | what is printed and written |
-//! | `flat`, `single`, `working`, `grouped`, `limited`, `waiting`, `faults`, `replicas`, `far`, `file`, `growth` | the regimes |
+//! | `flat`, `single`, `working`, `grouped`, `limited`, `waiting`, `faults`, `replicas`, `shards`, `far`, `file`, `growth` | the regimes |
 
 mod copies;
 mod cost;
@@ -31,6 +31,7 @@ mod raw;
 mod replicas;
 mod row;
 mod session;
+mod shards;
 mod single;
 mod socket;
 mod table;
@@ -51,7 +52,7 @@ pub(super) use node::run as run_node;
 type Rows = Result<Vec<Row>, Failure>;
 type Regime = (&'static str, fn(&Session, Load) -> Rows);
 
-const REGIMES: [Regime; 23] = [
+const REGIMES: [Regime; 24] = [
     ("flat-out", flat::flat_out),
     ("payloads", flat::payloads),
     ("one-by-one", single::one_by_one),
@@ -61,6 +62,7 @@ const REGIMES: [Regime; 23] = [
     ("fleet", working::fleet),
     ("persistence", flat::persistence),
     ("replicas", replicas::replicas),
+    ("shards", shards::shards),
     ("far", far::far),
     ("failover", faults::failover),
     ("handover", faults::handover),

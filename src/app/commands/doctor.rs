@@ -12,13 +12,11 @@ use std::time::Duration;
 use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
 use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
+use crate::app::on_engine::QueueAt;
 use crate::app::output::json;
 use crate::app::output::screen::counted;
 use crate::app::output::time::age;
-use crate::app::password;
 use crate::app::run::{print, runtime};
-use crate::engine::redis::keys::Keys;
-use crate::engine::redis::{RedisEngine, Server};
 use crate::engine::{LAYOUT, NodeStatus, Status};
 use crate::error::{Absence, Error};
 use crate::node::event::escape;
@@ -46,6 +44,8 @@ impl Verdict {
 
 /// One line.
 struct Finding {
+    /// Of which shard, if the queue has several.
+    shard: Option<usize>,
     check: &'static str,
     verdict: Verdict,
     found: String,
@@ -57,6 +57,8 @@ struct Finding {
 #[derive(Default)]
 struct Findings {
     all: Vec<Finding>,
+    /// The shard that is looked at.
+    shard: Option<usize>,
     /// The store did not answer.
     away: bool,
 }
@@ -76,6 +78,7 @@ impl Findings {
 
     fn add(&mut self, check: &'static str, verdict: Verdict, found: impl Into<String>, fix: impl Into<String>) {
         self.all.push(Finding {
+            shard: self.shard,
             check,
             verdict,
             found: found.into(),
@@ -189,11 +192,33 @@ impl Findings {
 
     fn as_text(&self) -> String {
         let mut out = String::new();
-        for finding in &self.all {
+        let mut shards: Vec<usize> = self.all.iter().filter_map(|finding| finding.shard).collect();
+        shards.dedup();
+        for shard in shards {
+            let of_shard = || self.all.iter().filter(|finding| finding.shard == Some(shard));
+            let is_fine = |finding: &&Finding| finding.verdict == Verdict::Ok;
+            let first = of_shard().find(is_fine).map_or("", |finding| &finding.found);
+            let (fine, all) = (of_shard().filter(is_fine).count(), of_shard().count());
+            let verdict = of_shard().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
             // Writing to a String cannot fail.
+            let _ = writeln!(
+                out,
+                "{:<8} {:<12} {fine} of {all} checks are fine; {}",
+                verdict.word(),
+                format!("shard {shard}"),
+                escape(first.as_bytes())
+            );
+        }
+        // Of several shards, only what is not as it should be.
+        for finding in self
+            .all
+            .iter()
+            .filter(|it| it.shard.is_none() || it.verdict != Verdict::Ok)
+        {
+            let of = finding.shard.map_or(String::new(), |shard| format!("shard {shard}: "));
             let _ = write!(
                 out,
-                "{:<8} {:<12} {}",
+                "{:<8} {:<12} {of}{}",
                 finding.verdict.word(),
                 finding.check,
                 escape(finding.found.as_bytes())
@@ -219,6 +244,9 @@ impl Findings {
         for (i, finding) in self.all.iter().enumerate() {
             out.push_str(if i == 0 { "{" } else { ",{" });
             json::text(&mut out, "check", finding.check);
+            if let Some(shard) = finding.shard {
+                json::number(&mut out, "shard", shard as u64);
+            }
             json::text(&mut out, "verdict", finding.verdict.word());
             json::text(&mut out, "found", &finding.found);
             if !finding.fix.is_empty() {
@@ -238,17 +266,26 @@ fn ms(time: Duration) -> String {
 pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let mut findings = Findings::default();
-    match &resolved.store {
-        Store::Redis(place) => {
-            let settings = &resolved.settings;
-            let mut server = Server::new((**place).clone(), resolved.address.clone(), settings);
-            server.password = resolved.password.as_ref().map(password::provider);
-            server.answer_timeout = LOOK_MAX;
-            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            let user = place.info.redis_settings().username().unwrap_or("default").to_string();
-            runtime.block_on(redis::examine(&engine, resolved, &user, &mut findings));
+    let shards = resolved.settings.names.shards as usize;
+    let queue = QueueAt::of(resolved, LOOK_MAX);
+    for shard in 0..shards {
+        findings.shard = (shards > 1).then_some(shard);
+        let (store, address) = queue.at(shard);
+        let names = match shards {
+            1 => resolved.settings.names.clone(),
+            _ => resolved.settings.names.of_shard(shard, shards),
+        };
+        match store {
+            Store::Redis(place) => {
+                let engine = queue.redis_at(place, address, &names)?;
+                let user = place.info.redis_settings().username().unwrap_or("default");
+                let examined = redis::examine(&engine, resolved, (address, user), &mut findings);
+                runtime.block_on(examined);
+            }
+            Store::Sqlite(database) => {
+                runtime.block_on(sqlite::examine(database, (resolved, &names), &mut findings));
+            }
         }
-        Store::Sqlite(database) => runtime.block_on(sqlite::examine(database, resolved, &mut findings)),
     }
     print(&if flags.json {
         findings.as_json()

@@ -10,7 +10,7 @@ use crate::app::args::Status as Flags;
 use crate::app::args::sources::Resolved;
 use crate::app::exit::Failure;
 use crate::app::output::json;
-use crate::app::output::status::{settled, text};
+use crate::app::output::status::text;
 use crate::app::output::view::StatusView;
 use crate::engine::{Engine, Status};
 use crate::error::Error;
@@ -38,13 +38,13 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, resolved: &Resolved, flags: &
             } else {
                 engine.status().await?
             };
-            let rate = u128::from(settled(&now).saturating_sub(settled(&before))) * 1000 / pause.as_millis().max(1);
-            before = now;
-            if flags.json {
-                as_json(&before)
+            let shown = if flags.json {
+                as_json(&now)
             } else {
-                text(&before, &resolved.settings.queue, rate)
-            }
+                text(&now, &resolved.settings.queue, &before, pause)
+            };
+            before = now;
+            shown
         };
         let mut out = io::stdout().lock();
         let written = out.write_all(shown.as_bytes()).and_then(|()| out.flush());

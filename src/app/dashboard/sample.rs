@@ -7,8 +7,8 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::reply::Refusal;
-use crate::app::output::view::{NodeView, QueueView, StoreView};
-use crate::engine::{NodeStatus, Status};
+use crate::app::output::view::{NodeView, QueueView, ShardView, StoreView};
+use crate::engine::{NodeStatus, ShardStatus, Status};
 
 /// The time that rates are averaged over.
 const RATE_OVER: Duration = Duration::from_secs(3);
@@ -40,6 +40,16 @@ pub(super) struct StatusView {
     /// Messages per second, over the last seconds; none in the first sample.
     rates: Option<Rates>,
     nodes: Vec<Member>,
+    /// The home shard first; none if the queue is not spread over several.
+    shards: Vec<Shard>,
+}
+
+#[derive(Serialize)]
+struct Shard {
+    #[serde(flatten)]
+    about: ShardView,
+    /// Messages settled per second.
+    rate: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -67,8 +77,12 @@ impl StatusView {
             node: node.node.clone(),
             generates: status.generator.as_ref() == Some(&node.node),
             about: node.into(),
-            rate: rater.and_then(|rater| rater.rate(node)),
+            rate: rater.and_then(|rater| rater.rate(node, status)),
             beat_ms: rater.map(|rater| (rater.lease_ms + node.silent_ms).saturating_sub(node.lease_in_ms)),
+        };
+        let shard = |(number, shard): (usize, &ShardStatus)| Shard {
+            about: shard.into(),
+            rate: rater.and_then(|rater| rater.rate_of_shard(number, shard)),
         };
         Self {
             name: queue.to_string(),
@@ -77,6 +91,7 @@ impl StatusView {
             nobody_handles: status.nobody_handles(),
             rates: rater.and_then(|rater| rater.rates(status)),
             nodes: status.nodes.iter().map(member).collect(),
+            shards: status.shards.iter().enumerate().map(shard).collect(),
         }
     }
 }
@@ -99,8 +114,10 @@ impl Rater {
         while self.looks.get(1).is_some_and(|(second, _)| at - *second > RATE_OVER) {
             self.looks.pop_front();
         }
-        // After a pause a rate over it would tell nothing; a purged queue begins anew.
-        let is_new = |(last, before): &(Instant, Status)| at - *last > 2 * RATE_OVER || before.birth != status.birth;
+        // After a pause a rate over it would tell nothing; a purged queue begins anew; and what a shard has that was away is not news.
+        let is_new = |(last, before): &(Instant, Status)| {
+            at - *last > 2 * RATE_OVER || before.birth != status.birth || !have_same_shards(before, status)
+        };
         if self.looks.back().is_some_and(is_new) {
             self.looks.clear();
         }
@@ -111,7 +128,7 @@ impl Rater {
     }
 
     fn rates(&self, now: &Status) -> Option<Rates> {
-        let (at, then) = self.looks.front()?;
+        let (at, then) = self.looks.front().filter(|(_, then)| have_same_shards(then, now))?;
         let rate = |now: u64, before: u64| per_second(now.saturating_sub(before), *at);
         Some(Rates {
             published: rate(now.published, then.published)?,
@@ -120,14 +137,35 @@ impl Rater {
         })
     }
 
-    fn rate(&self, node: &NodeStatus) -> Option<f64> {
-        let (at, before) = self.looks.iter().find_map(|(at, then)| {
+    fn rate_of_shard(&self, number: usize, now: &ShardStatus) -> Option<f64> {
+        let (at, then) = self.looks.front()?;
+        let then = then.shards.get(number).filter(|then| then.away.is_none())?;
+        let settled = |shard: &ShardStatus| shard.done + shard.failed;
+        let count = settled(now).saturating_sub(settled(then));
+        now.away.is_none().then(|| per_second(count, *at)).flatten()
+    }
+
+    fn rate(&self, node: &NodeStatus, now: &Status) -> Option<f64> {
+        let mut looks = self.looks.iter().filter(|(_, then)| have_same_shards(then, now));
+        let (at, before) = looks.find_map(|(at, then)| {
             let index = then.nodes.binary_search_by(|before| before.node.cmp(&node.node)).ok()?;
             let before = &then.nodes[index];
             Some((*at, before.done + before.failed))
         })?;
         per_second((node.done + node.failed).saturating_sub(before), at)
     }
+}
+
+/// Whether the same shards answer: otherwise sums cannot be compared.
+fn have_same_shards(one: &Status, other: &Status) -> bool {
+    let away = |status: &Status| {
+        status
+            .shards
+            .iter()
+            .map(|shard| shard.away.is_some())
+            .collect::<Vec<_>>()
+    };
+    away(one) == away(other)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]

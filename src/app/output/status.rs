@@ -1,6 +1,7 @@
 //! The queue as text: what `status` and `nodes` print.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use super::time::age;
 use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, ShardStatus, Status};
@@ -44,8 +45,28 @@ pub(in crate::app) fn unhandled(status: &Status) -> Option<&'static str> {
     })
 }
 
-/// All that `status` prints. `rate`: settled messages per second.
-pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
+/// Messages that got their outcome since an earlier look, in each shard; none for a shard that did not answer both times.
+fn settled_in_shards(now: &Status, before: &Status) -> Vec<Option<u64>> {
+    let settled = |shard: &ShardStatus| shard.away.is_none().then_some(shard.done + shard.failed);
+    let both = now.shards.iter().zip(&before.shards);
+    both.map(|(now, before)| Some(settled(now)?.saturating_sub(settled(before)?)))
+        .collect()
+}
+
+/// The same of the whole queue: what a shard has that was away is not new.
+pub(in crate::app) fn settled_since(now: &Status, before: &Status) -> u64 {
+    if now.shards.is_empty() {
+        return settled(now).saturating_sub(settled(before));
+    }
+    settled_in_shards(now, before).into_iter().flatten().sum()
+}
+
+/// All that `status` prints, with rates since an earlier look, so long ago.
+pub(in crate::app) fn text(status: &Status, queue: &str, before: &Status, over: Duration) -> String {
+    let per_second = |count: u64| u128::from(count) * 1000 / over.as_millis().max(1);
+    let rate = per_second(settled_since(status, before));
+    let rates = settled_in_shards(status, before);
+    let rates: Vec<Option<u128>> = rates.into_iter().map(|count| count.map(per_second)).collect();
     let mut out = String::new();
     let generator = match (&status.generator, status.generator_heard_ago_ms) {
         (Some(generator), _) => escape(generator.as_bytes()).into_owned(),
@@ -119,24 +140,37 @@ pub(in crate::app) fn text(status: &Status, queue: &str, rate: u128) -> String {
         let meaning = "copies whose death shows only when their lease has run out: queenright doctor";
         let _ = writeln!(out, "unwatched  {unwatched}  ({meaning})");
     }
-    out.push_str(&shards(&status.shards));
+    out.push_str(&shards(&status.shards, &rates));
     out.push('\n');
     out + &nodes(status)
 }
 
 /// What each shard has; empty if there are none.
-fn shards(all: &[ShardStatus]) -> String {
+fn shards(all: &[ShardStatus], rates: &[Option<u128>]) -> String {
     let mut out = String::new();
     for (number, shard) in all.iter().enumerate() {
-        // Writing to a String cannot fail.
-        let _ = match &shard.away {
-            Some(why) => writeln!(out, "shard {number:<4} away: {}", escape(why.as_bytes())),
-            None => writeln!(
-                out,
-                "shard {number:<4} published {}  queued {}  in hand {}  later {}  done {}  failed {}  errors waiting {}",
-                shard.published, shard.queued, shard.in_hand, shard.later, shard.done, shard.failed, shard.errors
-            ),
-        };
+        if let Some(why) = &shard.away {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "shard {number:<4} away: {}", escape(why.as_bytes()));
+            continue;
+        }
+        let _ = write!(
+            out,
+            "shard {number:<4} published {}  queued {}  in hand {}  later {}  done {}  failed {}  errors waiting {}",
+            shard.published, shard.queued, shard.in_hand, shard.later, shard.done, shard.failed, shard.errors
+        );
+        if let Some(rate) = rates.get(number).copied().flatten() {
+            let _ = write!(out, "  rate {rate}/s");
+        }
+        if let Some(place) = &shard.place {
+            let _ = write!(out, "  at {}", escape(place.as_bytes()));
+        }
+        out.push('\n');
+    }
+    for (number, _) in all.iter().enumerate().filter(|(_, shard)| shard.hot) {
+        let meaning =
+            "more messages wait there than in the others: most are pushed there by key or group, or its server is slow";
+        let _ = writeln!(out, "hot        shard {number}  ({meaning})");
     }
     if all.iter().any(|shard| shard.away.is_some()) {
         out.push_str("away       messages of a shard that does not answer are not in the sums above\n");

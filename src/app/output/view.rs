@@ -173,6 +173,7 @@ view! {
         failed: u64,
         errors: u64,
         place: Option<String>,
+        hot: bool,
         away: Option<String>,
     }
 }

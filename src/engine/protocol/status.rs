@@ -60,8 +60,10 @@ pub struct ShardStatus {
     pub done: u64,
     pub failed: u64,
     pub errors: u64,
-    /// Where it is, if a cluster or sentinels say so.
+    /// Where it is, without user or password.
     pub place: Option<String>,
+    /// More messages wait here than in the others: more than half as many again as the shards have on average, and not just a few.
+    pub hot: bool,
     /// Why it does not answer. Then its messages are not among those of the queue.
     pub away: Option<String>,
 }
@@ -77,6 +79,7 @@ impl ShardStatus {
             failed: look.failed,
             errors: look.errors,
             place,
+            hot: false,
             away: None,
         }
     }

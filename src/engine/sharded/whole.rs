@@ -41,8 +41,21 @@ pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Sta
     whole.generator = whole.generator.map(|node| process_of(&node).to_string());
     whole.limits = Limits::of_part(whole.limits, shards.len());
     whole.nodes = merged(std::mem::take(&mut whole.nodes));
+    mark_hot(&mut shards);
     whole.shards = shards;
     Ok(whole)
+}
+
+/// With fewer messages than this no shard is hot.
+const HOT_MIN: u64 = 100;
+
+/// Marks the shards in which more messages wait than in the others: somebody pushes most of them there, or nobody handles them.
+fn mark_hot(shards: &mut [ShardStatus]) {
+    let count = shards.iter().filter(|shard| shard.away.is_none()).count() as u64;
+    let all: u64 = shards.iter().map(|shard| shard.queued).sum();
+    for shard in shards.iter_mut() {
+        shard.hot = shard.queued >= HOT_MIN && 2 * shard.queued * count > 3 * all;
+    }
 }
 
 /// Adds what a shard has. Generator, epoch and what is paused are as the home shard says.
@@ -227,6 +240,34 @@ mod tests {
             counts[spread(&format!("customer-{i}"), 7)] += 1;
         }
         assert!(counts.iter().all(|count| (count - 10_000).abs() < 500), "{counts:?}");
+    }
+
+    #[test]
+    fn a_shard_is_hot_if_half_as_many_again_wait_there_as_on_average() {
+        let hot = |queued: &[u64], away: usize| {
+            let shard = |(number, queued): (usize, &u64)| ShardStatus {
+                queued: *queued,
+                away: (number == away).then(String::new),
+                ..ShardStatus::default()
+            };
+            let mut shards: Vec<ShardStatus> = queued.iter().enumerate().map(shard).collect();
+            mark_hot(&mut shards);
+            shards.iter().map(|shard| shard.hot).collect::<Vec<_>>()
+        };
+        assert_eq!(hot(&[1000, 1000, 1000], 9), [false; 3]);
+        assert_eq!(hot(&[1000, 1000, 3000], 9), [false, false, true]);
+        assert_eq!(hot(&[1499, 1000, 500], 9), [false; 3]);
+        assert_eq!(hot(&[90, 0, 0], 9), [false; 3], "a few are no reason");
+        // One that is away says nothing of the others.
+        assert_eq!(hot(&[1000, 1000, 0, 0], 3), [false; 4]);
+        assert_eq!(hot(&[500], 9), [false]);
+    }
+
+    #[test]
+    fn numbers_stay_where_every_program_counts_exactly() {
+        let last = first_number(crate::engine::sharded::SHARDS_MAX) - 1;
+        assert!(last < 1 << 53, "{last}");
+        assert_eq!(shard_of(last), crate::engine::sharded::SHARDS_MAX - 1);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::settings::Settings;
 /// The most messages that one publish carries. Whole packs: with a smaller one at the end, every take would have to cut one.
 pub(super) const PUBLISH_MESSAGES_MAX: usize = 8 * PACK_MESSAGES_MAX;
 /// And the most bytes, about.
-const PUBLISH_BYTES_MAX: usize = 256 * 1024;
+pub(super) const PUBLISH_BYTES_MAX: usize = 256 * 1024;
 
 /// Messages to be published, and the cursor that the last of them left.
 pub(super) struct Batch {

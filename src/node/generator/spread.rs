@@ -4,6 +4,7 @@
 mod call;
 mod claims;
 mod course;
+mod turn;
 mod untold;
 
 use std::time::Duration;
@@ -28,6 +29,7 @@ use crate::settings::Settings;
 use call::{Call, call};
 use claims::{Claims, Seat, is_claimed_by};
 use course::Course;
+use turn::Turn;
 use untold::Untold;
 
 /// How often it is looked whether shards were claimed, while that is waited for.
@@ -98,7 +100,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 reign: &reign,
                 calls: FuturesUnordered::new(),
                 last: None,
-                turn: 0,
+                turn: Turn::of(reign.epoch, self.shards.len()),
                 most: PUBLISH_MESSAGES_MAX,
                 untold: Untold::default(),
                 is_over: false,
@@ -126,7 +128,7 @@ struct Run<'a, E, G> {
     calls: FuturesUnordered<Call<'a>>,
     /// The shard of the last call, while that is not answered, and when it is overtaken.
     last: Option<(usize, Instant)>,
-    turn: usize,
+    turn: Turn,
     /// How many messages the next publish carries at most.
     most: usize,
     due: Instant,
@@ -271,11 +273,10 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
 
     /// The shard whose turn it is.
     fn pick(&self) -> Option<usize> {
-        let count = self.shards.len();
-        let turn = (0..count).map(|step| (self.turn + step) % count);
+        let turn = self.turn.in_turn();
         let is_free = |shard: &usize| {
             let seat = self.seats[*shard].as_ref();
-            let is_full = || self.course.untold(id(*shard)) >= untold::most_of(count);
+            let is_full = || self.course.untold(id(*shard)) >= untold::most_of(self.shards.len());
             seat.is_some_and(|seat| !seat.waits) && !self.course.is_shut(id(*shard)) && !is_full()
         };
         turn.into_iter().find(is_free)
@@ -350,6 +351,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
     /// Sends a batch to a shard.
     fn send(&mut self, shard: usize, batch: Batch) {
         let count: u64 = batch.packs.iter().map(|pack| Pack::count(pack) as u64).sum();
+        let bytes: usize = batch.packs.iter().map(|pack| pack.bytes().len()).sum();
         let settings = self.settings();
         let Some(seat) = &mut self.seats[shard] else { return };
         let (record, serial) = self.course.send(id(shard), count, &batch.cursor);
@@ -377,7 +379,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
         )));
         let patience = Duration::from_millis(settings.crown_ms() / 8).max(4 * self.shards[shard].engine.trip());
         self.last = Some((shard, Instant::now() + patience));
-        self.turn = (shard + 1) % self.shards.len();
+        let is_flat_out = settings.interval.is_zero();
+        self.turn.sent(shard, if is_flat_out { bytes } else { 0 });
     }
 
     /// Until the last call is answered; if that takes long, it is overtaken. The home shard is waited for: without it nobody reigns.

@@ -3,6 +3,7 @@
 //! Beside the store one call is on its way at a time. Far away there are several, each in a lane of its own: a lane's call is numbered, and repeated
 //! until it is answered, whatever becomes of the others. A piece that one of them settles is named by no other until that one is answered.
 
+mod seen;
 mod shared;
 
 use std::future::Future;
@@ -19,7 +20,7 @@ use super::bell::Bell;
 use super::budget::Budget;
 use super::call::{Call, Landed, Said, bytes, is_dry, send};
 use super::held::Held;
-use super::next::{Next, Seen, next};
+use super::next::{Next, next};
 use super::patience::Patience;
 use super::pool::Pool;
 use super::stretch::Finished;
@@ -33,6 +34,7 @@ use crate::node::kept::Untold;
 use crate::node::membership::Standing;
 use crate::node::watch;
 pub(super) use shared::Own;
+use shared::lending;
 
 type Flying<'a> = Pin<Box<dyn Future<Output = Result<Landed>> + Send + 'a>>;
 
@@ -128,6 +130,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 self.take_in_answer(landed).await;
             }
             self.was_answered(u32::MAX);
+            self.passes();
             return Ok(ended);
         }
     }
@@ -146,6 +149,10 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             Next::Stop => return Ok(Some(Ended::Stopped)),
             Next::Pause { until, listens } => {
                 self.bell.want(listens);
+                if seen.pool.want > 0 {
+                    // It could ask, and does not: there is nothing, or a limit holds it back.
+                    self.passes();
+                }
                 return self.pause(until).await;
             }
             Next::Call { gives_back, listens } => (gives_back, listens, false),
@@ -156,6 +163,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         let finished = self.pool.collect_pieces(gives_back, seen.now, pieces);
         // What is finished is part of what calls on their way settle.
         if seen.flies && finished.is_empty() && (seen.pool.want == 0 || seen.dry || seen.is_held_back()) && !seen.rung {
+            self.passes();
             return self.pause(seen.now + seen.lease).await;
         }
         let exchange = Exchange {
@@ -184,47 +192,13 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
+        let call = lending(self.own.share.cloned(), self.late(), send(self.context, call));
         if self.pool.is_far() {
-            self.flight.push(Box::pin(send(self.context, call)));
+            self.flight.push(Box::pin(call));
             return Ok(None);
         }
-        let landed = self.during(send(self.context, call)).await?;
+        let landed = self.during(call).await?;
         Ok(self.land(landed).await)
-    }
-
-    fn look(&self) -> Seen {
-        let (accepts, now) = (self.accepts(), Instant::now());
-        if !accepts {
-            // No take follows that outcomes could wait for.
-            self.pool.took_all(true);
-        }
-        let mut pool = self.pool.look(now);
-        if !accepts {
-            pool.want = 0;
-        }
-        Seen {
-            accepts,
-            stopping: self.context.shutdown.is_stopping(),
-            burst: self.ends_when_empty(),
-            holds: !self.held.is_empty(),
-            flies: !self.flight.is_empty() || !self.early.is_empty(),
-            dry: self.dry,
-            held_until: self.patience.until(),
-            rung: self.bell.has_rung(),
-            heeded: self.bell.is_heeded(),
-            pool,
-            lease: self.context.settings.lease,
-            called: self.called,
-            now,
-        }
-    }
-
-    /// Whether this node takes messages: not while it generates, and not once it is to stop.
-    fn accepts(&self) -> bool {
-        let context = self.context;
-        let generates = context.standing.borrow().reign.is_some() && !context.settings.also_handle;
-        let stops = context.shutdown.is_stopping();
-        !(generates && guard("either-role") || stops && guard("stops-taking"))
     }
 
     /// Waits until there may be something to say, at most until then.
@@ -280,6 +254,8 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             // First: a node that has become the generator, or is to stop, takes nothing more.
             Ok(()) = self.standing.changed() => None,
             () = shutdown.stopping() => None,
+            // With the last message of all shards a burst is over.
+            () = self.own.woken(), if self.context.settings.burst => None,
             answer = self.context.engine.await_work(exchange, at_most) => {
                 if answer.is_err() {
                     self.context.requests.beat_now();

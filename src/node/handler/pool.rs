@@ -47,6 +47,8 @@ impl Drop for Pool {
     fn drop(&mut self) {
         if let Some(share) = &self.share {
             share.others(0);
+            // It stands in no line any more: others would wait behind it.
+            share.start(0);
             share.end(self.lock().busy);
         }
     }
@@ -121,10 +123,10 @@ impl Pool {
             return 0;
         }
         let ahead = inner.speed.ahead(self.concurrency);
-        // Each shard has its part of the time that messages may wait.
-        self.share
-            .as_ref()
-            .map_or(ahead, |share| ahead.div_ceil(share.slots.lanes()))
+        match &self.share {
+            None => ahead,
+            Some(share) => share.ahead(inner.speed.is_known().then_some(ahead)),
+        }
     }
 
     /// How many messages other shards have here, or have asked for.
@@ -154,16 +156,21 @@ impl Pool {
         start
     }
 
-    /// What the lane decides by, in one look under one lock.
-    pub(super) fn look(&self, now: Instant) -> PoolSeen {
+    /// What the lane decides by, in one look under one lock. `asks`: it asks for messages at once if it may, rather than wait for the bell.
+    pub(super) fn look(&self, now: Instant, asks: bool) -> PoolSeen {
         let inner = self.lock();
         let (ahead, ready) = (self.ahead(&inner), inner.ready());
         let stuck = self.is_stuck(&inner, now);
         let settle_at = inner.finished_at.map(|at| at + inner.speed.patience());
         let stuck_at = (ready > 0).then(|| inner.stuck_at());
-        let wake = [settle_at, stuck_at].into_iter().flatten().min();
+        let (want, turn_at) = if stuck {
+            (0, None)
+        } else {
+            self.want(&inner, ahead, now, asks)
+        };
+        let wake = [settle_at, stuck_at, turn_at].into_iter().flatten().min();
         PoolSeen {
-            want: if stuck { 0 } else { self.want(&inner, ahead) },
+            want,
             settles: self.settles(&inner, now),
             ready: ready > 0,
             stuck: stuck || inner.overfull(self.concurrency + ahead),
@@ -171,16 +178,21 @@ impl Pool {
         }
     }
 
-    /// How many messages to ask for; if there is room for few, they are left to others, or to the next call.
-    fn want(&self, inner: &Inner, ahead: usize) -> u32 {
+    /// How many messages to ask for; if there is room for few, they are left to others, or to the next call. Where it is another shard's turn, until when.
+    fn want(&self, inner: &Inner, ahead: usize, now: Instant, asks: bool) -> (u32, Option<Instant>) {
         let own = inner.busy + inner.ready() + inner.asked;
-        let slots = self.concurrency.saturating_sub(self.of_others(inner));
-        let room = (slots + ahead).saturating_sub(own);
-        if room == 0 || room < inner.room_least(ahead) {
-            return 0;
+        let room = (self.concurrency + ahead).saturating_sub(own + self.of_others(inner));
+        let has_room = room > 0 && room >= inner.room_least(ahead);
+        let own_room = (has_room, None);
+        let (may_ask, until) = self
+            .share
+            .as_ref()
+            .map_or(own_room, |share| share.may_ask(has_room, asks, now));
+        if !may_ask {
+            return (0, until);
         }
         let most = self.batch.map_or(inner.speed.most(), |batch| batch as usize);
-        u32::try_from(room.min(most)).expect("a few packs")
+        (u32::try_from(room.min(most)).expect("a few packs"), None)
     }
 
     /// This many outcomes are settled at once, rather than with the next take: as many as that would bring.

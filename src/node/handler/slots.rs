@@ -1,10 +1,23 @@
 //! The slots of a node that works on several shards. Each shard has a lane and a pool of its own, and all of them share as many slots as a
 //! node has: whoever has messages and no slot stands in line, and a slot goes to the first of them at the end of its pack.
+//!
+//! They also share the room for messages that wait for a slot. A call costs the same whatever it brings, so the room is not split into a small
+//! part for each lane: one lane asks for all of it, for as long as its turn lasts, and then the next one that waits for room.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// How long a lane may ask for more while others wait for room, if it has made as many calls as in [`TURN_CALLS`] by then.
+const TURN: Duration = Duration::from_millis(10);
+/// With fewer calls than this a turn goes on: to go on to the next lane costs two, since one lane settles and does not take, and the other takes
+/// and does not settle.
+const TURN_CALLS: u32 = 32;
+/// But not for longer than this.
+const TURN_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -22,10 +35,30 @@ struct Inner {
     /// How many messages each lane has in the node, and has asked for.
     held: Vec<usize>,
     asked: Vec<usize>,
-    /// Lanes that would ask for messages if the others had fewer.
+    /// Lanes that would ask for messages if there were room, or if it were their turn. None of them is in a call.
+    waiting: VecDeque<usize>,
+    /// Lanes whose shards are empty, and that would wait for the bell if there were room for what it brings.
     starved: Vec<bool>,
+    /// The lane that may ask now, and until when: others may not even while it has no call on its way, since its next one both settles and takes.
+    turn: Option<Turn>,
+    /// How many messages may wait for a slot, as the lane found that looked last.
+    ahead: usize,
     /// Lanes whose shard is empty, and that have nothing in hand.
     idle: Vec<bool>,
+}
+
+/// A lane's turn to ask for messages.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    lane: usize,
+    began: Instant,
+    calls: u32,
+}
+
+impl Turn {
+    fn until(&self) -> Instant {
+        self.began + if self.calls < TURN_CALLS { TURN_MAX } else { TURN }
+    }
 }
 
 /// The slots of all lanes, and which lane this is.
@@ -45,7 +78,10 @@ impl Slots {
                 line: VecDeque::new(),
                 held: vec![0; lanes],
                 asked: vec![0; lanes],
+                waiting: VecDeque::new(),
                 starved: vec![false; lanes],
+                turn: None,
+                ahead: 0,
                 idle: vec![false; lanes],
             }),
             woken: (0..lanes).map(|_| Notify::new()).collect(),
@@ -54,10 +90,6 @@ impl Slots {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn lanes(&self) -> usize {
-        self.woken.len()
     }
 }
 
@@ -87,11 +119,8 @@ impl Share {
         let mut inner = self.slots.lock();
         inner.busy = inner.busy.saturating_sub(count);
         self.slots.wake_next(&inner);
-        for (lane, starved) in inner.starved.iter_mut().enumerate() {
-            if std::mem::take(starved) {
-                self.slots.woken[lane].notify_one();
-            }
-        }
+        self.slots.wake_starved(&mut inner);
+        self.slots.wake_waiting(&inner);
     }
 
     /// Whether a slot is to end at the end of its pack, since other lanes wait for one.
@@ -105,39 +134,108 @@ impl Share {
         inner.busy >= self.slots.limit
     }
 
-    /// How many messages the other lanes have, or have asked for, while this one has so many. If there is no room beside them, the lane is woken
-    /// when there is.
+    /// This lane has so many messages here. Returns how many the others have, or have asked for.
     pub(super) fn others(&self, held: usize) -> usize {
         let mut inner = self.slots.lock();
-        inner.held[self.lane] = held;
+        let before = std::mem::replace(&mut inner.held[self.lane], held);
+        if held < before {
+            self.slots.wake_starved(&mut inner);
+            self.slots.wake_waiting(&inner);
+        }
         let others = |all: &[usize]| all.iter().sum::<usize>() - all[self.lane];
-        let others = others(&inner.held) + others(&inner.asked);
-        inner.starved[self.lane] = others + held >= self.slots.limit;
-        others
+        others(&inner.held) + others(&inner.asked)
     }
 
-    /// A call asks for so many.
-    pub(super) fn asks(&self, count: usize) {
-        self.slots.lock().asked[self.lane] += count;
+    /// How many messages may wait for a slot here: as its own speed says, or, if it has handled nothing yet, as that of another lane did.
+    pub(super) fn ahead(&self, own: Option<usize>) -> usize {
+        let mut inner = self.slots.lock();
+        if let Some(own) = own {
+            inner.ahead = own;
+        }
+        inner.ahead
     }
 
-    /// One that asked for so many was answered.
+    /// Whether this lane may ask for messages, if there is room enough. If not, it waits for its turn, and is woken; it looks again at the
+    /// time that is told, if one is. One that does not ask, but waits for the bell, needs room and no turn.
+    pub(super) fn may_ask(&self, has_room: bool, asks: bool, now: Instant) -> (bool, Option<Instant>) {
+        let mut inner = self.slots.lock();
+        if !asks {
+            inner.starved[self.lane] = !has_room;
+            self.slots.leave(&mut inner, self.lane);
+            return (has_room, None);
+        }
+        let turn = inner.turn.filter(|turn| now < turn.until());
+        let is_first = inner.waiting.front().is_none_or(|first| *first == self.lane);
+        let may = match turn {
+            Some(turn) => turn.lane == self.lane,
+            None => is_first,
+        };
+        if has_room && may {
+            return (true, None);
+        }
+        if !inner.waiting.contains(&self.lane) {
+            inner.waiting.push_back(self.lane);
+        }
+        if has_room && turn.is_none() {
+            self.slots.wake_waiting(&inner);
+        }
+        (false, turn.filter(|_| has_room).map(|turn| turn.until()))
+    }
+
+    /// A call that asks for so many is sent: it is this lane's turn, and until the call is answered it waits for nothing else.
+    pub(super) fn asks(&self, count: usize, now: Instant) {
+        let mut inner = self.slots.lock();
+        match &mut inner.turn {
+            Some(turn) if turn.lane == self.lane && now < turn.until() => turn.calls += 1,
+            turn if count > 0 => {
+                *turn = Some(Turn {
+                    lane: self.lane,
+                    began: now,
+                    calls: 1,
+                });
+            }
+            _ => {}
+        }
+        inner.asked[self.lane] += count;
+        self.slots.leave(&mut inner, self.lane);
+    }
+
+    /// The lane is in a call: it leaves its place in the line to the next.
+    pub(super) fn steps_back(&self) {
+        self.slots.leave(&mut self.slots.lock(), self.lane);
+    }
+
+    /// The lane asks for nothing now: if it is its turn, that is over.
+    pub(super) fn passes(&self) {
+        let mut inner = self.slots.lock();
+        let had_turn = inner.turn.is_some_and(|turn| turn.lane == self.lane);
+        if had_turn {
+            inner.turn = None;
+        }
+        self.slots.leave(&mut inner, self.lane);
+        if had_turn {
+            self.slots.wake_waiting(&inner);
+        }
+    }
+
+    /// A call that asked for so many was answered.
     pub(super) fn answered(&self, count: usize) {
         let mut inner = self.slots.lock();
         let asked = &mut inner.asked[self.lane];
         *asked = asked.saturating_sub(count);
-        for (lane, starved) in inner.starved.iter_mut().enumerate() {
-            if lane != self.lane && std::mem::take(starved) {
-                self.slots.woken[lane].notify_one();
-            }
-        }
+        self.slots.wake_starved(&mut inner);
+        self.slots.wake_waiting(&inner);
     }
 
-    /// Notes whether this lane has nothing to do. True: nor has any other.
+    /// Notes whether this lane has nothing to do. True: nor has any other, and they are told.
     pub(super) fn all_idle(&self, idle: bool) -> bool {
         let mut inner = self.slots.lock();
-        inner.idle[self.lane] = idle;
-        inner.idle.iter().all(|idle| *idle)
+        let was_idle = std::mem::replace(&mut inner.idle[self.lane], idle);
+        let all = inner.idle.iter().all(|idle| *idle);
+        if all && !was_idle {
+            self.slots.woken.iter().for_each(Notify::notify_one);
+        }
+        all
     }
 
     /// Returns when this lane may get a slot, or may ask for messages.
@@ -151,6 +249,31 @@ impl Slots {
         if let Some(lane) = inner.line.front()
             && inner.busy < self.limit
         {
+            self.woken[*lane].notify_one();
+        }
+    }
+
+    /// Takes a lane out of the line of those that wait for room.
+    fn leave(&self, inner: &mut Inner, lane: usize) {
+        let was_first = inner.waiting.front() == Some(&lane);
+        inner.waiting.retain(|other| *other != lane);
+        if was_first {
+            self.wake_waiting(inner);
+        }
+    }
+
+    /// There may be room for what the bell brings.
+    fn wake_starved(&self, inner: &mut Inner) {
+        for (lane, starved) in inner.starved.iter_mut().enumerate() {
+            if std::mem::take(starved) {
+                self.woken[lane].notify_one();
+            }
+        }
+    }
+
+    /// There may be room. Who is woken and does not ask passes it on.
+    fn wake_waiting(&self, inner: &Inner) {
+        if let Some(lane) = inner.waiting.front() {
             self.woken[*lane].notify_one();
         }
     }
@@ -188,11 +311,11 @@ mod tests {
 
     #[test]
     fn what_one_lane_has_or_asks_for_leaves_no_room_to_the_others() {
-        let lanes = shares(4, 2);
+        let (lanes, now) = (shares(4, 2), Instant::now());
         assert_eq!(lanes[0].others(0), 0);
-        lanes[0].asks(3);
+        lanes[0].asks(3, now);
         assert_eq!(lanes[1].others(0), 3);
-        lanes[0].asks(2);
+        lanes[0].asks(2, now);
         assert_eq!(lanes[1].others(0), 5);
         lanes[0].answered(2);
         lanes[0].answered(3);
@@ -200,5 +323,62 @@ mod tests {
         assert_eq!(lanes[1].others(1), 2);
         assert!(!lanes[0].all_idle(true) && !lanes[1].all_idle(false));
         assert!(lanes[1].all_idle(true));
+    }
+
+    /// Whether a lane was woken.
+    fn is_woken(share: &Share) -> bool {
+        use futures_util::FutureExt as _;
+        share.woken().now_or_never().is_some()
+    }
+
+    #[test]
+    fn a_lane_asks_for_all_the_room_until_its_turn_is_over_and_others_wait() {
+        let (lanes, now) = (shares(1, 3), Instant::now());
+        let may = |lane: usize, has_room, now| lanes[lane].may_ask(has_room, true, now).0;
+        assert!(may(0, true, now));
+        lanes[0].asks(1, now);
+        assert!(!may(1, false, now) && !may(2, false, now));
+        lanes[0].answered(1);
+        // Its message is done, and its next call is not sent yet.
+        assert_eq!(lanes[1].may_ask(true, true, now), (false, Some(now + TURN_MAX)));
+        for _ in 1..TURN_CALLS {
+            assert!(may(0, true, now + TURN), "its turn lasts");
+            lanes[0].asks(1, now + TURN / 2);
+            lanes[0].answered(1);
+        }
+        assert!(is_woken(&lanes[1]), "there may have been room");
+        assert!(!may(0, true, now + TURN), "others wait");
+        assert!(is_woken(&lanes[1]) && !is_woken(&lanes[2]));
+        assert!(!may(2, true, now + TURN), "the other came first");
+        assert!(may(1, true, now + TURN));
+        lanes[1].asks(1, now + TURN);
+        assert!(is_woken(&lanes[2]), "there may be room for more");
+        assert!(!may(2, true, now + TURN));
+        // One that has nothing to ask for ends its turn.
+        lanes[1].passes();
+        assert!(is_woken(&lanes[2]) && may(2, true, now + TURN));
+    }
+
+    #[test]
+    fn a_lane_that_waits_for_the_bell_needs_room_and_no_turn() {
+        let (lanes, now) = (shares(1, 3), Instant::now());
+        lanes[0].asks(1, now);
+        assert!(!lanes[1].may_ask(false, true, now).0 && !lanes[2].may_ask(false, false, now).0);
+        assert!(!is_woken(&lanes[1]) && !is_woken(&lanes[2]));
+        lanes[0].answered(1);
+        assert!(is_woken(&lanes[1]) && is_woken(&lanes[2]));
+        // It is not in the way of others, however often it looks.
+        assert!(lanes[2].may_ask(true, false, now).0);
+        assert!(!is_woken(&lanes[1]));
+    }
+
+    #[test]
+    fn a_lane_that_has_handled_nothing_yet_knows_how_fast_the_others_are() {
+        let lanes = shares(1, 2);
+        assert_eq!((lanes[0].ahead(None), lanes[0].ahead(Some(7))), (0, 7));
+        assert_eq!(
+            (lanes[1].ahead(None), lanes[1].ahead(Some(3)), lanes[0].ahead(None)),
+            (7, 3, 3)
+        );
     }
 }

@@ -42,6 +42,11 @@ pub(super) struct Speed {
 }
 
 impl Speed {
+    /// Whether anything was handled yet.
+    pub(super) fn is_known(&self) -> bool {
+        self.message_ns.is_some()
+    }
+
     /// `count` messages took `took_ns` together. Slow ones count for little at first, then for more and more: one must not
     /// change how many messages are asked for, but a few in a row do.
     pub(super) fn took(&mut self, count: u32, took_ns: u64) {

@@ -498,7 +498,7 @@ fn a_store_that_is_gone_is_told_and_its_return_too(browser: &Browser) {
 }
 
 /// Keeps the screen if somebody wants to look at it.
-fn keep(browser: &Browser, name: &str) {
+pub fn keep(browser: &Browser, name: &str) {
     let picture = browser.picture();
     assert!(
         picture.starts_with(b"\x89PNG") && picture.len() > 10_000,

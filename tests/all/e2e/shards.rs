@@ -55,6 +55,8 @@ fn three_servers_are_one_queue_whose_generator_is_killed() {
     assert_eq!(numbers(&again), numbers(&json_lines(pushed.as_bytes())));
 
     let status = fleet.wait_through(930);
+    let listed = good(&feed(&fleet, &["queues"], ""));
+    assert!(listed.contains(fleet.queue()), "{listed}");
     let looked = json(&fleet);
     let shards = looked["shards"].as_array().expect("shards");
     let published: Vec<u64> = shards
@@ -169,33 +171,29 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
         ),
         (
             &["push", "x", "--shards", "2", "--url", "sqlite:/tmp/none.db"],
-            "--shards: a queue in a file has one: name Redis servers, or leave it out",
+            "--shards: each shard needs a file of its own: give --url 2 times, with 2 files",
         ),
         (
-            &["dashboard", "--shards", "2"],
-            "dashboard does not know queues with shards yet",
+            &[
+                "status",
+                "--shards",
+                "2",
+                "--url",
+                "sqlite:/tmp/none.db",
+                "--url",
+                "redis://a",
+            ],
+            "--url: the shards of one queue are all on servers, or all in files",
         ),
         (
-            &["start", "--shards", "2", "--dashboard=127.0.0.1:1"],
-            "start --dashboard does not know queues with shards yet",
-        ),
-        (
-            &["start", "--shards", "2", "--burst"],
-            "start --burst does not know queues with shards yet",
-        ),
-        (
-            &["doctor", "--shards", "2"],
-            "doctor does not know queues with shards yet",
+            &["dashboard", "--shards", "2", "--all-queues"],
+            "dashboard --all-queues does not know queues with shards yet",
         ),
         (
             &["bench", "--shards", "2"],
             "bench does not know queues with shards yet",
         ),
         (&["demo", "--shards", "2"], "demo does not know queues with shards yet"),
-        (
-            &["queues", "--shards", "2"],
-            "queues does not know queues with shards yet",
-        ),
     ] {
         let line = refused(args);
         assert!(line.contains(says), "{args:?}: {line}");
@@ -228,4 +226,137 @@ fn a_copy_with_other_shards_or_another_order_of_servers_is_refused() {
         "{}",
         said(&swapped)
     );
+}
+
+#[test]
+fn a_burst_ends_when_all_shards_are_empty() {
+    let servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
+    let fleet = on(&servers).copies(0).start();
+    let keyed: Vec<String> = (0..300)
+        .map(|i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n"))
+        .collect();
+    good(&feed(&fleet, &["push", "--json"], &keyed.concat()));
+    let burst = || {
+        let told = feed(
+            &fleet,
+            &["start", "--burst", "--work", "0", "--error-rate", "0", "--quiet"],
+            "",
+        );
+        assert!(told.status.success(), "{}", said(&told));
+    };
+    burst();
+    let looked = json(&fleet);
+    assert_eq!(
+        (&looked["done"], &looked["queued"]),
+        (&300.into(), &0.into()),
+        "{looked}"
+    );
+    // Nothing is there: it ends at once.
+    burst();
+}
+
+#[test]
+fn doctor_examines_every_server_and_names_the_one_that_is_wrong() {
+    let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::durable()).collect();
+    let fleet = on(&servers).copies(0).start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    let text = good(&feed(&fleet, &["doctor"], ""));
+    for shard in 0..3 {
+        assert!(text.contains(&format!("shard {shard}")), "{text}");
+    }
+    servers[1]
+        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])
+        .expect("set");
+    servers[1]
+        .command(&["CONFIG", "SET", "maxmemory", "100mb"])
+        .expect("set");
+    servers[2].kill();
+    let told = feed(&fleet, &["doctor", "--json"], "");
+    assert_eq!(told.status.code(), Some(69), "{}", said(&told));
+    let checks = json_lines(&told.stdout).remove(0)["checks"]
+        .as_array()
+        .expect("checks")
+        .clone();
+    let wrong: Vec<(u64, &str)> = checks
+        .iter()
+        .filter(|check| check["verdict"] == "wrong")
+        .map(|check| {
+            (
+                check["shard"].as_u64().expect("a shard"),
+                check["check"].as_str().expect("a name"),
+            )
+        })
+        .collect();
+    assert_eq!(wrong, [(1, "eviction"), (2, "connection")]);
+    let text = said(&feed(&fleet, &["doctor"], ""));
+    assert!(text.contains("wrong    eviction     shard 1: allkeys-lru"), "{text}");
+    assert!(text.contains("wrong    connection   shard 2: "), "{text}");
+}
+
+#[test]
+fn a_shard_in_which_more_waits_than_in_the_others_is_called_hot() {
+    let servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let fleet = on(&servers).copies(0).start();
+    let grouped: Vec<String> = (0..200)
+        .map(|i| format!("{{\"payload\":\"p{i}\",\"group\":\"one\"}}\n"))
+        .collect();
+    good(&feed(&fleet, &["push", "--json"], &grouped.concat()));
+    let looked = json(&fleet);
+    let hot: Vec<bool> = (0..2).map(|shard| looked["shards"][shard]["hot"] == true).collect();
+    assert_eq!(hot.iter().filter(|hot| **hot).count(), 1, "{looked}");
+    let shard = usize::from(hot[1]);
+    let text = good(&feed(&fleet, &["status"], ""));
+    assert!(text.contains(&format!("hot        shard {shard}  (")), "{text}");
+    let place = looked["shards"][0]["place"].as_str().expect("a place");
+    assert!(servers[0].url().contains(place), "{place}");
+    assert!(text.contains(&format!("  at {place}\n")), "{text}");
+}
+
+#[test]
+fn a_variable_has_several_urls_with_spaces_between() {
+    let servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let fleet = on(&servers).copies(0).start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    let looked = program()
+        .env("REDIS_URL", urls(&servers))
+        .env("QUEENRIGHT_SHARDS", "2")
+        .args(["status", "--json", "--queue", fleet.queue()])
+        .output()
+        .expect("it starts");
+    assert!(looked.status.success(), "{}", said(&looked));
+    assert_eq!(
+        json_lines(&looked.stdout)[0]["shards"].as_array().map(Vec::len),
+        Some(2)
+    );
+}
+
+#[test]
+fn three_files_are_one_queue_whose_generator_is_killed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str| format!("sqlite:{}", directory.path().join(name).display());
+    let all = [file("a.db"), file("b.db"), file("c.db")];
+    let mut fleet = Fleet::at(all.join(" "))
+        .env("QUEENRIGHT_SHARDS", "3")
+        .args("--interval 1ms --work 0 --error-rate 0.1 --messages 600 --lease 600ms")
+        .copies(3)
+        .start();
+    fleet.wait_for_more("done", 100);
+    fleet.kill9(fleet.generator());
+    let status = fleet.wait_through(600);
+    let looked = json(&fleet);
+    let published: Vec<u64> = (0..3)
+        .map(|shard| looked["shards"][shard]["published"].as_u64().expect("a count"))
+        .collect();
+    assert!(published.iter().all(|count| *count > 100), "{published:?}");
+    assert_eq!(fleet.errors().len() as u64, status.failed);
+    each_came_once(&fleet, 600);
+    let doctor = good(&feed(&fleet, &["doctor"], ""));
+    assert!(doctor.contains("shard 2"), "{doctor}");
+    // In another order they are another queue, and are refused.
+    let swapped = program()
+        .args(["status", "--shards", "3", "--queue", fleet.queue()])
+        .args(["--url", &all[1], "--url", &all[0], "--url", &all[2]])
+        .output()
+        .expect("it starts");
+    assert_eq!(swapped.status.code(), Some(1), "{}", said(&swapped));
 }

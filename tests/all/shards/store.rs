@@ -2,7 +2,7 @@
 //! milliseconds behind, may be cut off, and may take its place.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub struct Weather {
     unanswered: AtomicU32,
     /// Of each shard, if they have one.
     replicas: Vec<Mutex<Replica>>,
+    /// How many exchanges were made.
+    pub exchanges: AtomicU64,
     /// Which process has joined under which name.
     joined: Mutex<Vec<(String, Arc<AtomicBool>)>>,
 }
@@ -32,6 +34,7 @@ impl Weather {
             lost: AtomicU32::new(0),
             unanswered: AtomicU32::new(0),
             replicas: Vec::new(),
+            exchanges: AtomicU64::new(0),
             joined: Mutex::default(),
         }
     }
@@ -186,8 +189,16 @@ impl Steps for Store {
         F: FnOnce(&mut State, u64, &A) -> Result<T> + Send + 'static,
     {
         self.travel(self.weather.lost.load(Ordering::Relaxed)).await?;
+        if matches!(link, Link::Exchange) {
+            self.weather.exchanges.fetch_add(1, Ordering::Relaxed);
+        }
         let before = self.local.state().queue.back().map(|pack| (pack.first(), pack.epoch()));
-        let members: Vec<String> = self.local.state().nodes.keys().cloned().collect();
+        // A process has names that begin alike in all shards: those of the home shard tell.
+        let is_home = self.shard == 0;
+        let members: Vec<String> = match is_home {
+            true => self.local.state().nodes.keys().cloned().collect(),
+            false => Vec::new(),
+        };
         let answer = Steps::step(&self.local, link, args, verb).await;
         {
             let state = self.local.state();
@@ -202,7 +213,7 @@ impl Steps for Store {
                 let call = replica.lock().expect("whole").follow(&state);
                 self.called.lock().expect("whole").insert(tokio::task::try_id(), call);
             }
-            for node in state.nodes.keys().filter(|node| !members.contains(node)) {
+            for node in state.nodes.keys().filter(|node| is_home && !members.contains(node)) {
                 let named = (process_of(node).to_string(), self.dead.clone());
                 self.weather.joined.lock().expect("whole").push(named);
             }

@@ -42,11 +42,14 @@ pub struct Chosen {
     pub password: Option<PasswordFrom>,
 }
 
+/// The number of the last URL, if the others do not count.
+const LAST: usize = usize::MAX;
+
 /// All stores that the sources name: the last URL; or, of a queue with shards, all URLs of one source.
 pub fn choose_all(stack: &Stack, notes: &mut Vec<String>) -> Result<Vec<Chosen>, Usage> {
     let has_shards = stack.get(&SHARDS).is_some_and(|given| given.text().trim() != "1");
     if !has_shards {
-        return Ok(vec![choose(stack, usize::MAX, notes)?.0]);
+        return Ok(vec![choose(stack, LAST, notes)?.0]);
     }
     let (first, count) = choose(stack, 0, notes)?;
     let mut all = vec![first];
@@ -181,10 +184,11 @@ fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
             if let Some(rival) = rivals.0.or(rivals.1).filter(|_| !layer.is_environment) {
                 return Err(either(given, rival));
             }
-            // Only with shards: a path may have spaces.
-            let urls: Vec<&str> = match number {
-                usize::MAX => vec![given.text()],
-                _ => given.texts().flat_map(str::split_whitespace).collect(),
+            let several = layer.is_environment && number != LAST;
+            // A variable has one text: there, spaces are between the URLs.
+            let urls: Vec<&str> = match several {
+                true => given.texts().flat_map(str::split_whitespace).collect(),
+                false => given.texts().collect(),
             };
             let url = urls.get(number).copied().unwrap_or(given.text());
             let place = match StoreUrl::parse(url) {

@@ -5,11 +5,21 @@ use std::process::{Command, Stdio};
 use super::session::Queue;
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{self, Capture, Copy};
+use crate::engine::Engine;
 
-impl Queue<'_> {
+impl<E: Engine> Queue<'_, E> {
     /// Starts `start`, or another command word, with these options on this queue.
     pub(super) fn copy(&self, arguments: &str, capture: Capture) -> Result<Copy, Failure> {
-        spawn(&self.session.url(), &self.name, arguments, capture)
+        let shards = self.parts.len();
+        if shards == 1 {
+            return spawn(&self.url(), &self.name, arguments, capture);
+        }
+        spawn(
+            &self.url(),
+            &self.name,
+            &format!("{arguments} --shards {shards}"),
+            capture,
+        )
     }
 
     pub(super) fn copies(&self, count: usize, arguments: &str) -> Result<Vec<Copy>, Failure> {

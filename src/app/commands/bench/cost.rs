@@ -25,20 +25,23 @@ pub(super) struct Cost {
     pub(super) queued_bytes: f64,
 }
 
-/// The meters of Redis.
+/// The meters of Redis, of all servers together.
+#[derive(Default)]
 pub(super) struct Meter {
     cpu: f64,
     commands: f64,
 }
 
 impl Cost {
-    pub(super) fn of_redis(session: &Session) -> Result<Meter, Failure> {
-        let mut socket = session.socket()?;
-        let (cpu, stats) = (socket.info("cpu")?, socket.info("stats")?);
-        Ok(Meter {
-            cpu: cpu.number("used_cpu_sys") + cpu.number("used_cpu_user"),
-            commands: stats.number("total_commands_processed"),
-        })
+    pub(super) fn of_redis(servers: &[&Session]) -> Result<Meter, Failure> {
+        let mut sum = Meter::default();
+        for server in servers {
+            let mut socket = server.socket()?;
+            let (cpu, stats) = (socket.info("cpu")?, socket.info("stats")?);
+            sum.cpu += cpu.number("used_cpu_sys") + cpu.number("used_cpu_user");
+            sum.commands += stats.number("total_commands_processed");
+        }
+        Ok(sum)
     }
 
     /// The CPU time of this process.
@@ -52,8 +55,8 @@ impl Cost {
 }
 
 impl Meter {
-    pub(super) fn until_now(&self, session: &Session, messages: u64, client: Duration) -> Result<Cost, Failure> {
-        let now = Cost::of_redis(session)?;
+    pub(super) fn until_now(&self, servers: &[&Session], messages: u64, client: Duration) -> Result<Cost, Failure> {
+        let now = Cost::of_redis(servers)?;
         let each = |total: f64| total / float(messages.max(1));
         Ok(Cost {
             redis_cpu: each((now.cpu - self.cpu) * 1e6),
@@ -63,8 +66,8 @@ impl Meter {
         })
     }
 
-    pub(super) fn redis_seconds(&self, session: &Session) -> Result<f64, Failure> {
-        Ok(Cost::of_redis(session)?.cpu - self.cpu)
+    pub(super) fn redis_seconds(&self, servers: &[&Session]) -> Result<f64, Failure> {
+        Ok(Cost::of_redis(servers)?.cpu - self.cpu)
     }
 }
 

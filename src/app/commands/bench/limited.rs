@@ -52,11 +52,11 @@ fn limited(session: &Session, limits: &Limits, groups: u64, time: Duration) -> R
     copies.extend(queue.copies(COPIES, HANDLER)?);
     joined(&queue, &mut copies)?;
     session.pause(time / 20)?;
-    let (before, client, meter) = (look(&queue)?, cost::cpu(&copies), Cost::of_redis(session)?);
+    let (before, client, meter) = (look(&queue)?, cost::cpu(&copies), Cost::of_redis(&[session])?);
     session.pause(time)?;
     let after = look(&queue)?;
     let (messages, ms) = (after.0 - before.0, after.1 - before.1);
-    let cost = meter.until_now(session, messages, cost::cpu(&copies).saturating_sub(client))?;
+    let cost = meter.until_now(&[session], messages, cost::cpu(&copies).saturating_sub(client))?;
     Ok((float(messages) * 1000.0 / float(ms), cost))
 }
 

@@ -9,7 +9,9 @@ use super::session::{Queue, Session};
 use super::socket::{Answer, Socket};
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{Capture, Copy};
+use crate::engine::Engine;
 use crate::engine::redis::keys::Keys;
+use crate::engine::sharded::first_number;
 
 pub(super) const HANDLERS: usize = 2;
 /// Between two looks that cost Redis next to nothing.
@@ -26,12 +28,22 @@ pub(super) fn through(
     generator: &str,
     (handlers, handler): (usize, &str),
 ) -> Result<(f64, Cost), Failure> {
-    let queue = session.queue()?;
+    through_queue(&session.queue()?, messages, generator, (handlers, handler))
+}
+
+/// The same on this queue, which is fresh.
+pub(super) fn through_queue<E: Engine>(
+    queue: &Queue<E>,
+    messages: u64,
+    generator: &str,
+    (handlers, handler): (usize, &str),
+) -> Result<(f64, Cost), Failure> {
+    let (session, servers) = (queue.session, queue.servers());
     let mut copies = queue.copies(handlers, handler)?;
-    joined(&queue, &mut copies)?;
-    let mut glance = Glance::new(&queue)?;
+    joined(queue, &mut copies)?;
+    let mut glance = Glance::new(queue)?;
     let handlers_cpu = cost::cpu(&copies);
-    let meter = Cost::of_redis(session)?;
+    let meter = Cost::of_redis(&servers)?;
     copies.push(queue.copy(&format!("{generator} --messages {messages}"), Capture::Nothing)?);
     // The last moment at which nothing was published yet.
     let mut start = Instant::now();
@@ -42,10 +54,10 @@ pub(super) fn through(
         }
         Ok((seen > 0).then_some(()))
     })?;
-    let end = settled(&queue, &mut glance, messages)?;
+    let end = settled(queue, &mut glance, messages)?;
     let seconds = end.duration_since(start).as_secs_f64();
     let client = cost::cpu(&copies).saturating_sub(handlers_cpu);
-    let mut cost = meter.until_now(session, messages, client)?;
+    let mut cost = meter.until_now(&servers, messages, client)?;
     cost.peak_rss = cost::peak_rss(&copies);
     Ok((float(messages) / seconds, cost))
 }
@@ -69,7 +81,7 @@ pub(super) fn compared(
 }
 
 /// Waits until all of these are members. Nobody waits for one that has ended.
-pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> {
+pub(super) fn joined<E: Engine>(queue: &Queue<E>, copies: &mut [Copy]) -> Result<(), Failure> {
     queue.session.until("all copies have joined", 5 * LOOK, || {
         let nodes = queue.status()?.map_or(0, |status| status.nodes.len());
         if nodes >= copies.len() {
@@ -86,7 +98,7 @@ pub(super) fn joined(queue: &Queue, copies: &mut [Copy]) -> Result<(), Failure> 
 }
 
 /// Until all are settled, looking closely only when little is left.
-fn settled(queue: &Queue, glance: &mut Glance, messages: u64) -> Result<Instant, Failure> {
+fn settled<E: Engine>(queue: &Queue<E>, glance: &mut Glance, messages: u64) -> Result<Instant, Failure> {
     let began = Instant::now();
     queue.session.until("all is published and taken", GLANCE, || {
         let taken = glance.published()? >= messages && glance.waiting()? == 0;
@@ -99,35 +111,41 @@ fn settled(queue: &Queue, glance: &mut Glance, messages: u64) -> Result<Instant,
     })
 }
 
-/// A look at two keys.
+/// A look at two keys of each shard.
 struct Glance<'a> {
-    socket: Socket,
-    keys: &'a Keys,
+    shards: Vec<(Socket, &'a Keys)>,
 }
 
 impl<'a> Glance<'a> {
-    fn new(queue: &'a Queue) -> Result<Self, Failure> {
+    fn new<E: Engine>(queue: &'a Queue<E>) -> Result<Self, Failure> {
+        let shards = queue.parts.iter().map(|(server, keys)| Ok((server.socket()?, keys)));
         Ok(Self {
-            socket: queue.session.socket()?,
-            keys: queue.keys(),
+            shards: shards.collect::<Result<_, Failure>>()?,
         })
     }
 
     fn published(&mut self) -> Result<u64, Failure> {
-        let seq = self.socket.text(&[b"HGET", self.keys.meta.as_bytes(), b"seq"]);
-        let seq = seq.map_err(|error| Failure::cannot("read the length of the queue", error))?;
-        Ok(seq.and_then(|seq| seq.parse().ok()).unwrap_or(0))
+        let mut sum = 0;
+        for (shard, (socket, keys)) in self.shards.iter_mut().enumerate() {
+            let seq = socket.text(&[b"HGET", keys.meta.as_bytes(), b"seq"]);
+            let seq = seq.map_err(|error| Failure::cannot("read the length of the queue", error))?;
+            let seq: u64 = seq.and_then(|seq| seq.parse().ok()).unwrap_or(0);
+            sum += seq.saturating_sub(first_number(shard));
+        }
+        Ok(sum)
     }
 
     fn waiting(&mut self) -> Result<i64, Failure> {
         let mut sum = 0;
-        let waiting: [(&[u8], &String); 2] = [(b"LLEN", &self.keys.queue), (b"ZCARD", &self.keys.lines)];
-        for (command, key) in waiting {
-            let length = self.socket.call(&[command, key.as_bytes()]);
-            if let Answer::Number(length) =
-                length.map_err(|error| Failure::cannot("read the length of the queue", error))?
-            {
-                sum += length;
+        for (socket, keys) in &mut self.shards {
+            let waiting: [(&[u8], &String); 2] = [(b"LLEN", &keys.queue), (b"ZCARD", &keys.lines)];
+            for (command, key) in waiting {
+                let length = socket.call(&[command, key.as_bytes()]);
+                if let Answer::Number(length) =
+                    length.map_err(|error| Failure::cannot("read the length of the queue", error))?
+                {
+                    sum += length;
+                }
             }
         }
         Ok(sum)
@@ -144,7 +162,7 @@ pub(super) fn queued_bytes(session: &Session, messages: u64, generator: &str) ->
 /// As Redis counts it, of the queue alone: what clients and others use comes and goes.
 fn bytes_of_each(queue: &Queue, messages: u64) -> Result<f64, Failure> {
     let mut sum = 0;
-    let keys = queue.keys();
+    let keys = queue.engine.keys();
     for key in [
         &keys.queue,
         &keys.bodies,
@@ -185,7 +203,7 @@ pub(super) fn drain_of(session: &Session, messages: u64, generator: &str) -> Res
     let queue = session.queue()?;
     drop(preload(&queue, messages, generator)?);
     let queued_bytes = bytes_of_each(&queue, messages)?;
-    let meter = Cost::of_redis(session)?;
+    let meter = Cost::of_redis(&[session])?;
     let copies = queue.copies(HANDLERS, HANDLER)?;
     let mut glance = Glance::new(&queue)?;
     let full = glance.waiting()?;
@@ -198,7 +216,7 @@ pub(super) fn drain_of(session: &Session, messages: u64, generator: &str) -> Res
         Ok((!untouched).then_some(()))
     })?;
     let end = settled(&queue, &mut glance, messages)?;
-    let mut cost = meter.until_now(session, messages, cost::cpu(&copies))?;
+    let mut cost = meter.until_now(&[session], messages, cost::cpu(&copies))?;
     cost.peak_rss = cost::peak_rss(&copies);
     cost.queued_bytes = queued_bytes;
     Ok((float(messages) / end.duration_since(start).as_secs_f64(), cost))

@@ -9,9 +9,8 @@ use crate::app::args::BenchNode;
 use crate::app::args::sources::{Resolved, Store, Work};
 use crate::app::commands::start::stop_when_stdin_closes;
 use crate::app::exit::Failure;
+use crate::app::on_engine::QueueAt;
 use crate::app::run::runtime;
-use crate::engine::redis::keys::Keys;
-use crate::engine::redis::{RedisEngine, Server};
 use crate::message::Message;
 use crate::node::Node;
 use crate::node::generate::{Draft, Generate, Made, Next};
@@ -83,12 +82,12 @@ impl Handle for Told {
 }
 
 pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> Result<ExitCode, Failure> {
-    let Store::Redis(info) = &resolved.store else {
+    let Store::Redis(place) = &resolved.store else {
         return Err(Failure::usage("bench-node works on Redis only"));
     };
     let runtime = runtime()?;
     let settings = &resolved.settings;
-    let server = Server::new((**info).clone(), resolved.address.clone(), settings);
+    let queue = QueueAt::of(resolved, Duration::ZERO);
     let told = Told {
         flags: Arc::new(flags.clone()),
         work: resolved.work,
@@ -98,9 +97,14 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
     runtime.block_on(async {
         let mut nodes = tokio::task::JoinSet::new();
         for _ in 0..flags.nodes {
-            let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names))?;
-            let node = Node::new(Arc::new(engine), settings.clone(), told.clone(), told.clone());
-            nodes.spawn(node.run(shutdown.clone()));
+            let (settings, generate, handle) = (settings.clone(), told.clone(), told.clone());
+            if settings.names.shards > 1 {
+                let node = Node::new(Arc::new(queue.sharded().await?), settings, generate, handle);
+                nodes.spawn(node.run(shutdown.clone()));
+            } else {
+                let node = Node::new(Arc::new(queue.redis(place)?), settings, generate, handle);
+                nodes.spawn(node.run(shutdown.clone()));
+            }
         }
         while let Some(ended) = nodes.join_next().await {
             ended.map_err(|error| Failure::cannot("run a node", error))??;

@@ -30,7 +30,7 @@ pub(super) fn cycle(
 ) -> Result<(f64, Cost), Failure> {
     let key = session.plain_key();
     let batch = BATCH.min(BATCH_BYTES / payload.max(1)).max(1);
-    let before = Cost::of_redis(session)?;
+    let before = Cost::of_redis(&[session])?;
     let (cpu, start) = (Cost::own_cpu(), Instant::now());
     let popped = AtomicU64::new(0);
     let moved: io::Result<()> = thread::scope(|scope| {
@@ -41,7 +41,7 @@ pub(super) fn cycle(
         parts.into_iter().try_for_each(|part| part.join().expect("no panic"))
     });
     let seconds = start.elapsed().as_secs_f64();
-    let cost = before.until_now(session, messages, Cost::own_cpu().saturating_sub(cpu))?;
+    let cost = before.until_now(&[session], messages, Cost::own_cpu().saturating_sub(cpu))?;
     let _ = session.socket()?.call(&[b"DEL", key.as_bytes()]);
     moved.map_err(|error| Failure::cannot("move messages through plain sockets", error))?;
     Ok((float(messages) / seconds, cost))

@@ -19,6 +19,7 @@ use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named_anywhere, refu
 use crate::app::run::{on_signals, runtime};
 use crate::engine::redis::keys::Keys;
 use crate::engine::redis::{Place, RedisEngine, Server as RedisAt};
+use crate::engine::sharded::Sharded;
 use crate::engine::{Engine, Status};
 use crate::node::id::new_id;
 use crate::settings::Settings;
@@ -197,15 +198,37 @@ impl Session {
             let name = self.bed.fresh_queue();
             let engine = RedisEngine::new(&server, Keys::new(&name, &settings.names))?;
             if !self.is_cluster || self.runtime.block_on(engine.primary())?.addr() == self.info.addr() {
+                let parts = vec![(self, engine.keys().clone())];
                 return Ok(Queue {
                     session: self,
                     engine,
                     name,
+                    parts,
                 });
             }
         }
         let line = format!("{} has no slots of its cluster any more", self.bed.address);
         Err(Failure::failed(line))
+    }
+
+    /// A fresh queue with a shard on the server of each of these sessions, which need not be of a cluster; removed when dropped.
+    pub(super) fn sharded<'a>(servers: &[&'a Self]) -> Result<Queue<'a, Sharded<RedisEngine>>, Failure> {
+        let name = servers[0].bed.fresh_queue();
+        let settings = Settings::default();
+        let (mut engines, mut parts) = (Vec::new(), Vec::new());
+        for (shard, session) in servers.iter().enumerate() {
+            let names = settings.names.of_shard(shard, servers.len());
+            let server = RedisAt::new(Place::at(session.info.clone()), session.bed.address.clone(), &settings);
+            let engine = RedisEngine::new(&server, Keys::new(&name, &names))?;
+            parts.push((*session, engine.keys().clone()));
+            engines.push(Arc::new(engine));
+        }
+        Ok(Queue {
+            session: servers[0],
+            engine: Sharded::new(engines)?,
+            name,
+            parts,
+        })
     }
 
     /// A key for plain sockets, on the same server.
@@ -247,13 +270,15 @@ impl Session {
 }
 
 /// A queue of ours.
-pub(super) struct Queue<'a> {
+pub(super) struct Queue<'a, E: Engine = RedisEngine> {
     pub(super) session: &'a Session,
-    pub(super) engine: RedisEngine,
+    pub(super) engine: E,
     pub(super) name: String,
+    /// Its shards: the server of each, and the keys there.
+    pub(super) parts: Vec<(&'a Session, Keys)>,
 }
 
-impl Queue<'_> {
+impl<'a, E: Engine> Queue<'a, E> {
     /// None: nobody has joined yet.
     pub(super) fn status(&self) -> Result<Option<Status>, Failure> {
         self.session.status_of(&self.engine)
@@ -269,22 +294,29 @@ impl Queue<'_> {
             .until(what, every, || Ok(self.status()?.as_ref().and_then(&mut look)))
     }
 
-    pub(super) fn keys(&self) -> &Keys {
-        self.engine.keys()
+    pub(super) fn servers(&self) -> Vec<&'a Session> {
+        self.parts.iter().map(|(server, _)| *server).collect()
+    }
+
+    /// The servers as copies are told of them.
+    pub(super) fn url(&self) -> String {
+        let urls: Vec<String> = self.parts.iter().map(|(server, _)| server.url()).collect();
+        urls.join(" ")
     }
 }
 
-impl Drop for Queue<'_> {
+impl<E: Engine> Drop for Queue<'_, E> {
+    /// With what a purge leaves behind for members that come back: here none do.
     fn drop(&mut self) {
-        let _ = self.session.runtime.block_on(remove(&self.engine));
+        if self.session.runtime.block_on(self.engine.purge(true)).is_err() {
+            return;
+        }
+        for (server, keys) in &self.parts {
+            let removed = server
+                .socket()
+                .map(|mut socket| socket.call(&[b"UNLINK", keys.purged.as_bytes()]));
+            // Whoever has no connection any more has other worries.
+            drop(removed);
+        }
     }
-}
-
-/// With what a purge leaves behind for members that come back: here none do.
-async fn remove(engine: &RedisEngine) -> crate::error::Result<()> {
-    engine.purge(true).await?;
-    engine
-        .ask(redis::cmd("UNLINK").arg(&engine.keys().purged))
-        .await
-        .map(drop)
 }

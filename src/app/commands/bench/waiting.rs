@@ -111,9 +111,9 @@ fn idlers(session: &Session, (nodes, time): (usize, u64)) -> Result<Row, Failure
     joined(&queue, &mut copies)?;
     let time = Duration::from_secs(time);
     session.pause(time / 5)?;
-    let (meter, start) = (Cost::of_redis(session)?, Instant::now());
+    let (meter, start) = (Cost::of_redis(&[session])?, Instant::now());
     session.pause(time)?;
-    let share = meter.redis_seconds(session)? / start.elapsed().as_secs_f64() * 100.0;
+    let share = meter.redis_seconds(&[session])? / start.elapsed().as_secs_f64() * 100.0;
     if copies.len() < nodes {
         return Err(Failure::failed("idle copies ended by themselves"));
     }

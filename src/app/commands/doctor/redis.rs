@@ -13,7 +13,12 @@ use crate::engine::redis::{Info, RedisEngine};
 /// A larger difference between the clocks of server and machine is a warning.
 const SKEW_MAX: Duration = Duration::from_secs(1);
 
-pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &str, findings: &mut Findings) {
+pub(super) async fn examine(
+    engine: &RedisEngine,
+    resolved: &Resolved,
+    (address, user): (&str, &str),
+    findings: &mut Findings,
+) {
     // A question about a key of the queue: sentinels and clusters lead to the server that has it.
     match engine.primary().await {
         // A user who may not even do this is connected all the same.
@@ -22,10 +27,7 @@ pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &st
             let at = engine
                 .place()
                 .map_or(String::new(), |at| format!(", the queue is at {at}"));
-            findings.ok(
-                "connection",
-                format!("{} answers, as user {user}{at}", resolved.address),
-            );
+            findings.ok("connection", format!("{address} answers, as user {user}{at}"));
         }
     }
     match engine.info().await {
@@ -34,11 +36,11 @@ pub(super) async fn examine(engine: &RedisEngine, resolved: &Resolved, user: &st
             eviction(&info, findings);
             persistence(engine, &info, findings).await;
             replication(engine, &info, resolved.settings.replicas, findings).await;
-            kept(engine, &info, resolved, findings).await;
+            kept(engine, &info, (resolved, address), findings).await;
         }
         Err(error) if rights::is_about_rights(&error) => {
             findings.warn("server", "this user may not ask (INFO)", "the line below grants it");
-            kept(engine, &Info::default(), resolved, findings).await;
+            kept(engine, &Info::default(), (resolved, address), findings).await;
         }
         Err(error) => return findings.error("server", &error),
     }
@@ -236,7 +238,7 @@ async fn replication(engine: &RedisEngine, info: &Info, wanted: u32, findings: &
     }
 }
 
-async fn kept(engine: &RedisEngine, info: &Info, resolved: &Resolved, findings: &mut Findings) {
+async fn kept(engine: &RedisEngine, info: &Info, (resolved, address): (&Resolved, &str), findings: &mut Findings) {
     let log = match info.get("aof_enabled") {
         "" => None,
         "1" => Some(match setting(engine, "appendfsync").await.as_deref() {
@@ -249,7 +251,7 @@ async fn kept(engine: &RedisEngine, info: &Info, resolved: &Resolved, findings: 
     };
     let min_replicas = setting(engine, "min-replicas-to-write").await;
     let seen = Seen {
-        address: &resolved.address,
+        address,
         log,
         replicas: info.get("connected_slaves").parse().ok(),
         wanted: resolved.settings.replicas.into(),
@@ -301,7 +303,12 @@ async fn queue(engine: &RedisEngine, findings: &mut Findings) {
     if findings.layout(layout, &names.unwrap_or_default(), &keys.names.line())
         && let Ok(status) = engine.status().await
     {
-        findings.nodes(&status.nodes, status.generator.is_some() || status.epoch == 0);
+        // The generator is elected in the home shard.
+        let is_home = keys.names.shard == 0;
+        findings.nodes(
+            &status.nodes,
+            !is_home || status.generator.is_some() || status.epoch == 0,
+        );
         findings.contents(&status, &keys.damaged);
     }
 }

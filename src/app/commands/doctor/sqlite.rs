@@ -9,6 +9,7 @@ use crate::app::args::sources::Resolved;
 use crate::engine::Engine;
 use crate::engine::sqlite::{Database, SqliteLook};
 use crate::error::Error;
+use crate::settings::Names;
 
 /// Less than this is soon used up: the log of a busy queue takes as much.
 const ROOM_BYTES_MIN: u64 = 64 * 1024 * 1024;
@@ -28,7 +29,7 @@ fn room(free_bytes: u64, findings: &mut Findings) {
     }
 }
 
-pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: &mut Findings) {
+pub(super) async fn examine(database: &Database, (resolved, names): (&Resolved, &Names), findings: &mut Findings) {
     let path = &database.path;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or_else(|| Path::new("."));
@@ -48,7 +49,7 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
         };
     }
     let settings = &resolved.settings;
-    let engine = SqliteLook::new(database.clone(), &settings.queue, &settings.names);
+    let engine = SqliteLook::new(database.clone(), &settings.queue, names);
     match engine.status().await {
         Ok(_) | Err(Error::NoQueue { .. }) => {}
         Err(error) => return findings.error("file", &error),
@@ -73,7 +74,11 @@ pub(super) async fn examine(database: &Database, resolved: &Resolved, findings: 
     match engine.status().await {
         Ok(status) => {
             findings.ok("layout", "as this program writes it");
-            findings.nodes(&status.nodes, status.generator.is_some() || status.epoch == 0);
+            let is_home = names.shard == 0;
+            findings.nodes(
+                &status.nodes,
+                !is_home || status.generator.is_some() || status.epoch == 0,
+            );
             findings.contents(&status, "the table `damaged`");
         }
         Err(Error::NoQueue { queue }) => {

@@ -13,7 +13,7 @@ use crate::app::commands::rate;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, counted, grouped, numbered, push};
-use crate::app::output::status::{paused, role, settled};
+use crate::app::output::status::{paused, role, settled_since};
 use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::node::event::escape;
@@ -140,7 +140,7 @@ impl Watch {
                 ("paused", what.to_string())
             });
         }
-        push(&mut self.throughput, settled(now).saturating_sub(settled(&before)));
+        push(&mut self.throughput, settled_since(now, &before));
         push(&mut self.queue, now.queued);
         for (word, text) in news {
             self.say(word, text);
@@ -168,6 +168,14 @@ impl Watch {
         let still = paused(status.paused);
         if !still.is_empty() {
             second.push((format!(" paused: {still} "), Tone::Warning));
+        }
+        for (number, _) in status
+            .shards
+            .iter()
+            .enumerate()
+            .filter(|(_, shard)| shard.away.is_some())
+        {
+            second.push((format!(" shard {number} is away "), Tone::Bad));
         }
         if let Some(why) = &self.away {
             let old = self.seen.elapsed().max(Duration::from_secs(1)).as_secs();

@@ -198,6 +198,8 @@ function banners({ status, problem }) {
   if (rate || group) all.push(["note", `Messages are taken no faster than ${[rate, group && `${group} of each group`].filter(Boolean).join(", ")}. To change it: queenright limit`]);
   const held = status?.groups.paused ?? [];
   if (held.length) all.push(["warn", `${held.length === 1 ? "A group is" : `${number(held.length)} groups are`} paused: ${held.slice(0, 3).join(", ")}${held.length > 3 ? ", …" : ""}. To let it go on: queenright resume --group`]);
+  const away = (status?.shards ?? []).flatMap((shard, at) => (shard.away === null ? [] : [at]));
+  if (away.length) all.push(["bad", `${away.length === 1 ? "Shard" : "Shards"} ${away.slice(0, 5).join(", ")}${away.length > 5 ? ", …" : ""} ${away.length === 1 ? "does" : "do"} not answer: those messages wait, and are not in the figures. The others go on.`]);
   if (status?.rewinds) all.push(["warn", `The store went back in time ${number(status.rewinds)} times: it lost writes that it had acknowledged.`]);
   const key = JSON.stringify(all);
   if ($("banners").dataset.shown === key) return;

@@ -107,6 +107,7 @@ export function show(sample) {
   say(tiles.errors.small, status.trimmed ? `${short(status.trimmed)} more were trimmed` : "failed and are kept");
   tiles.errors.box.classList.toggle("alarm", status.errors > 0);
   nodes(status);
+  shards(status.shards);
   if (sample.facts) facts(sample.facts);
 }
 
@@ -165,6 +166,24 @@ function nodes(status) {
       rows.delete(id);
     }
   }
+}
+
+/** Which server has what: only where the queue is spread over several. */
+function shards(all) {
+  $("shards-part").hidden = all.length === 0;
+  say($("count-shards"), number(all.length));
+  const body = $("shards").tBodies[0];
+  while (body.children.length > all.length) body.lastChild.remove();
+  all.forEach((shard, at) => {
+    if (!body.children[at]) body.append(h("tr", {}, Array.from({ length: 8 }, (_, i) => h(i ? "td" : "th", { scope: i ? undefined : "row", class: i > 2 ? "num" : "" }))));
+    const away = shard.away !== null;
+    const row = body.children[at];
+    const texts = [number(at), shard.place ?? "–", away ? `away: ${shard.away}` : shard.hot ? "hot: more messages wait here than in the others" : "answers",
+      ...[shard.published, shard.queued, shard.in_hand].map((count) => (away ? "–" : number(count))),
+      shard.rate === null ? "–" : `${rate(shard.rate)}/s`, away ? "–" : number(shard.errors)];
+    texts.forEach((text, i) => say(row.children[i], text));
+    row.children[2].classList.toggle("late", away || shard.hot);
+  });
 }
 
 function facts(told) {

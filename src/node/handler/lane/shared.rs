@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
@@ -17,6 +18,22 @@ use crate::node::handler::call::Landed;
 use crate::node::handler::slot::slot;
 use crate::node::handler::slots::Share;
 use crate::node::kept::Line;
+
+/// A store that is there answers sooner, or is busy.
+const LATE_MIN: Duration = Duration::from_millis(50);
+
+/// A call, which asks for messages. What it has asked for leaves no room to the others: if it is not answered soon, they get it, since it may not be
+/// for long.
+pub(super) async fn lending<T>(share: Option<Share>, late: Duration, call: impl Future<Output = T>) -> T {
+    let Some(share) = share else { return call.await };
+    let mut call = pin!(call);
+    if let Ok(done) = tokio::time::timeout(late, &mut call).await {
+        return done;
+    }
+    share.answered(usize::MAX);
+    share.passes();
+    call.await
+}
 
 /// What a lane has of its handler.
 #[derive(Clone, Copy)]
@@ -73,6 +90,9 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
                 landed = self.flight.next() => return landed,
                 () = self.own.woken() => {}
             }
+            if let Some(share) = self.own.share {
+                share.steps_back();
+            }
             self.start_shared();
         }
     }
@@ -89,15 +109,32 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
                 done = &mut call => return done,
                 () = share.woken() => {}
             }
+            share.steps_back();
             self.start_shared();
+        }
+    }
+
+    /// A call that takes longer than this may be at a store that is away.
+    pub(super) fn late(&self) -> Duration {
+        LATE_MIN.max(4 * self.context.engine.trip())
+    }
+
+    /// Leaves the room for messages to others.
+    pub(super) fn passes(&self) {
+        if let Some(share) = self.own.share {
+            share.passes();
         }
     }
 
     /// A call that asks for so many messages is on its way; one that waits at the bell leaves the room to others.
     pub(super) fn asks(&self, asked: u32, at_the_bell: bool) {
         self.pool.asks(asked);
-        if let Some(share) = self.own.share.filter(|_| !at_the_bell) {
-            share.asks(asked as usize);
+        if let Some(share) = self.own.share {
+            if at_the_bell {
+                share.passes();
+            } else {
+                share.asks(asked as usize, Instant::now());
+            }
         }
     }
 
@@ -113,5 +150,29 @@ impl<E: Engine, H: Handle> Lane<'_, E, H> {
         let is_empty = || self.dry && self.held.is_empty();
         let share = self.own.share;
         self.context.settings.burst && share.is_none_or(|share| share.all_idle(is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::node::handler::slots::Slots;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_not_answered_soon_leaves_its_room_to_other_shards() {
+        let slots = Arc::new(Slots::new(1, 2));
+        let share = |lane| Share {
+            slots: slots.clone(),
+            lane,
+        };
+        share(0).asks(1, Instant::now());
+        assert_eq!(share(1).others(0), 1);
+        let call = lending(Some(share(0)), LATE_MIN, std::future::pending::<()>());
+        let waited = tokio::time::timeout(2 * LATE_MIN, call).await;
+        assert!(waited.is_err(), "it goes on waiting");
+        assert_eq!(share(1).others(0), 0);
+        assert!(share(1).may_ask(true, true, Instant::now()).0, "and its turn is over");
     }
 }
