@@ -420,12 +420,11 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 observer.observe(&node, &events);
             }
         };
-        let untold = match (ticket, self.own.line) {
-            (Some(ticket), Some(_)) => Some(settled.when_kept(ticket, tell)),
-            _ => {
-                tell();
-                None
-            }
+        let untold = if let (Some(ticket), Some(_)) = (ticket, self.own.line) {
+            Some(settled.when_kept(ticket, tell))
+        } else {
+            tell();
+            None
         };
         if !takes.is_empty() {
             told.confirms(&self.node, &takes);

@@ -61,24 +61,21 @@ pub(super) enum Fault {
 pub(super) struct Reach {
     /// A proxy stands between the copies and the store.
     pub connections: bool,
-    /// The server is our own.
-    pub server: bool,
+    /// How many servers are our own; with more than one, each has a shard.
+    pub servers: usize,
     /// The copies are a user of their own.
     pub rights: bool,
     /// There are several servers of our own.
     pub several: Option<Kind>,
-    /// The queue has shards.
-    pub shards: bool,
 }
 
 impl Reach {
     pub(super) fn of(bed: &TestBed) -> Self {
         Self {
             connections: !bed.upstreams().is_empty(),
-            server: bed.server.is_some(),
+            servers: bed.servers(),
             rights: bed.are_copies_limited(),
             several: bed.several_kind(),
-            shards: !bed.beside.is_empty(),
         }
     }
 }
@@ -109,10 +106,10 @@ impl Fault {
         match self.card().3 {
             Needs::Copies => true,
             Needs::Proxies => reach.connections,
-            Needs::OwnServer => reach.server,
+            Needs::OwnServer => reach.servers > 0,
             // A shard that forgets has forgotten a part of the generator's sequence for good, unless there are replicas.
-            Needs::OneServer => reach.server && !reach.shards,
-            Needs::OwnShards => reach.server && reach.shards,
+            Needs::OneServer => reach.servers == 1,
+            Needs::OwnShards => reach.servers > 1,
             Needs::OwnUser => reach.rights,
             Needs::Several => reach.several.is_some(),
             Needs::Sentinels => reach.several == Some(Kind::Sentinel),
@@ -250,10 +247,9 @@ mod tests {
 
     const ALL: Reach = Reach {
         connections: true,
-        server: true,
+        servers: 1,
         rights: true,
         several: None,
-        shards: false,
     };
 
     fn count(plan: &Plan, name: &str) -> usize {
@@ -306,10 +302,9 @@ mod tests {
     fn a_server_that_is_not_our_own_is_left_alone() {
         let reach = Reach {
             connections: true,
-            server: false,
+            servers: 0,
             rights: false,
             several: None,
-            shards: false,
         };
         let plan = Plan::new(1, Duration::from_mins(10), reach);
         let harmless = |fault: &Fault| fault.is_within(reach);

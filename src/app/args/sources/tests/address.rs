@@ -175,9 +175,9 @@ fn a_user_without_a_password_is_refused() {
 fn the_servers_of_shards_are_separated_by_spaces_in_a_variable() {
     let both = "redis://:secret@one:1  redis://two:2";
     let resolved = case("start --shards 4").env("REDIS_URL", both).good();
-    assert_eq!(resolved.address, "redis://one:1");
+    assert_eq!(resolved.address, "one:1");
     let others: Vec<&str> = resolved.others.iter().map(|(_, shown)| shown.as_str()).collect();
-    assert_eq!(others, ["redis://two:2"]);
+    assert_eq!(others, ["two:2"]);
     assert!(case("start").env("REDIS_URL", both).run().is_err());
     assert!(case("start --shards 1").env("REDIS_URL", both).run().is_err());
 }

@@ -125,6 +125,15 @@ impl World {
         }
     }
 
+    /// What replicas have is there to stay.
+    fn tell_kept(&self, course: &mut Course, untold: &mut [Vec<(u64, usize)>]) {
+        for ((shard, untold), of) in (0..).zip(untold).zip(&self.shards) {
+            for (serial, _) in untold.extract_if(.., |(_, behind)| *behind <= of.kept) {
+                course.kept(shard, serial);
+            }
+        }
+    }
+
     /// One reign: publishes for a while, and dies at any moment.
     fn reign(&mut self, steps: usize, late: &mut Vec<Sent>, calm: bool) {
         self.epoch += 1;
@@ -153,12 +162,7 @@ impl World {
                 claimed[back] = false;
                 untold[back].clear();
             }
-            for (shard, untold) in (0..).zip(&mut untold) {
-                let kept = self.shards[shard as usize].kept;
-                for (serial, _) in untold.extract_if(.., |(_, behind)| *behind <= kept) {
-                    course.kept(shard, serial);
-                }
-            }
+            self.tell_kept(&mut course, &mut untold);
             if !calm && self.rng.u8(..30) == 0 {
                 let shard = self.rng.usize(1..self.shards.len());
                 self.shards[shard].away ^= true;
