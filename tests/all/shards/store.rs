@@ -195,9 +195,10 @@ impl Steps for Store {
         let before = self.local.state().queue.back().map(|pack| (pack.first(), pack.epoch()));
         // A process has names that begin alike in all shards: those of the home shard tell.
         let is_home = self.shard == 0;
-        let members: Vec<String> = match is_home {
-            true => self.local.state().nodes.keys().cloned().collect(),
-            false => Vec::new(),
+        let members: Vec<String> = if is_home {
+            self.local.state().nodes.keys().cloned().collect()
+        } else {
+            Vec::new()
         };
         let answer = Steps::step(&self.local, link, args, verb).await;
         {

@@ -186,9 +186,10 @@ fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
             }
             let several = layer.is_environment && number != LAST;
             // A variable has one text: there, spaces are between the URLs.
-            let urls: Vec<&str> = match several {
-                true => given.texts().flat_map(str::split_whitespace).collect(),
-                false => given.texts().collect(),
+            let urls: Vec<&str> = if several {
+                given.texts().flat_map(str::split_whitespace).collect()
+            } else {
+                given.texts().collect()
             };
             let url = urls.get(number).copied().unwrap_or(given.text());
             let place = match StoreUrl::parse(url) {
