@@ -24,7 +24,7 @@ const SMALL: Size = Size {
     nodes: 60,
     shards: 16,
     items: 12_000,
-    failover_every: Duration::from_millis(1000),
+    failover_every: Duration::from_secs(1),
 };
 /// In `scripts/prove`.
 const LARGE: Size = Size {
