@@ -76,7 +76,27 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
         "limit 10/s of each of 20 groups",
         "file",
     ];
-    assert_eq!(names, BTreeSet::from(wanted));
+    let on_shards = ["1 shard", "2 shards", "4 shards", "8 shards"];
+    let loads = ["one by one", "16 KB", "tiny"].iter().flat_map(|load| {
+        // What is on one server is what the others are compared with.
+        let whats = |shards: &str| {
+            if shards == "1 shard" {
+                &[""][..]
+            } else {
+                &["", ", Redis", ", clients", ", shares"]
+            }
+        };
+        let rows = move |shards: &&str| {
+            whats(shards)
+                .iter()
+                .map(|what| format!("{load}, {shards}{what}"))
+                .collect::<Vec<_>>()
+        };
+        on_shards.iter().flat_map(rows).collect::<Vec<_>>()
+    });
+    let idle = on_shards.iter().map(|shards| format!("6 idle copies, {shards}"));
+    let wanted: BTreeSet<String> = wanted.map(String::from).into_iter().chain(loads).chain(idle).collect();
+    assert_eq!(names, wanted.iter().map(String::as_str).collect());
     for row in &rows {
         assert!(row["value"].as_f64().is_some_and(|value| value >= 0.0), "{row}");
         assert!(row["unit"].as_str().is_some_and(|unit| !unit.is_empty()), "{row}");

@@ -17,6 +17,7 @@ use super::single;
 use super::{Load, Rows};
 use crate::app::exit::Failure;
 use crate::app::lab::server::{Fsync, Server};
+use crate::app::output::screen::counted;
 use crate::engine::redis::RedisEngine;
 use crate::engine::sharded::Sharded;
 
@@ -152,7 +153,7 @@ fn apart(servers: &[&Session], what: &What) -> Result<Cost, Failure> {
 }
 
 fn table(name: &str, measured: &[Measured]) -> Vec<Row> {
-    let named = |on: &Measured, what: &str| format!("{name}, {} shards{what}", on.shards);
+    let named = |on: &Measured, what: &str| format!("{name}, {}{what}", counted(on.shards as u64, "shard"));
     let mut rows: Vec<Row> = measured
         .iter()
         .map(|on| {
@@ -205,7 +206,7 @@ fn idle(queue: &Spread, load: Load) -> Result<Row, Failure> {
     let cost = meter.until_now(&servers, 1, Duration::ZERO)?;
     let seconds = start.elapsed().as_secs_f64();
     let row = Row::new(
-        format!("{IDLE} idle copies, {} shards", servers.len()),
+        format!("{IDLE} idle copies, {}", counted(servers.len() as u64, "shard")),
         "commands/s",
         vec![cost.commands / seconds],
     );
