@@ -175,6 +175,7 @@ fn bytes(publish: &Publish) -> usize {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
 
     use bytes::Bytes;
 
@@ -182,8 +183,18 @@ mod tests {
     use super::*;
     use crate::engine::Published;
     use crate::engine::memory::Local;
+    use crate::node::context::Context;
 
     const TRIP: Duration = Duration::from_millis(50);
+
+    fn sender<'a>(context: &'a Context<Local>, confirmed: &'a Arc<AtomicU64>) -> Sender<'a, Local> {
+        Sender {
+            context,
+            confirmed,
+            line: None,
+            node: "n",
+        }
+    }
 
     /// Somebody has pushed one message before it arrived.
     async fn moved<'a>(_: &'a Sender<'a, Local>, call: Call) -> Landed<'a> {
@@ -196,14 +207,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_was_sent_before_the_first_answer_had_to_wait_for_a_connection() {
-        let context = context(Local::new("q"));
-        let confirmed = Arc::default();
-        let sender = Sender {
-            context: &context,
-            confirmed: &confirmed,
-            line: None,
-            node: "n",
-        };
+        let (context, confirmed) = (context(Local::new("q")), Arc::default());
+        let sender = sender(&context, &confirmed);
         let mut flight = Flight::new(&sender, moved);
         let (began, little) = (Instant::now(), Duration::from_millis(5));
         tokio::time::advance(3 * TRIP).await;
@@ -217,14 +222,8 @@ mod tests {
 
     #[tokio::test]
     async fn when_others_have_pushed_half_as_many_are_on_their_way() {
-        let context = context(Local::new("q"));
-        let confirmed = Arc::default();
-        let sender = Sender {
-            context: &context,
-            confirmed: &confirmed,
-            line: None,
-            node: "n",
-        };
+        let (context, confirmed) = (context(Local::new("q")), Arc::default());
+        let sender = sender(&context, &confirmed);
         let mut flight = Flight::new(&sender, moved);
         while !flight.window.has_room(7, 0) {
             flight.window.answered(TRIP, TRIP);

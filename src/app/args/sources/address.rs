@@ -184,13 +184,11 @@ fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
             if let Some(rival) = rivals.0.or(rivals.1).filter(|_| !layer.is_environment) {
                 return Err(either(given, rival));
             }
-            let several = layer.is_environment && number != LAST;
-            // A variable has one text: there, spaces are between the URLs.
-            let urls: Vec<&str> = if several {
-                given.texts().flat_map(str::split_whitespace).collect()
-            } else {
-                given.texts().collect()
-            };
+            let mut urls: Vec<&str> = given.texts().collect();
+            // A variable or a file has one text: there, spaces are between the URLs.
+            if number != LAST && urls.len() == 1 {
+                urls = given.text().split_whitespace().collect();
+            }
             let url = urls.get(number).copied().unwrap_or(given.text());
             let place = match StoreUrl::parse(url) {
                 Ok(StoreUrl::Redis(url)) => Place::Server(depth, url),

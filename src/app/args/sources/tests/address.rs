@@ -172,12 +172,21 @@ fn a_user_without_a_password_is_refused() {
 }
 
 #[test]
-fn the_servers_of_shards_are_separated_by_spaces_in_a_variable() {
+fn the_servers_of_shards_are_separated_by_spaces_in_a_variable_and_in_a_file() {
     let both = "redis://:secret@one:1  redis://two:2";
-    let resolved = case("start --shards 4").env("REDIS_URL", both).good();
-    assert_eq!(resolved.address, "one:1");
-    let others: Vec<&str> = resolved.others.iter().map(|(_, shown)| shown.as_str()).collect();
-    assert_eq!(others, ["two:2"]);
+    let file = format!("url = \"{both}\"\nshards = 4\n");
+    let in_variable = case("start --shards 4").env("REDIS_URL", both);
+    let in_file = case("start --config q.toml").file("q.toml", &file);
+    for given in [in_variable, in_file] {
+        let resolved = given.good();
+        assert_eq!(resolved.address, "one:1");
+        let others: Vec<&str> = resolved.others.iter().map(|(_, shown)| shown.as_str()).collect();
+        assert_eq!(others, ["two:2"]);
+    }
+    // Each flag has one: a path may have spaces.
+    let mut files = case("start --shards 2 --url");
+    files.line.extend(["sqlite:/a b/q.db", "--url", "sqlite:/c/q.db"]);
+    assert_eq!(files.good().others.len(), 1);
     assert!(case("start").env("REDIS_URL", both).run().is_err());
     assert!(case("start --shards 1").env("REDIS_URL", both).run().is_err());
 }
