@@ -19,6 +19,13 @@ struct Size {
     failover_every: Duration,
 }
 
+impl Size {
+    /// How many messages are handled at once.
+    fn slots(self) -> u64 {
+        self.nodes as u64 * u64::from(CONCURRENCY)
+    }
+}
+
 /// In the gate.
 const SMALL: Size = Size {
     nodes: 60,
@@ -58,8 +65,8 @@ fn world(size: Size) -> World {
     world.settings.messages = Some(size.items);
     world.settings.concurrency = CONCURRENCY;
     world.settings.lease = Duration::from_secs(2);
-    // Little waits in each shard, so that publishes are small and many.
-    world.settings.backlog_max = 10 * size.shards as u64;
+    // Little waits in each shard, so that publishes are small and many; but enough for a quarter of the slots, which are idle otherwise.
+    world.settings.backlog_max = size.slots() / 4;
     for _ in 0..size.nodes {
         world.start();
     }
@@ -140,8 +147,7 @@ fn a_large_fleet_does_each_item_once_while_copies_are_killed_and_every_shard_fai
         );
         assert!(uneven(&made) <= UNEVEN_MAX, "shares are even: {made:?}");
         // Handlers are not idle while work waits, and what a fault costs is bounded.
-        let slots = size.nodes as u64 * u64::from(CONCURRENCY);
-        let ideal = HANDLING * u32::try_from(size.items.div_ceil(slots)).expect("few");
+        let ideal = HANDLING * u32::try_from(size.items.div_ceil(size.slots())).expect("few");
         assert!(took < 3 * ideal, "{took:?}, and {ideal:?} at best");
         world.end().await;
     })
