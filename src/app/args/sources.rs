@@ -39,6 +39,8 @@ use layer::{Given, Layer, Stack};
 /// Larger files than this are no configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 const UNASKED: &str = "read since no other source names a Redis";
+/// What people set who know the variables of the other options. Whoever sets it would work on another store than they meant.
+const NOT_READ: &str = "QUEENRIGHT_URL";
 
 /// What there is to merge. Nothing else is looked at, so that tests need no process of their own.
 pub struct Inputs<'a> {
@@ -178,11 +180,11 @@ fn unsettled(stack: &Stack, error: &Error) -> Usage {
 
 fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
     let flags = &inputs.asked.flags;
-    let mut layers = vec![Layer::of_flags(flags), Layer::of_environment(inputs.environment, None)];
+    let mut layers = vec![Layer::of_flags(flags), environment(inputs.environment, None)?];
     if let Some(path) = flags.path(&ENV) {
         let given = dotenv::parse(&open(inputs, &ENV.flag(), path)?)
             .map_err(|wrong| Usage::new(format!("{}:{}: {}", path.display(), wrong.line, wrong.reason)))?;
-        let layer = Layer::of_environment(&given, Some(path));
+        let layer = environment(&given, Some(path))?;
         notes.extend(open_secret(&layer, path));
         layers.push(layer);
     }
@@ -201,6 +203,15 @@ fn stack(inputs: &Inputs<'_>, notes: &mut Vec<String>) -> Result<Stack, Usage> {
         notes.push(format!("using {}, {UNASKED}", path.display()));
     }
     Ok(Stack(layers))
+}
+
+fn environment(variables: &BTreeMap<String, String>, file: Option<&Path>) -> Result<Layer, Usage> {
+    if variables.get(NOT_READ).is_some_and(|text| !text.is_empty()) {
+        let place = file.map_or_else(String::new, |file| format!(" in {}", file.display()));
+        let reason = "the address of the store is read from REDIS_URL: set that instead";
+        return Err(Usage::new(format!("{NOT_READ}{place}: {reason}")));
+    }
+    Ok(Layer::of_environment(variables, file))
 }
 
 /// A note, no refusal: such a file is for settings first of all.

@@ -190,3 +190,14 @@ fn the_servers_of_shards_are_separated_by_spaces_in_a_variable_and_in_a_file() {
     assert!(case("start").env("REDIS_URL", both).run().is_err());
     assert!(case("start --shards 1").env("REDIS_URL", both).run().is_err());
 }
+
+#[test]
+fn an_address_in_a_variable_that_is_not_read_is_refused() {
+    let said = case("").env("QUEENRIGHT_URL", "redis://u:secret@db1").line();
+    let reason = "the address of the store is read from REDIS_URL: set that instead";
+    assert_eq!(said, format!("QUEENRIGHT_URL: {reason}"));
+    let said = case("--env=prod").file("prod", "QUEENRIGHT_URL=redis://db1").line();
+    assert_eq!(said, format!("QUEENRIGHT_URL in prod: {reason}"));
+    // Empty variables count as unset.
+    assert_eq!(case("").env("QUEENRIGHT_URL", "").good().address, "localhost:6379");
+}
