@@ -40,7 +40,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::settings::Names;
 
 pub use history::{Figures, Gauges, History, LastReport, Live, Range, Report, Reported};
 pub use layout::LAYOUT;
@@ -77,6 +78,7 @@ macro_rules! verbs {
             manage::pause(generator: Option<bool>, handlers: Option<bool>) -> Paused;
             manage::pause_group(group: &str, paused: bool) -> PausedGroup;
             manage::limit(limits: &Limits) -> ();
+            manage::reshard(server: &str) -> bool;
             cancel::cancel(numbers: &[u64]) -> Vec<Cancelled>;
             cancel::cancel_group(group: &str) -> CancelledGroup;
             manage::handover(to: Option<&str>) -> Handover;
@@ -101,6 +103,11 @@ pub trait Engine: Send + Sync + 'static {
     type Shard: Engine;
     /// The shards of a queue, the home shard first. Each is a queue of its own, in which a node has a membership of its own.
     fn shards(queue: &Arc<Self>) -> Vec<Arc<Self::Shard>>;
+    /// The names that the home shard has, if the queue is made of shards: they tell how many there are, and of how many before each reshard.
+    #[must_use]
+    fn names(_: &Arc<Self>) -> Option<Names> {
+        None
+    }
     /// Refuses a store that cannot be used, or on which the promises would not hold.
     fn check(&self) -> impl Future<Output = Result<()>> + Send;
     /// What the store says of itself: for people.
@@ -178,6 +185,19 @@ pub trait Engine: Send + Sync + 'static {
     fn pause_group(&self, group: &str, paused: bool) -> impl Future<Output = Result<PausedGroup>> + Send;
     /// Sets how fast messages may be taken, by the whole fleet and of each group. What is none is not limited.
     fn limit(&self, limits: &Limits) -> impl Future<Output = Result<()>> + Send;
+    /// Changes how many shards the queue has to what the names of this engine say: they go on from those that are recorded. The reign ends, and members
+    /// that know of fewer reshards are told with their next beat. False: it is to be asked again, since members that have not spoken yet to this server may know of another reshard, or since replicas lost it.
+    fn reshard(&self, server: &str) -> impl Future<Output = Result<bool>> + Send;
+    /// Changes how many shards get new messages, while the queue is in use.
+    fn reshard_to(&self, shards: u32) -> impl Future<Output = Result<Resharded>> + Send {
+        let _ = shards;
+        async {
+            Err(Error::Setting {
+                setting: "shards",
+                reason: "this engine has opened one store: AnyEngine::open_shards opens all shards of a queue".into(),
+            })
+        }
+    }
     /// Cancels messages, at most [`CANCELS_MAX`] in one call: what is not in work yet is an error when it is taken, and handlers that are at work with
     /// one are told.
     fn cancel(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<Cancelled>>> + Send;

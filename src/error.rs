@@ -48,6 +48,14 @@ pub enum Error {
         "queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it was made with"
     )]
     OtherShards { queue: String, recorded: u32, given: u32 },
+    /// The number of shards was changed since the queue was opened. A queue that is opened with all of its shards follows by itself.
+    #[error("queue {queue:?} has {shards} shards since a reshard: open it again")]
+    Resharded {
+        queue: String,
+        shards: usize,
+        /// What is recorded of its names and shards ([`Names::line`](crate::settings::Names::line)).
+        line: String,
+    },
     /// Another shard of the queue is stored here.
     #[error(
         "shard {recorded} of queue {queue:?} is where shard {given} was looked for: name the stores in the order in which the queue was made"

@@ -40,10 +40,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::mutants::guard;
-use crate::node::context::Context;
+use crate::node::backoff::Backoff;
+use crate::node::context::{Context, Reopening};
 use crate::node::event::{Event, Observer, Silent};
 use crate::node::generate::Generate;
-use crate::node::generator::{Generator, Spread};
+use crate::node::generator::{Generator, Maker, Spread};
 use crate::node::handle::Handle;
 use crate::node::handler::{Handler, Share, Slots};
 use crate::node::membership::{Home, Ids, Membership, Requests, Seat, Standing, show_life, watch_crown};
@@ -110,12 +111,70 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         self
     }
 
-    /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves.
+    /// Works until told to stop: then stops generating, resigns, finishes what is in hand, gives back the rest, leaves. When the number of shards is changed,
+    /// it does the same, and goes on with those that there are then.
     pub async fn run(self, mut shutdown: Shutdown) -> Result<()> {
         self.settings.check()?;
-        let shards = E::shards(&self.engine);
+        let parts = Parts {
+            settings: self.settings,
+            maker: Maker::shared(self.generate),
+            handle: Arc::new(self.handle),
+            observer: self.observer,
+            meter: self.meter,
+            beats_here: self.beats_here,
+        };
+        loop {
+            let reopening = Reopening::new(&shutdown);
+            let ended = parts.run(&self.engine, &reopening).await;
+            let is_resharded = match &ended {
+                Ok(()) => reopening.is_wanted(),
+                Err(error) => matches!(error, Error::Resharded { .. }),
+            };
+            if !is_resharded || shutdown.is_stopping() {
+                return ended.or_else(|error| if is_resharded { Ok(()) } else { Err(error) });
+            }
+            tokio::select! {
+                biased;
+                () = shutdown.stopping() => return Ok(()),
+                followed = parts.follow(&self.engine) => followed?,
+            }
+        }
+    }
+}
+
+/// What a node is made of, whichever shards it works on.
+struct Parts<G, H> {
+    settings: Settings,
+    maker: Arc<tokio::sync::Mutex<Maker<G>>>,
+    handle: Arc<H>,
+    observer: Arc<dyn Observer>,
+    meter: Arc<Meter>,
+    beats_here: bool,
+}
+
+impl<G: Generate, H: Handle> Parts<G, H> {
+    /// Waits until the queue tells how many shards it has: an engine that can follows with that look.
+    async fn follow<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
+        let mut backoff = Backoff::new(&self.settings);
+        loop {
+            match engine.published().await {
+                Ok(_) | Err(Error::NoQueue { .. }) => return Ok(()),
+                Err(error) if error.may_pass() => backoff.wait().await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Works on the shards that there are, until told to stop, or that there are others.
+    async fn run<E: Engine>(&self, engine: &Arc<E>, reopening: &Reopening) -> Result<()> {
+        let mut shutdown = reopening.shutdown.clone();
+        let mut settings = self.settings.clone();
+        if let Some(names) = E::names(engine) {
+            settings.names = names;
+        }
+        let shards = E::shards(engine);
         let (contexts, memberships): (Vec<_>, Vec<_>) =
-            shards::contexts(shards, self.settings, &self.observer, &self.meter, &shutdown)?
+            shards::contexts(shards, settings, &self.observer, &self.meter, reopening)?
                 .into_iter()
                 .unzip();
         let context = contexts[0].clone();
@@ -133,15 +192,18 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             tasks.spawn(show_life(shard.clone()));
         }
         tasks.spawn(watch_crown(context.clone()));
-        let reporter = Reporter::new(context.clone(), self.engine);
+        let reporter = Reporter::new(context.clone(), engine.clone());
         let reporter = Arc::new(tokio::sync::Mutex::new(reporter));
         tasks.spawn(Reporter::run(reporter.clone()));
+        let maker = self.maker.clone();
         let mut generating = AbortOnDrop(if contexts.len() == 1 {
-            tokio::spawn(Generator::new(context.clone(), self.generate).run())
+            let context = context.clone();
+            tokio::spawn(async { Generator::new(context, maker).await.run().await })
         } else {
-            tokio::spawn(Spread::new(contexts.clone(), self.generate).run())
+            let contexts = contexts.clone();
+            tokio::spawn(async { Spread::new(contexts, maker).await.run().await })
         });
-        let handlers = shards::handlers(contexts, self.handle);
+        let handlers = shards::handlers(contexts, &self.handle);
         let mut handling = AbortOnDrop(tokio::spawn(shards::all(handlers, Handler::run)));
         let settings = context.settings.clone();
 
@@ -159,7 +221,11 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
         };
         if ended.is_none() {
             let in_hand = || context.meter.in_hand.load(Ordering::Relaxed);
-            context.tell_own(Event::Stopping { in_hand: in_hand() });
+            context.tell_own(if reopening.is_wanted() {
+                Event::Resharded { in_hand: in_hand() }
+            } else {
+                Event::Stopping { in_hand: in_hand() }
+            });
             let _ = tokio::time::timeout(LAST_PUBLISH, &mut generating.0).await;
             leaving.0.iter().for_each(|requests| requests.resign());
             let finished = tokio::time::timeout(settings.grace, &mut handling.0).await;

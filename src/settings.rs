@@ -1,12 +1,14 @@
 //! How a node behaves: validated settings, and the reasons for their defaults.
 
 mod limit;
+mod names;
 
 use std::time::Duration;
 
 use crate::error::{Error, Result};
 
 pub use limit::{Limits, Rate};
+pub use names::{Names, Reshard};
 
 /// The settings of one node. All nodes of a queue should have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,89 +63,6 @@ pub struct Settings {
     pub replicas: u32,
     /// A node that dies is noticed by its connection, which is closed at once, and not only by its lease; where the store tells.
     pub watch: bool,
-}
-
-/// Names that can be chosen; `meta` records them, and a node with other names refuses to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Names {
-    pub errors: String,
-    pub bell: String,
-    pub crown: String,
-    /// How many shards the queue has, of which this is one. They are recorded with the names: a node that knows of fewer or more would number
-    /// and publish as if it were alone.
-    pub shards: u32,
-    /// Which of them this is; 0 is the home shard.
-    pub shard: u32,
-}
-
-impl Default for Names {
-    fn default() -> Self {
-        Self {
-            errors: "errors".into(),
-            bell: "bell".into(),
-            crown: "crown".into(),
-            shards: 1,
-            shard: 0,
-        }
-    }
-}
-
-impl Names {
-    /// The most shards of a queue: their numbers stay below 2^53, where every program counts exactly.
-    pub const SHARDS_MAX: u32 = 256;
-
-    /// As recorded in `meta`, and shown to people.
-    #[must_use]
-    pub fn line(&self) -> String {
-        let shards = match self.shards {
-            0 | 1 => String::new(),
-            shards => format!(" shards={shards} shard={}", self.shard),
-        };
-        format!("errors={} bell={} crown={}{shards}", self.errors, self.bell, self.crown)
-    }
-
-    /// The same in a shard of a queue that has so many; 0 is the home shard.
-    #[must_use]
-    pub fn of_shard(&self, shard: usize, shards: usize) -> Self {
-        Self {
-            shards: u32::try_from(shards).unwrap_or(u32::MAX),
-            shard: u32::try_from(shard).unwrap_or(u32::MAX),
-            ..self.clone()
-        }
-    }
-
-    /// No two keys of a queue may be one.
-    pub fn check(&self) -> Result<()> {
-        const TAKEN: [&str; 13] = [
-            "meta", "queue", "bodies", "again", "later", "nodes", "dead", "readers", "once", "history", "reigns",
-            "unheard", "purged",
-        ];
-        if self.shards == 0 || self.shards > Self::SHARDS_MAX || self.shard >= self.shards {
-            return Err(Error::Setting {
-                setting: "shards",
-                reason: format!("must be 1 to {}", Self::SHARDS_MAX),
-            });
-        }
-        let all = [&self.errors, &self.bell, &self.crown];
-        for (i, name) in all.iter().enumerate() {
-            let reason = if name.is_empty() {
-                "a key name must not be empty".to_string()
-            } else if name.contains([':', '{', '}']) || name.chars().any(char::is_control) {
-                format!("the key name {name:?} must not contain ':', braces or control characters")
-            } else if TAKEN.contains(&name.as_str()) || name.as_str() == "taken" {
-                format!("the key name {name:?} is one of the queue's own; choose another")
-            } else if all[..i].contains(name) {
-                format!("the key name {name:?} is given twice; errors, bell and crown must differ")
-            } else {
-                continue;
-            };
-            return Err(Error::Setting {
-                setting: "names",
-                reason,
-            });
-        }
-        Ok(())
-    }
 }
 
 /// Whether a node would like to be the generator.

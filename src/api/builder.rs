@@ -26,6 +26,7 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use crate::engine::any::AnyEngine;
+use crate::engine::sharded::Sharded;
 use crate::engine::{Engine, Rate};
 use crate::error::Result;
 use crate::message::Message;
@@ -77,18 +78,19 @@ pub trait Connect {
     fn connect(self, settings: &Settings) -> Result<Arc<Self::Engine>>;
 }
 
+/// It has as many [shards](crate::settings::Names::shards) as the settings say, and follows when that is changed.
 impl Connect for &str {
-    type Engine = AnyEngine;
+    type Engine = Sharded<AnyEngine>;
 
-    fn connect(self, settings: &Settings) -> Result<Arc<AnyEngine>> {
-        AnyEngine::open(self, settings).map(Arc::new)
+    fn connect(self, settings: &Settings) -> Result<Arc<Sharded<AnyEngine>>> {
+        AnyEngine::open_shards(&[self], settings).map(Arc::new)
     }
 }
 
 impl Connect for String {
-    type Engine = AnyEngine;
+    type Engine = Sharded<AnyEngine>;
 
-    fn connect(self, settings: &Settings) -> Result<Arc<AnyEngine>> {
+    fn connect(self, settings: &Settings) -> Result<Arc<Sharded<AnyEngine>>> {
         self.as_str().connect(settings)
     }
 }

@@ -85,6 +85,7 @@ pub async fn push_with<E: Engine>(
             birth: new_id(),
             step_ms: settings.step_ms(),
             server: String::new(),
+            only_known: false,
             items: rest[..count].to_vec(),
         };
         match send(engine, settings, &call).await? {

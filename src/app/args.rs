@@ -48,7 +48,9 @@ pub use demo::Demo;
 pub use flags::Flags;
 pub use look::{Doctor, GetErrors, Healthcheck, Queues, Status, Where};
 pub use man::Man;
-pub use manage::{Cancel, Change, Drain, Errors, Handover, Limit, Manage, Nodes, Part, Purge, Push, Select, Which};
+pub use manage::{
+    Cancel, Change, Drain, Errors, Handover, Limit, Manage, Nodes, Part, Purge, Push, Reshard, Select, Which,
+};
 pub use offer::{Name, Offer};
 pub use options::explain;
 pub use parse::{Invocation, Stop, Usage, parse};

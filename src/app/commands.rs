@@ -14,6 +14,7 @@ mod offer;
 mod outcomes;
 mod push;
 mod queues;
+mod reshard;
 mod start;
 mod status;
 mod verify;
@@ -171,6 +172,7 @@ impl OnEngine for OnQueue<'_> {
             Command::Manage(Manage::Handover(flags)) => manage::handover(engine, flags).await,
             Command::Manage(Manage::Nodes(flags)) => manage::nodes(engine, flags).await,
             Command::Manage(Manage::Drain(flags)) => manage::drain(engine, flags).await,
+            Command::Manage(Manage::Reshard(flags)) => reshard::run(engine, flags).await,
             Command::Manage(Manage::Purge(flags)) => manage::purge(engine, resolved, flags).await,
             Command::Verify(_)
             | Command::Doctor(_)

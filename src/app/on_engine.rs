@@ -63,67 +63,62 @@ impl<'a> QueueAt<'a> {
     }
 
     pub(in crate::app) fn redis_at(&self, place: &Place, address: &str, names: &Names) -> Result<RedisEngine, Failure> {
+        let keys = Keys::new(&self.settings.queue, names);
+        Ok(RedisEngine::new(&self.server(place, address), keys)?)
+    }
+
+    fn server(&self, place: &Place, address: &str) -> Server {
         let mut server = Server::new(place.clone(), address.to_string(), self.settings);
         server.password = self.password.map(password::provider);
         server.answer_timeout = server.answer_timeout.max(self.answer_min);
-        Ok(RedisEngine::new(&server, Keys::new(&self.settings.queue, names))?)
+        server
     }
 
-    /// A queue with shards: each on the next of the servers, in turn.
-    pub(in crate::app) async fn sharded(&self) -> Result<Sharded<RedisEngine>, Failure> {
-        let count = self.settings.names.shards as usize;
-        let shards: Vec<_> = (0..count)
-            .map(|shard| self.shard(shard, shard).map(Arc::new))
+    /// The queue on servers, each shard on the next of them, in turn.
+    pub(in crate::app) async fn servers(&self) -> Result<Sharded<RedisEngine>, Failure> {
+        let servers: Vec<Server> = self
+            .stores()
+            .map(|(store, address)| match store {
+                Store::Redis(place) => Ok(self.server(place, address)),
+                Store::Sqlite(_) => Err(mixed()),
+            })
             .collect::<Result<_, _>>()?;
-        let looks = shards.iter().enumerate().map(|(shard, engine)| async move {
-            match engine.published().await {
-                Err(Error::NoQueue { .. }) => self.look_elsewhere(shard).await,
-                _ => Ok(()),
+        let queue = self.settings.queue.clone();
+        let at = move |names: &Names, server: usize| {
+            RedisEngine::new(&servers[server % servers.len()], Keys::new(&queue, names))
+        };
+        let open = at.clone();
+        let whole = self.opened(move |names| open(names, names.shard as usize))?;
+        if self.others.is_empty() {
+            return Ok(whole);
+        }
+        // A shard that is not where it should be may be on another of the servers.
+        let whole = Arc::new(whole);
+        let _ = whole.published().await;
+        let names = Sharded::names(&whole).unwrap_or_default();
+        let looks = Sharded::shards(&whole).into_iter().enumerate();
+        let looks = looks.map(|(shard, engine)| {
+            let (names, at) = (names.in_shard(shard), &at);
+            async move {
+                match engine.published().await {
+                    Err(Error::NoQueue { .. }) => self.look_elsewhere(&names, at).await,
+                    _ => Ok(()),
+                }
             }
         });
         join_all(looks).await.into_iter().collect::<Result<(), _>>()?;
-        let places = (0..count).map(|shard| self.at(shard).1.to_string()).collect();
-        Ok(Sharded::new(shards)?.at(places))
+        Arc::into_inner(whole).ok_or_else(|| Failure::failed("the queue is in use"))
     }
 
-    /// The store that a shard is on, in turn, and its address for people.
-    pub(in crate::app) fn at(&self, shard: usize) -> (&Store, &str) {
-        match shard % (self.others.len() + 1) {
-            0 => (self.store, self.address),
-            other => (&self.others[other - 1].0, &self.others[other - 1].1),
-        }
-    }
-
-    /// A queue with shards, each in a file of its own.
-    fn files<E: Engine<Shard = E>>(
+    /// Then the order of the servers is another one than that of the other copies.
+    async fn look_elsewhere(
         &self,
-        open: impl Fn(&Database, &Names) -> Result<E, Failure>,
-    ) -> Result<Sharded<E>, Failure> {
-        let count = self.settings.names.shards as usize;
-        let engine = |shard: usize| match self.at(shard).0 {
-            Store::Sqlite(database) => open(database, &self.settings.names.of_shard(shard, count)).map(Arc::new),
-            Store::Redis(_) => Err(Failure::usage("--url: some shards are files, and others are not")),
-        };
-        let shards = (0..count).map(engine).collect::<Result<_, _>>()?;
-        let places = (0..count).map(|shard| self.at(shard).1.to_string()).collect();
-        Ok(Sharded::new(shards)?.at(places))
-    }
-
-    /// The engine of a shard on one of the servers.
-    fn shard(&self, shard: usize, server: usize) -> Result<RedisEngine, Failure> {
-        let names = self.settings.names.of_shard(shard, self.settings.names.shards as usize);
-        let (store, address) = self.at(server);
-        match store {
-            Store::Redis(place) => self.redis_at(place, address, &names),
-            Store::Sqlite(_) => Err(Failure::usage("--url: some shards are files, and others are not")),
-        }
-    }
-
-    /// A shard that is not where it should be may be on another of the servers: then their order is another one than that of the other copies.
-    async fn look_elsewhere(&self, shard: usize) -> Result<(), Failure> {
-        let servers = self.others.len() + 1;
+        names: &Names,
+        at: impl Fn(&Names, usize) -> crate::Result<RedisEngine>,
+    ) -> Result<(), Failure> {
+        let (servers, shard) = (self.others.len() + 1, names.shard as usize);
         for server in (0..servers).filter(|server| *server != shard % servers) {
-            if self.shard(shard, server)?.published().await.is_ok() {
+            if at(names, server)?.published().await.is_ok() {
                 return Err(Failure::usage(format!(
                     "--url: shard {shard} of queue {:?} is at URL {}, and belongs at URL {}: give the URLs in the order in which the queue was made",
                     self.settings.queue,
@@ -135,41 +130,78 @@ impl<'a> QueueAt<'a> {
         Ok(())
     }
 
+    /// The queue in files, each shard in one of its own.
+    fn files<E: Engine<Shard = E>>(
+        &self,
+        open: impl Fn(&Database, &Names) -> crate::Result<E> + Send + Sync + 'static,
+    ) -> Result<Sharded<E>, Failure> {
+        let files: Vec<Database> = self
+            .stores()
+            .map(|(store, _)| match store {
+                Store::Sqlite(database) => Ok(database.clone()),
+                Store::Redis(_) => Err(mixed()),
+            })
+            .collect::<Result<_, _>>()?;
+        self.opened(move |names| match files.get(names.shard as usize) {
+            Some(file) => open(file, names),
+            None => Err(Error::Setting {
+                setting: "shards",
+                reason: format!("each shard needs a file of its own, and there are {}", files.len()),
+            }),
+        })
+    }
+
+    fn opened<E: Engine<Shard = E>>(
+        &self,
+        open: impl Fn(&Names) -> crate::Result<E> + Send + Sync + 'static,
+    ) -> Result<Sharded<E>, Failure> {
+        let places = self.stores().map(|(_, address)| address.to_string()).collect();
+        let urls = self.others.len() + 1;
+        Ok(Sharded::open(&self.settings.names, open)?.over(urls).at(places))
+    }
+
+    /// All stores, with their addresses for people.
+    fn stores(&self) -> impl Iterator<Item = (&Store, &str)> {
+        let others = self.others.iter().map(|(store, address)| (store, address.as_str()));
+        std::iter::once((self.store, self.address)).chain(others)
+    }
+
+    /// The store that a shard is on, in turn, and its address for people.
+    pub(in crate::app) fn at(&self, shard: usize) -> (&Store, &str) {
+        match shard % (self.others.len() + 1) {
+            0 => (self.store, self.address),
+            other => (&self.others[other - 1].0, &self.others[other - 1].1),
+        }
+    }
+
     pub(in crate::app) fn run<W: OnEngine>(&self, work: W) -> Result<W::Output, Failure> {
-        let (queue, names) = (&self.settings.queue, &self.settings.names);
+        let queue = self.settings.queue.clone();
         let runtime = runtime()?;
         let ended = match self.store {
-            Store::Redis(_) if names.shards > 1 => {
-                runtime.block_on(async { work.run(Arc::new(self.sharded().await?)).await })
-            }
-            Store::Redis(place) => {
-                let engine = self.redis(place)?;
-                runtime.block_on(work.run(Arc::new(engine)))
-            }
+            Store::Redis(_) => runtime.block_on(async { work.run(Arc::new(self.servers().await?)).await }),
             Store::Sqlite(_) if self.settings.replicas > 0 && !self.only_looks => {
                 return Err(Failure::usage(
                     "--replicas: a file has none; leave it out, or name a Redis",
                 ));
             }
-            Store::Sqlite(_) if names.shards > 1 && self.only_looks => {
-                let look = |database: &Database, names: &Names| Ok(SqliteLook::new(database.clone(), queue, names));
+            Store::Sqlite(_) if self.only_looks => {
+                let look = move |file: &Database, names: &Names| Ok(SqliteLook::new(file.clone(), &queue, names));
                 runtime.block_on(work.run(Arc::new(self.files(look)?)))
             }
-            Store::Sqlite(_) if names.shards > 1 => {
-                let open = |database: &Database, names: &Names| Ok(SqliteEngine::open(database.clone(), queue, names)?);
+            Store::Sqlite(_) => {
+                let watch = self.settings.watch;
+                let open = move |file: &Database, names: &Names| {
+                    SqliteEngine::open(file.clone(), &queue, names).map(|engine| engine.watching(watch))
+                };
                 runtime.block_on(work.run(Arc::new(self.files(open)?)))
-            }
-            Store::Sqlite(database) if self.only_looks => {
-                let engine = SqliteLook::new(database.clone(), queue, names);
-                runtime.block_on(work.run(Arc::new(engine)))
-            }
-            Store::Sqlite(database) => {
-                let engine = SqliteEngine::open(database.clone(), queue, names)?;
-                runtime.block_on(work.run(Arc::new(engine)))
             }
         };
         // A write to a pipe that nobody reads may still hang in a thread: leave without it.
         runtime.shutdown_timeout(Duration::ZERO);
         ended
     }
+}
+
+fn mixed() -> Failure {
+    Failure::usage("--url: some shards are files, and others are not")
 }

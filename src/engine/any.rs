@@ -50,7 +50,8 @@ impl AnyEngine {
         Self::open_shard(url, settings)
     }
 
-    /// The queue of these settings with [as many shards](crate::settings::Names::shards) as they say, each at the next of these URLs, in turn.
+    /// The queue of these settings with [as many shards](crate::settings::Names::shards) as they say, each at the next of these URLs, in turn. It follows a
+    /// reshard; more URLs than shards are for that.
     ///
     /// ```
     /// use queenright::Settings;
@@ -66,24 +67,23 @@ impl AnyEngine {
     /// # }
     /// ```
     pub fn open_shards(urls: &[&str], settings: &Settings) -> Result<Sharded<Self>> {
-        settings.names.check()?;
-        let shards = settings.names.shards as usize;
-        if urls.is_empty() || urls.len() > shards {
+        if urls.is_empty() {
             return Err(Error::Setting {
                 setting: "shards",
-                reason: format!("{shards} shards cannot be at {} URLs", urls.len()),
+                reason: "no URL is given".into(),
             });
         }
-        let open = |(shard, url): (usize, &&str)| {
-            let names = settings.names.of_shard(shard, shards);
+        let urls: Vec<String> = urls.iter().map(ToString::to_string).collect();
+        let (count, settings) = (urls.len(), settings.clone());
+        let names = settings.names.clone();
+        Sharded::open(&names, move |names| {
             let settings = Settings {
-                names,
+                names: names.clone(),
                 ..settings.clone()
             };
-            Self::open_shard(url, &settings).map(Arc::new)
-        };
-        let all: Result<Vec<_>> = (0..shards).zip(urls.iter().cycle()).map(open).collect();
-        Sharded::new(all?)
+            Self::open_shard(&urls[names.shard as usize % urls.len()], &settings)
+        })
+        .map(|queue| queue.over(count))
     }
 
     fn open_shard(url: &str, settings: &Settings) -> Result<Self> {

@@ -16,7 +16,7 @@ pub use crate::settings::{Limits, Rate};
 pub use ending::{Ended, Ending, Found};
 pub use errors::{Collect, Collected, Failed, Requeued};
 pub use exchange::{Chained, Exchange, Exchanged, Link, Run, Settle};
-pub use manage::{Cancelled, CancelledGroup, Handover, Paused, PausedGroup, Purged};
+pub use manage::{Cancelled, CancelledGroup, Handover, Paused, PausedGroup, Purged, Resharded};
 pub use membership::{Beat, Join, Joined, Member, NodeId, Reap, Reaped, Renewed, Seen};
 pub use publish::{Publish, Published};
 pub use push::{Item, Push, Pushed, Receipt};

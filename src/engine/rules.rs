@@ -18,6 +18,7 @@ mod numbering;
 mod publish;
 mod push;
 mod report;
+mod reshard;
 mod status;
 
 use std::future::Future;
@@ -46,6 +47,7 @@ pub use membership::{connected, join, leave, reap};
 pub use publish::publish;
 pub use push::push;
 pub use report::{history, report};
+pub use reshard::reshard;
 pub use status::{held, published, status};
 
 /// Which of its connections an engine uses for a call, if it has several.
@@ -235,6 +237,17 @@ impl<S: Steps> Engine for S {
         let to = to.map(str::to_string);
         self.step(Link::Control, &to, |store, now, to| handover(store, now, to.as_deref()))
             .await
+    }
+
+    /// Where replicas are waited for, it is made once they have it.
+    async fn reshard(&self, server: &str) -> Result<bool> {
+        let is_heard = self
+            .step(Link::Control, server, |store, now, server| reshard(store, now, server))
+            .await?;
+        match self.ticket() {
+            Some(ticket) if is_heard => self.replicated(&ticket).await,
+            _ => Ok(is_heard),
+        }
     }
 
     steps! {

@@ -6,19 +6,18 @@
 //! **Numbers.** Each shard has a range of [`SHARD_NUMBERS`] numbers: that of shard `s` begins at `s × SHARD_NUMBERS`. So no number comes
 //! twice, a shard numbers without a gap and without asking another, and a number tells its shard.
 
+mod reshard;
+mod verbs;
 mod whole;
 
+use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use futures_util::future::join_all;
 
-use super::{
-    Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
-    Handover, Held, History, Item, Join, Joined, Limits, NodeId, NodeStatus, Paused, PausedGroup, Publish, Published,
-    Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Status, StoreInfo, Wake,
-};
+use super::{Engine, NodeId, NodeStatus, Push, Pushed, Receipt};
 use crate::error::{Error, Result};
 use crate::settings::Names;
 
@@ -60,58 +59,191 @@ pub fn shard_of_group(group: &str, shards: usize) -> usize {
     whole::spread(group, shards)
 }
 
-/// A queue made of shards.
+/// A queue made of shards. It follows a reshard, if it can open what that has added ([`Sharded::open`]).
 pub struct Sharded<E> {
-    shards: Vec<Arc<E>>,
+    list: RwLock<Arc<List<E>>>,
+    /// Opens the shard of these names.
+    open: Option<Open<E>>,
+    /// Over how many URLs its shards are, in turn.
+    urls: u32,
+    /// Where each shard is, in turn, for people: without user or password.
     places: Vec<String>,
+    /// Pushes that are not answered, and after how many reshards each was first sent: a repeat looks where the call went.
+    unanswered: Mutex<VecDeque<(String, usize)>>,
 }
 
-impl<E: Engine<Shard = E>> Sharded<E> {
-    /// The home shard first. The numbers of each must begin at its [`first_number`].
-    pub fn new(shards: Vec<Arc<E>>) -> Result<Self> {
-        if shards.is_empty() || shards.len() > SHARDS_MAX {
-            return Err(Error::Setting {
-                setting: "shards",
-                reason: format!("must be 1 to {SHARDS_MAX}"),
-            });
+type Open<E> = Arc<dyn Fn(&Names) -> Result<E> + Send + Sync>;
+
+/// The shards of a queue.
+struct List<E> {
+    /// Of the home shard.
+    names: Names,
+    shards: Vec<Arc<E>>,
+    /// The home shard, and where replicas are waited for these too, know of all reshards that these names tell of.
+    is_known: AtomicBool,
+}
+
+impl<E> List<E> {
+    fn new(names: Names, shards: Vec<Arc<E>>) -> Self {
+        Self {
+            names,
+            shards,
+            is_known: AtomicBool::new(false),
         }
-        let places = Vec::new();
-        Ok(Self { shards, places })
-    }
-
-    /// Where each shard is, for people: without user or password.
-    #[must_use]
-    pub fn at(self, places: Vec<String>) -> Self {
-        Self { places, ..self }
-    }
-
-    /// What a cluster or sentinels say comes before what a URL says.
-    fn place_of(&self, shard: usize) -> Option<String> {
-        let told = self.shards[shard].place();
-        told.or_else(|| self.places.get(shard).cloned())
-    }
-
-    /// How many shards it has.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.shards.len()
     }
 
     fn home(&self) -> &E {
         &self.shards[0]
     }
 
+    fn now(&self) -> usize {
+        self.names.shards_now()
+    }
+}
+
+/// How many reshards one call follows.
+const FOLLOWS_MAX: usize = Names::RESHARDS_MAX;
+/// How many pushes without an answer are remembered.
+const UNANSWERED_MAX: usize = 1000;
+
+impl<E: Engine<Shard = E>> Sharded<E> {
+    /// The home shard first. The numbers of each must begin at its [`first_number`].
+    pub fn new(shards: Vec<Arc<E>>) -> Result<Self> {
+        let names = Names::default().of_shard(0, shards.len());
+        names.check()?;
+        Ok(Self::of(List::new(names, shards)))
+    }
+
+    /// All shards of the queue that has these names in its home shard, each opened by `open` with its own; and those that a reshard adds, when it does.
+    pub fn open(names: &Names, open: impl Fn(&Names) -> Result<E> + Send + Sync + 'static) -> Result<Self> {
+        names.check()?;
+        let shards = (0..names.shards_in_all()).map(|shard| open(&names.in_shard(shard)).map(Arc::new));
+        let list = List::new(names.clone(), shards.collect::<Result<_>>()?);
+        Ok(Self {
+            open: Some(Arc::new(open)),
+            ..Self::of(list)
+        })
+    }
+
+    fn of(list: List<E>) -> Self {
+        Self {
+            list: RwLock::new(Arc::new(list)),
+            open: None,
+            urls: 1,
+            places: Vec::new(),
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// Its shards are over so many URLs, in turn.
+    #[must_use]
+    pub fn over(self, urls: usize) -> Self {
+        let urls = u32::try_from(urls).unwrap_or(u32::MAX);
+        Self { urls, ..self }
+    }
+
+    /// Where each shard is, in turn, for people: without user or password.
+    #[must_use]
+    pub fn at(self, places: Vec<String>) -> Self {
+        Self { places, ..self }
+    }
+
+    /// What a cluster or sentinels say comes before what a URL says.
+    fn place_of(&self, list: &List<E>, shard: usize) -> Option<String> {
+        let told = list.shards[shard].place();
+        let in_turn = || self.places.get(shard % self.places.len().max(1));
+        told.or_else(|| in_turn().cloned())
+    }
+
+    /// How many shards it has, with those that only run empty after a reshard.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.list().shards.len()
+    }
+
+    fn list(&self) -> Arc<List<E>> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Opens what a reshard has added, of which a shard has told with its line.
+    fn follow(&self, line: &str) -> Result<()> {
+        let Some(open) = &self.open else {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: "the number of shards was changed, and this queue was opened without a way to open those that are new".into(),
+            });
+        };
+        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let known = &list.names;
+        let told = (0..list.shards.len()).find_map(|shard| known.in_shard(shard).continued(line));
+        // Another call was told before, and all of it is opened.
+        let Some(now) = told else { return Ok(()) };
+        let names = if now.shard == 0 {
+            now
+        } else {
+            let before = known.in_shard(now.shard as usize).then.len();
+            let mut names = known.clone();
+            names.then.extend(now.then.iter().skip(before));
+            names
+        };
+        *list = Arc::new(self.list_of(names, open)?);
+        Ok(())
+    }
+
+    /// Opens all shards of these names: also those that were open, since each is told the names with its calls.
+    fn list_of(&self, names: Names, open: &Open<E>) -> Result<List<E>> {
+        names.check()?;
+        if let Some(last) = names.then.last().filter(|last| last.urls != self.urls) {
+            return Err(Error::Setting {
+                setting: "shards",
+                reason: format!(
+                    "this queue has its shards over {} URLs since a reshard, and {} given: give all of them, in the same order everywhere",
+                    last.urls,
+                    if self.urls == 1 {
+                        "1 is".into()
+                    } else {
+                        format!("{} are", self.urls)
+                    }
+                ),
+            });
+        }
+        let shards = (0..names.shards_in_all()).map(|shard| open(&names.in_shard(shard)).map(Arc::new));
+        let shards = shards.collect::<Result<_>>()?;
+        Ok(List::new(names, shards))
+    }
+
+    /// Makes a call on all shards, and again if there are others since.
+    async fn following<T, F: Future<Output = Result<T>>>(&self, call: impl Fn(Arc<List<E>>) -> F) -> Result<T> {
+        for _ in 0..FOLLOWS_MAX {
+            match call(self.list()).await {
+                Err(Error::Resharded { line, .. }) => self.follow(&line)?,
+                answer => return answer,
+            }
+        }
+        Err(nothing())
+    }
+
+    /// The shards as they are now: asks the home shard, for calls that would not be told.
+    async fn fresh(&self) -> Result<Arc<List<E>>> {
+        let look = async |list: Arc<List<E>>| match list.home().published().await {
+            Err(error @ Error::Resharded { .. }) => Err(error),
+            // Whatever else it is, the call itself finds it.
+            _ => Ok(list),
+        };
+        self.following(look).await
+    }
+
     /// Asks all shards at once.
-    async fn all<'a, T, F: Future<Output = Result<T>>>(&'a self, ask: impl Fn(&'a E) -> F) -> Vec<Result<T>> {
-        join_all(self.shards.iter().map(|shard| ask(shard))).await
+    async fn all<T, F: Future<Output = Result<T>>>(list: &List<E>, ask: impl Fn(Arc<E>) -> F) -> Vec<Result<T>> {
+        join_all(list.shards.iter().map(|shard| ask(shard.clone()))).await
     }
 
     /// The same, of which none may fail. A shard that nobody has put anything into yet has nothing; if that is so of all, there is no queue.
-    async fn every<'a, T: Default, F: Future<Output = Result<T>>>(
-        &'a self,
-        ask: impl Fn(&'a E) -> F,
+    async fn every<T: Default, F: Future<Output = Result<T>>>(
+        list: &List<E>,
+        ask: impl Fn(Arc<E>) -> F,
     ) -> Result<Vec<T>> {
-        let mut answers = self.all(ask).await;
+        let mut answers = Self::all(list, ask).await;
         if answers
             .iter()
             .all(|answer| matches!(answer, Err(Error::NoQueue { .. })))
@@ -123,10 +255,10 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     }
 
     /// Asks one after the other, the home shard last: what it says is what all do.
-    async fn in_turn<'a, T, F: Future<Output = Result<T>>>(&'a self, ask: impl Fn(&'a E) -> F) -> Result<T> {
+    async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
         let (mut last, mut none) = (None, None);
-        for shard in self.shards.iter().rev() {
-            match ask(shard).await {
+        for shard in self.fresh().await?.shards.iter().rev() {
+            match ask(shard.clone()).await {
                 Ok(answer) => last = Some(answer),
                 Err(error @ Error::NoQueue { .. }) => none = Some(error),
                 Err(error) => return Err(error),
@@ -136,17 +268,17 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     }
 
     /// The members of a process, by shard: of what a look shows, or of a member.
-    async fn members(&self, node: &str) -> Result<Vec<(usize, NodeId)>> {
-        let ids = async |shard: &E| shard.status().await.map(|status| status.nodes);
-        let shards = self.every(ids).await?.into_iter().enumerate();
+    async fn members(list: &List<E>, node: &str) -> Result<Vec<(usize, NodeId)>> {
+        let ids = async |shard: Arc<E>| shard.status().await.map(|status| status.nodes);
+        let shards = Self::every(list, ids).await?.into_iter().enumerate();
         let of = |(shard, nodes): (usize, Vec<NodeStatus>)| nodes.into_iter().map(move |found| (shard, found.node));
         let all = shards.flat_map(of);
         Ok(all.filter(|(_, found)| process_of(found) == process_of(node)).collect())
     }
 
     /// Numbers by the shard that they are of; what no shard has is left out.
-    fn by_shard(&self, numbers: &[u64]) -> Vec<(usize, Vec<u64>)> {
-        let mut parts: Vec<(usize, Vec<u64>)> = (0..self.shards.len()).map(|shard| (shard, Vec::new())).collect();
+    fn by_shard(list: &List<E>, numbers: &[u64]) -> Vec<(usize, Vec<u64>)> {
+        let mut parts: Vec<(usize, Vec<u64>)> = (0..list.shards.len()).map(|shard| (shard, Vec::new())).collect();
         for number in numbers {
             if let Some((_, part)) = parts.get_mut(shard_of(*number)) {
                 part.push(*number);
@@ -154,6 +286,73 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         }
         parts.retain(|(_, part)| !part.is_empty());
         parts
+    }
+
+    /// The shards in which a group may be: that of now first, then those in which it was before a reshard.
+    fn shards_of_group(list: &List<E>, group: &str) -> Vec<usize> {
+        whole::places_of(group, &list.names)
+    }
+
+    /// Whether the home shard cannot forget these shards with a failover: then nobody would look for what was put into those that are new.
+    async fn is_known(list: &List<E>) -> Result<bool> {
+        if list.names.then.is_empty() || list.is_known.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        match list.home().reshard("").await {
+            Ok(false) => Ok(false),
+            Ok(true) => {
+                list.is_known.store(true, Ordering::Relaxed);
+                Ok(true)
+            }
+            // The first push makes it, with these names.
+            Err(Error::NoQueue { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
+        let mut receipts = vec![None; push.items.len()];
+        let sent_at = self.sent_at(&push.call);
+        for round in whole::rounds(&list.names, sent_at) {
+            let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
+            for (shard, part, places) in whole::parts(push, &left, &round) {
+                match list.shards[shard].push(&part).await? {
+                    Pushed::Ok(found) => {
+                        for (place, receipt) in places.into_iter().zip(found) {
+                            receipts[place] = Some(receipt).filter(|receipt| *receipt != Receipt::NOT_HERE);
+                        }
+                    }
+                    other => return Ok(other),
+                }
+            }
+        }
+        let receipts: Option<Vec<_>> = receipts.into_iter().collect();
+        receipts.map(Pushed::Ok).ok_or_else(|| Error::Protocol {
+            detail: "a push was answered in part".into(),
+        })
+    }
+
+    /// After how many reshards a push was first sent, if it was and is not answered.
+    fn sent_at(&self, call: &str) -> Option<usize> {
+        let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = unanswered.iter().find(|(other, _)| other == call);
+        found.map(|(_, reshards)| *reshards)
+    }
+
+    /// A push is sent after so many reshards; None: it is answered.
+    fn note_push(&self, call: &str, reshards: Option<usize>) {
+        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = unanswered.iter().position(|(other, _)| other == call);
+        match (known, reshards) {
+            (Some(at), None) => drop(unanswered.remove(at)),
+            (None, Some(reshards)) => {
+                if unanswered.len() == UNANSWERED_MAX {
+                    unanswered.pop_front();
+                }
+                unanswered.push_back((call.to_string(), reshards));
+            }
+            _ => {}
+        }
     }
 }
 
@@ -168,289 +367,5 @@ fn made<T: Default>(answer: Result<T>) -> Result<T> {
 fn nothing() -> Error {
     Error::Protocol {
         detail: "a queue without a shard".into(),
-    }
-}
-
-/// What a node does, it does in each shard by itself.
-fn in_each<T>() -> Result<T> {
-    Err(Error::Protocol {
-        detail: "this is asked of each shard of a queue by itself".into(),
-    })
-}
-
-impl<E: Engine<Shard = E>> Engine for Sharded<E> {
-    type Shard = E;
-
-    fn shards(queue: &Arc<Self>) -> Vec<Arc<E>> {
-        queue.shards.clone()
-    }
-
-    /// A shard that is away costs its own messages a wait: only the home shard must be there.
-    async fn check(&self) -> Result<()> {
-        let mut checked = self.all(Engine::check).await.into_iter();
-        checked.next().unwrap_or(Ok(()))?;
-        checked
-            .filter(|checked| !checked.as_ref().is_err_and(Error::is_away))
-            .collect()
-    }
-
-    async fn store_info(&self) -> Result<StoreInfo> {
-        self.home().store_info().await
-    }
-
-    async fn status(&self) -> Result<Status> {
-        let looks = self.all(Engine::status).await;
-        let places = (0..self.shards.len()).map(|shard| self.place_of(shard));
-        whole::status(places.zip(looks).collect())
-    }
-
-    async fn published(&self) -> Result<u64> {
-        let all = self.every(Engine::published).await?;
-        Ok((0..)
-            .zip(all)
-            .map(|(shard, seq)| seq.saturating_sub(first_number(shard)))
-            .sum())
-    }
-
-    fn shard_for(&self, item: &Item) -> Option<usize> {
-        whole::shard_for(item, self.shards.len())
-    }
-
-    /// Where its messages are of several shards and one of these has no room, those of others may have been put in.
-    async fn push(&self, push: &Push) -> Result<Pushed> {
-        let mut receipts = vec![None; push.items.len()];
-        for (shard, part, places) in whole::parts(push, self.shards.len()) {
-            match self.shards[shard].push(&part).await? {
-                Pushed::Ok(found) => {
-                    for (place, receipt) in places.into_iter().zip(found) {
-                        receipts[place] = Some(receipt);
-                    }
-                }
-                other => return Ok(other),
-            }
-        }
-        let receipts: Option<Vec<_>> = receipts.into_iter().collect();
-        receipts.map(Pushed::Ok).ok_or_else(|| Error::Protocol {
-            detail: "a push was answered in part".into(),
-        })
-    }
-
-    async fn failed(&self, from: u64, limit: u32) -> Result<Vec<Failed>> {
-        let mut found: Vec<Failed> = Vec::new();
-        for shard in self.shards.iter().skip(shard_of(from)) {
-            let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            if left == 0 {
-                break;
-            }
-            found.extend(made(shard.failed(from, left).await)?);
-        }
-        Ok(found)
-    }
-
-    async fn latest(&self, below: u64, limit: u32) -> Result<Vec<Failed>> {
-        let mut found: Vec<Failed> = Vec::new();
-        for shard in self.shards.iter().rev() {
-            let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
-            if left == 0 {
-                break;
-            }
-            found.extend(made(shard.latest(below, left).await)?);
-        }
-        Ok(found)
-    }
-
-    async fn requeue(&self, numbers: &[u64]) -> Result<Requeued> {
-        whole::requeue_each(self, numbers).await
-    }
-
-    async fn discard(&self, numbers: &[u64]) -> Result<Vec<u64>> {
-        let mut gone = Vec::new();
-        for (shard, part) in self.by_shard(numbers) {
-            gone.extend(made(self.shards[shard].discard(&part).await)?);
-        }
-        Ok(gone)
-    }
-
-    async fn trim(&self, keep: u64) -> Result<Vec<u64>> {
-        let keep = keep.div_ceil(self.shards.len() as u64);
-        let gone = self.every(|shard| shard.trim(keep)).await?;
-        Ok(gone.into_iter().flatten().collect())
-    }
-
-    async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        self.in_turn(|shard| shard.pause(generator, handlers)).await
-    }
-
-    async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
-        self.shards[shard_of_group(group, self.shards.len())]
-            .pause_group(group, paused)
-            .await
-    }
-
-    async fn cancel(&self, numbers: &[u64]) -> Result<Vec<Cancelled>> {
-        let mut answers = vec![Cancelled::Unpublished; numbers.len()];
-        for (shard, part) in self.by_shard(numbers) {
-            let places = (0..numbers.len()).filter(|place| shard_of(numbers[*place]) == shard);
-            let told = match self.shards[shard].cancel(&part).await {
-                Err(Error::NoQueue { .. }) => continue,
-                told => told?,
-            };
-            for (place, answer) in places.zip(told) {
-                answers[place] = answer;
-            }
-        }
-        Ok(answers)
-    }
-
-    async fn cancel_group(&self, group: &str) -> Result<CancelledGroup> {
-        self.shards[shard_of_group(group, self.shards.len())]
-            .cancel_group(group)
-            .await
-    }
-
-    async fn limit(&self, limits: &Limits) -> Result<()> {
-        let part = limits.shared_by(self.shards.len()).map_err(|reason| Error::Setting {
-            setting: "limits",
-            reason,
-        })?;
-        let part = &part;
-        self.in_turn(|shard| shard.limit(part)).await
-    }
-
-    async fn handover(&self, to: Option<&str>) -> Result<Handover> {
-        let Some(to) = to.filter(|to| !to.is_empty()) else {
-            return self.home().handover(to).await;
-        };
-        let home = self.home().status().await?;
-        let member = home
-            .nodes
-            .iter()
-            .find(|found| process_of(&found.node) == process_of(to));
-        self.home()
-            .handover(Some(member.map_or(to, |member| &member.node)))
-            .await
-    }
-
-    async fn purge(&self, force: bool) -> Result<Purged> {
-        if !force {
-            let status = self.status().await?;
-            let alive = status.nodes.iter().filter(|node| node.is_alive()).count() as u64;
-            if alive > 0 {
-                return Ok(Purged::Alive(alive));
-            }
-        }
-        // The home shard last: as long as it is there, the rest can be removed again.
-        let mut is_gone = false;
-        for shard in self.shards.iter().skip(1).rev() {
-            match shard.purge(force).await {
-                Ok(Purged::Gone) => is_gone = true,
-                Err(Error::NoQueue { .. }) => {}
-                other => return other,
-            }
-        }
-        match self.home().purge(force).await {
-            Err(Error::NoQueue { .. }) if is_gone => Ok(Purged::Gone),
-            purged => purged,
-        }
-    }
-
-    async fn held(&self, node: &str, limit: u32) -> Result<Vec<Held>> {
-        let mut held: Vec<Held> = Vec::new();
-        for (shard, member) in self.members(node).await? {
-            let left = limit.saturating_sub(u32::try_from(held.len()).unwrap_or(u32::MAX));
-            held.extend(self.shards[shard].held(&member, left).await?);
-        }
-        Ok(held)
-    }
-
-    async fn endings(&self, numbers: &[u64]) -> Result<Vec<Option<Ending>>> {
-        let mut endings = vec![None; numbers.len()];
-        for (shard, part) in self.by_shard(numbers) {
-            let places = (0..numbers.len()).filter(|place| shard_of(numbers[*place]) == shard);
-            let told = made(self.shards[shard].endings(&part).await)?;
-            for (place, ending) in places.zip(told) {
-                endings[place] = ending;
-            }
-        }
-        Ok(endings)
-    }
-
-    async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
-        match self.shards.get(shard_of(number)) {
-            Some(shard) => shard.await_ending(number, at_most).await,
-            None => Ok(false),
-        }
-    }
-
-    async fn find(&self, number: u64) -> Result<Found> {
-        let Some(shard) = self.shards.get(shard_of(number)) else {
-            return Ok(Found::Unpublished);
-        };
-        match shard.find(number).await {
-            Err(Error::NoQueue { .. }) => Ok(Found::Unpublished),
-            found => found,
-        }
-    }
-
-    async fn report(&self, report: &Report) -> Result<Reported> {
-        self.home().report(report).await
-    }
-
-    async fn history(&self, range: Range) -> Result<History> {
-        self.home().history(range).await
-    }
-
-    async fn unsettled(&self) -> Result<Vec<(u64, u64)>> {
-        let all = self.every(Engine::unsettled).await?;
-        Ok(all.into_iter().flatten().collect())
-    }
-
-    fn place(&self) -> Option<String> {
-        self.home().place()
-    }
-
-    async fn join(&self, _: &Join) -> Result<Joined> {
-        in_each()
-    }
-
-    async fn beat(&self, _: &Beat) -> Result<Renewed> {
-        in_each()
-    }
-
-    async fn publish(&self, _: &Publish) -> Result<Published> {
-        in_each()
-    }
-
-    async fn exchange(&self, _: &Exchange) -> Result<Exchanged> {
-        in_each()
-    }
-
-    async fn reap(&self, _: &Reap) -> Result<Reaped> {
-        in_each()
-    }
-
-    async fn leave(&self, _: &NodeId) -> Result<()> {
-        in_each()
-    }
-
-    async fn listen(&self, _: Wake, _: Duration) -> Result<bool> {
-        in_each()
-    }
-
-    async fn gone(&self, _: Option<&NodeId>) -> Result<Option<Gone>> {
-        in_each()
-    }
-
-    async fn collect(&self, _: &Collect) -> Result<Collected> {
-        in_each()
-    }
-
-    /// Readers work on each shard by itself, so this renews no lease: it lets the hive clock of each shard go on.
-    async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
-        self.in_turn(|shard| shard.hold(reader, lease_ms)).await
-    }
-
-    async fn release(&self, _: &str, _: bool) -> Result<()> {
-        in_each()
     }
 }

@@ -1,12 +1,13 @@
 //! What the parts of one node share: membership, generator, handler and reporter each have a clone.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::message::Told;
 use crate::node::event::{Event, Observer};
 use crate::node::membership::{Requests, Standing};
 use crate::node::meter::Meter;
-use crate::node::shutdown::Shutdown;
+use crate::node::shutdown::{Shutdown, Stopper};
 use crate::node::watch;
 use crate::settings::Settings;
 
@@ -24,6 +25,37 @@ pub(crate) struct Context<E> {
     /// What the membership last learnt of this node.
     pub standing: watch::Receiver<Standing>,
     pub shutdown: Shutdown,
+    /// Asks for the queue to be opened anew.
+    pub reopening: Reopening,
+}
+
+/// Stops the node so that it goes on with the shards that the queue has now.
+#[derive(Debug, Clone)]
+pub(crate) struct Reopening {
+    is_wanted: Arc<AtomicBool>,
+    stopper: Stopper,
+    pub shutdown: Shutdown,
+}
+
+impl Reopening {
+    /// What stops the node for good stops this one, too.
+    pub(crate) fn new(shutdown: &Shutdown) -> Self {
+        let (stopper, shutdown) = shutdown.inner();
+        Self {
+            is_wanted: Arc::default(),
+            stopper,
+            shutdown,
+        }
+    }
+
+    pub(crate) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+        self.stopper.stop();
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
 }
 
 impl<E> Context<E> {
@@ -51,6 +83,7 @@ impl<E> Clone for Context<E> {
             told: self.told.clone(),
             standing: self.standing.clone(),
             shutdown: self.shutdown.clone(),
+            reopening: self.reopening.clone(),
         }
     }
 }

@@ -93,6 +93,8 @@ pub enum Event {
     Reconnected,
     /// It is told to stop, and finishes what it has in hand: so many messages.
     Stopping { in_hand: u64 },
+    /// The number of shards was changed: it finishes what it has in hand, so many messages, and goes on with the shards that there are now.
+    Resharded { in_hand: u64 },
     /// The time to finish is over: so many messages are given to others, who will handle them again.
     GivenUp { messages: u64 },
     /// The queue is on this server now: a cluster or sentinels say so.
@@ -128,6 +130,7 @@ impl Event {
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",
             Self::Stopping { .. } => "stopping",
+            Self::Resharded { .. } => "resharded",
             Self::GivenUp { .. } => "given_up",
             Self::Relocated { .. } => "relocated",
             Self::Left => "left",

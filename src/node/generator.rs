@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 use crate::engine::Engine;
@@ -40,24 +41,40 @@ const NOTHING: Duration = Duration::from_millis(10);
 
 pub(crate) struct Generator<E, G> {
     context: Context<E>,
-    maker: Maker<G>,
+    maker: Making<G>,
     /// How many messages were made and published, in all reigns, as far as this node knows.
     confirmed: Arc<AtomicU64>,
     line: Option<Line>,
 }
 
-/// What makes messages, apart from the rest: it makes the next ones while others are sent.
-struct Maker<G> {
+/// What makes messages, apart from the rest: it makes the next ones while others are sent. It outlives a reshard, after which another generator of this
+/// process uses it.
+pub(crate) struct Maker<G> {
     generate: G,
     builder: PackBuilder,
+    /// The last epoch in which this process reigned.
+    reigned: u64,
 }
 
+impl<G> Maker<G> {
+    pub(crate) fn shared(generate: G) -> Arc<Mutex<Self>> {
+        Arc::new(Mutex::new(Self {
+            generate,
+            builder: PackBuilder::new(),
+            reigned: 0,
+        }))
+    }
+}
+
+/// A maker, in use.
+type Making<G> = OwnedMutexGuard<Maker<G>>;
+
 impl<E: Engine, G: Generate> Generator<E, G> {
-    pub(crate) fn new(context: Context<E>, generate: G) -> Self {
-        let builder = PackBuilder::new();
+    /// Waits for whoever used the maker before.
+    pub(crate) async fn new(context: Context<E>, maker: Arc<Mutex<Maker<G>>>) -> Self {
         Self {
             context,
-            maker: Maker { generate, builder },
+            maker: maker.lock_owned().await,
             confirmed: Arc::default(),
             line: None,
         }
@@ -92,6 +109,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     made_before: reign.made_before,
                     cursor: reign.cursor.clone(),
                 });
+                self.maker.reigned = reign.epoch;
                 self.confirmed.store(reign.made, Ordering::Relaxed);
                 let ended = self.reign(&node, &reign).await;
                 self.maker.generate.deposed(self.confirmed.load(Ordering::Relaxed));

@@ -26,6 +26,7 @@
 
 mod beside;
 mod ends;
+mod noticed;
 mod outlet;
 mod reach;
 mod requests;
@@ -220,6 +221,7 @@ impl<E: Engine> Membership<E> {
                 }
                 Ok(Renewed::Alive(member)) => {
                     self.back(node);
+                    self.heed_shards(node, &member);
                     self.look_at_publishes();
                     self.watching.hears(&member, Instant::now());
                     self.tell_damage(node, &member);
@@ -421,29 +423,6 @@ impl<E: Engine> Membership<E> {
             );
         }
         moved || reaped.more || reaped.deposed
-    }
-
-    /// Says once what the store has found to be damaged.
-    fn tell_damage(&mut self, node: &NodeId, member: &Member) {
-        let pieces = member.damaged.unwrap_or(0);
-        if pieces > self.damage.0 {
-            let what =
-                format!("{pieces} pieces of the queue could not be read and were set aside: someone else wrote there");
-            self.context.tell(node, Event::Damaged { what });
-        }
-        if member.damaged.is_some() {
-            self.damage.0 = pieces;
-        }
-        if let Some(wrong) = &member.wrong {
-            self.tell_once(node, format!("the key {wrong}: rename or remove it"));
-        }
-    }
-
-    fn tell_once(&mut self, node: &NodeId, what: String) {
-        if self.damage.1 != what {
-            self.damage.1.clone_from(&what);
-            self.context.tell(node, Event::Damaged { what });
-        }
     }
 
     /// Removes the oldest errors beyond `errors_max`. True: there are more of them.

@@ -40,15 +40,16 @@ pub(crate) struct Reporter<E: Engine> {
 impl<E: Engine> Reporter<E> {
     pub(crate) fn new(context: Context<E::Shard>, queue: Arc<E>) -> Self {
         Self {
-            context,
             queue,
             node: NodeId::new(),
             number: 0,
-            told: Figures::default(),
+            // What was counted before a reshard was told then.
+            told: context.meter.totals(),
             pending: None,
             last: None,
             ticks: VecDeque::new(),
             unhandled: false,
+            context,
         }
     }
 

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::{Context, Handle, Handler, Home, Ids, Meter, Observer, Seat, Share, Slots, Standing, crashed, watch};
+use super::{
+    Context, Handle, Handler, Home, Ids, Meter, Observer, Reopening, Seat, Share, Slots, Standing, crashed, watch,
+};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::node::event::{Entry, Event};
 use crate::node::membership::Membership;
-use crate::node::shutdown::Shutdown;
 use crate::settings::Settings;
 
 /// What the parts of the node share, and its membership, in each shard.
@@ -21,12 +22,12 @@ pub(super) fn contexts<E: Engine>(
     settings: Settings,
     observer: &Arc<dyn Observer>,
     meter: &Arc<Meter>,
-    shutdown: &Shutdown,
+    reopening: &Reopening,
 ) -> Result<Vec<(Context<E>, Membership<E>)>> {
     let count = shards.len();
     let mut ids = if count > 1 { Ids::of(count) } else { Vec::new() }.into_iter();
     let settings = if count > 1 {
-        shared_by(count, settings)?
+        shared_by(settings.names.shards_now(), settings)?
     } else {
         settings
     };
@@ -43,13 +44,17 @@ pub(super) fn contexts<E: Engine>(
         };
         let context = Context {
             engine,
-            settings: Arc::new(in_shard(&settings, shard, count)),
+            settings: Arc::new(Settings {
+                names: settings.names.in_shard(shard),
+                ..settings.clone()
+            }),
             observer,
             requests: Arc::default(),
             told: Arc::default(),
             meter: meter.clone(),
             standing: standing.subscribe(),
-            shutdown: shutdown.clone(),
+            shutdown: reopening.shutdown.clone(),
+            reopening: reopening.clone(),
         };
         let seat = Seat {
             ids: ids.next(),
@@ -80,18 +85,9 @@ fn shared_by(shards: usize, settings: Settings) -> Result<Settings> {
     })
 }
 
-/// Which shard it is decides which groups its messages can publish into.
-fn in_shard(settings: &Settings, shard: usize, shards: usize) -> Settings {
-    let mut settings = settings.clone();
-    if shards > 1 {
-        settings.names = settings.names.of_shard(shard, shards);
-    }
-    settings
-}
-
 /// What handles the messages of each shard.
-pub(super) fn handlers<E: Engine, H: Handle>(contexts: Vec<Context<E>>, handle: H) -> Vec<Handler<E, H>> {
-    let (count, handle) = (contexts.len(), Arc::new(handle));
+pub(super) fn handlers<E: Engine, H: Handle>(contexts: Vec<Context<E>>, handle: &Arc<H>) -> Vec<Handler<E, H>> {
+    let count = contexts.len();
     let concurrency = contexts.first().map_or(0, |home| home.settings.concurrency as usize);
     let slots = (count > 1).then(|| Arc::new(Slots::new(concurrency, count)));
     let of = |(lane, context)| {

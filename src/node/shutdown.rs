@@ -10,14 +10,22 @@ pub struct Stopper(Arc<watch::Sender<bool>>);
 
 /// Learns that the node is to stop. Clones learn the same.
 #[derive(Debug, Clone)]
-pub struct Shutdown(watch::Receiver<bool>);
+pub struct Shutdown {
+    told: watch::Receiver<bool>,
+    /// Whoever stops this one stops the other, too.
+    outer: Option<watch::Receiver<bool>>,
+}
 
 /// The two ends of a shutdown.
 #[must_use]
 pub fn channel() -> (Stopper, Shutdown) {
     let sender = watch::Sender::new(false);
     let receiver = sender.subscribe();
-    (Stopper(Arc::new(sender)), Shutdown(receiver))
+    let shutdown = Shutdown {
+        told: receiver,
+        outer: None,
+    };
+    (Stopper(Arc::new(sender)), shutdown)
 }
 
 /// Returns at the first SIGTERM or SIGINT: what service managers, containers and Ctrl-C send. For
@@ -52,13 +60,30 @@ impl Shutdown {
     /// Whether it was told to stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        *self.0.borrow()
+        *self.told.borrow() || self.outer.as_ref().is_some_and(|outer| *outer.borrow())
     }
 
     /// Returns once the node is to stop; never, if every [`Stopper`] is gone.
     pub async fn stopping(&mut self) {
-        if self.0.wait_for(|stopping| *stopping).await.is_err() {
-            std::future::pending::<()>().await;
+        let Some(outer) = &mut self.outer else {
+            return told(&mut self.told).await;
+        };
+        tokio::select! {
+            () = told(outer) => {}
+            () = told(&mut self.told) => {}
         }
+    }
+
+    /// One that can be ended by itself, and ends with this one.
+    pub(crate) fn inner(&self) -> (Stopper, Self) {
+        let (stopper, inner) = channel();
+        let outer = Some(self.told.clone());
+        (stopper, Self { outer, ..inner })
+    }
+}
+
+async fn told(told: &mut watch::Receiver<bool>) {
+    if told.wait_for(|stopping| *stopping).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }

@@ -29,6 +29,7 @@ pub mod push;
 mod redis_only;
 mod replaying;
 mod reports;
+mod reshard;
 mod retries;
 mod rights;
 mod sizes;
@@ -70,6 +71,7 @@ pub fn all<B: Bench>() -> Vec<Check<B>> {
     all.extend(leases::checks());
     all.extend(calm::checks());
     all.extend(claims::checks());
+    all.extend(reshard::checks());
     all.extend(hearing::checks());
     all.extend(publish::checks());
     all.extend(replaying::checks());

@@ -36,6 +36,7 @@ mod poller;
 mod promoted;
 mod push;
 mod refusals;
+mod reshard;
 mod retries;
 mod roles;
 mod rolling;

@@ -163,6 +163,28 @@ const CATCHES: &[(&str, &str)] = &[
     ("layout", "a_queue_of_a_newer_layout_is_refused"),
     ("layout-older", "members_of_an_older_layout_are_deposed"),
     (
+        "reshard-note",
+        "a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_crowned",
+    ),
+    (
+        "reshard-reign",
+        "a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_crowned",
+    ),
+    (
+        "reshard-crown",
+        "a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_crowned",
+    ),
+    (
+        "reshard-record",
+        "the_generator_of_several_shards_finds_what_that_of_one_has_left",
+    ),
+    (
+        "reshard-unheard",
+        "a_reshard_waits_for_members_that_may_know_of_another",
+    ),
+    ("only-known", "a_push_for_those_that_have_to_be_here_leaves_the_others"),
+    ("opener-reshard", "with_memory_full_a_queue_is_paused_and_handed_over"),
+    (
         "shortcut-bytes",
         "one_by_one_a_take_brings_no_more_bytes_than_are_wanted",
     ),

@@ -240,7 +240,7 @@ fn the_crate_is_packed_without_surprises_and_small() {
 }
 
 /// Of the compressed crate; crates.io takes 10 MB.
-const KILOBYTES_MAX: u64 = 900;
+const KILOBYTES_MAX: u64 = 950;
 
 /// Where cargo-binstall looks: a template of Cargo.toml, with its words filled in.
 fn told_to_binstall(name: &str, target: &str) -> String {

@@ -5,17 +5,19 @@
 
 mod crowd;
 mod on_redis;
+mod resharding;
 mod store;
 mod turns;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use queenright::engine::memory::{Local, Stored};
 use queenright::engine::sharded::{Sharded, first_number};
 use queenright::engine::{Engine, Item, Push};
 use queenright::generate::{Draft, Generate, Made, Next};
+use queenright::settings::Names;
 use queenright::shutdown::{self, Stopper};
 use queenright::{Effect, Message, Node, Settings};
 use tokio::time::Instant;
@@ -24,16 +26,23 @@ use store::{Store, Weather};
 
 /// How many items the source has in most stories.
 const ITEMS: u64 = 200;
+/// The most shards of a reshard.
+const SHARDS_MAX: usize = 6;
 /// How many seeds the gate plays.
 const SEEDS: u64 = 90;
 
 /// Reads items from its cursor on.
 #[derive(Clone)]
-struct Source;
+struct Source {
+    items: u64,
+}
 
 impl Generate for Source {
     async fn generate(&mut self, _: Next, draft: &mut Draft) -> Made {
         let item: u64 = std::str::from_utf8(&draft.cursor).map_or(0, |text| text.parse().unwrap_or(0));
+        if item >= self.items {
+            return Made::End;
+        }
         draft.payload.extend(item.to_string().bytes());
         draft.cursor = (item + 1).to_string().into_bytes();
         Made::Message
@@ -41,11 +50,16 @@ impl Generate for Source {
 }
 
 struct World {
+    /// Also those that only a reshard would use.
     shards: Vec<Local>,
+    /// What copies are told when they start: how many shards there were in the beginning.
+    names: Names,
     weather: Arc<Weather>,
     processes: Vec<Process>,
     settings: Settings,
     handling: Duration,
+    /// What handlers have begun with (true) and ended.
+    handled: Arc<Mutex<Vec<(String, bool)>>>,
     /// How many items the source has.
     items: u64,
 }
@@ -58,11 +72,11 @@ struct Process {
 
 impl World {
     fn new(shards: usize, interval: Duration) -> Self {
+        let all = shards.max(SHARDS_MAX);
         Self {
-            shards: (0..shards)
-                .map(|shard| Local::new("jobs").shard(shard, shards))
-                .collect(),
-            weather: Arc::new(Weather::new(shards)),
+            shards: (0..all).map(|_| Local::new("jobs")).collect(),
+            names: Names::default().of_shard(0, shards),
+            weather: Arc::new(Weather::new(all)),
             processes: Vec::new(),
             settings: Settings {
                 interval,
@@ -73,6 +87,7 @@ impl World {
                 ..Settings::default()
             },
             handling: Duration::from_millis(2),
+            handled: Arc::default(),
             items: ITEMS,
         }
     }
@@ -86,29 +101,36 @@ impl World {
     }
 
     fn queue(&self, dead: &Arc<AtomicBool>) -> Arc<Sharded<Store>> {
-        let shards = self.shards.iter().enumerate().map(|(shard, local)| {
-            Arc::new(Store {
-                local: local.clone(),
+        let (locals, weather, dead) = (self.shards.clone(), self.weather.clone(), dead.clone());
+        let open = move |names: &Names| {
+            let shard = names.shard as usize;
+            Ok(Store {
+                local: locals[shard].named(names),
                 shard,
-                weather: self.weather.clone(),
+                weather: weather.clone(),
                 dead: dead.clone(),
                 called: std::sync::Mutex::default(),
             })
-        });
-        Arc::new(Sharded::new(shards.collect()).expect("a few shards"))
+        };
+        Arc::new(Sharded::open(&self.names, open).expect("a few shards"))
     }
 
     fn start(&mut self) {
         let dead = Arc::new(AtomicBool::new(false));
         let queue = self.queue(&dead);
         let (stopper, shutdown) = shutdown::channel();
-        let takes = self.handling;
-        let handle = move |message: Message| async move {
-            tokio::time::sleep(takes).await;
-            let item = String::from_utf8_lossy(&message.payload).into_owned();
-            Ok(vec![Effect::add(format!("item:{item}"), 1)])
+        let (takes, handled) = (self.handling, self.handled.clone());
+        let handle = move |message: Message| {
+            let handled = handled.clone();
+            async move {
+                let item = String::from_utf8_lossy(&message.payload).into_owned();
+                handled.lock().expect("whole").push((item.clone(), true));
+                tokio::time::sleep(takes).await;
+                handled.lock().expect("whole").push((item.clone(), false));
+                Ok(vec![Effect::add(format!("item:{item}"), 1)])
+            }
         };
-        let node = Node::new(queue, self.settings.clone(), Source, handle).beats_here();
+        let node = Node::new(queue, self.settings.clone(), Source { items: self.items }, handle).beats_here();
         let running = tokio::spawn(node.run(shutdown));
         self.processes.push(Process { dead, running, stopper });
     }
@@ -118,6 +140,16 @@ impl World {
         let killed = self.processes.swap_remove(process);
         killed.dead.store(true, Ordering::Relaxed);
         killed.running.abort();
+    }
+
+    /// What handlers did with messages of groups, which begin with a g.
+    fn handled(&self) -> Vec<(String, bool)> {
+        let handled = self.handled.lock().expect("whole");
+        handled
+            .iter()
+            .filter(|(item, _)| item.starts_with('g'))
+            .cloned()
+            .collect()
     }
 
     /// How often each item was done.
@@ -208,7 +240,10 @@ impl World {
         for (shard, local) in self.shards.iter().enumerate() {
             let state = local.state();
             assert!(state.nodes.is_empty(), "all have left shard {shard}");
-            let seq = state.meta.as_ref().expect("a queue").seq;
+            let Some(seq) = state.meta.as_ref().map(|meta| meta.seq) else {
+                assert!(shard >= self.names.shards as usize, "nobody has made it");
+                continue;
+            };
             assert!(
                 seq >= first_number(shard) && seq < first_number(shard + 1),
                 "its own numbers"
@@ -291,6 +326,7 @@ async fn push(world: &World, step: u32, items: u32) {
         birth: "birth".into(),
         step_ms: 200,
         server: String::new(),
+        only_known: false,
         items: (0..items)
             .map(|i| Item::new(format!("pushed-{step}-{i}")).key(format!("{step}-{i}")))
             .collect(),
@@ -420,7 +456,7 @@ async fn spread() {
     let made: Vec<u64> = world
         .shards
         .iter()
-        .map(|shard| shard.state().meta.as_ref().expect("a queue").made)
+        .filter_map(|shard| shard.state().meta.as_ref().map(|meta| meta.made))
         .collect();
     assert_eq!(made.iter().sum::<u64>(), ITEMS);
     world.end().await;
@@ -437,7 +473,7 @@ fn one_generator_publishes_into_all_shards() {
         let made: Vec<u64> = world
             .shards
             .iter()
-            .map(|shard| shard.state().meta.as_ref().expect("a queue").made)
+            .filter_map(|shard| shard.state().meta.as_ref().map(|meta| meta.made))
             .collect();
         assert_eq!(made, [ITEMS / 4; 4], "in turn");
         world.end().await;

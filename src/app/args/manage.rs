@@ -35,6 +35,9 @@ pub enum Manage {
     /// Wait until the queue is empty: nothing queued, delayed or in hand
     #[command(after_help = DRAIN)]
     Drain(Drain),
+    /// Change the number of shards while the queue is in use
+    #[command(after_help = RESHARD)]
+    Reshard(Reshard),
     /// Delete the queue, with all its messages and errors
     #[command(after_help = PURGE)]
     Purge(Purge),
@@ -235,6 +238,42 @@ pub struct Change {
     #[arg(long)]
     pub dry_run: bool,
     /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+const RESHARD: &str = "\
+Copies that run follow by themselves: each finishes what it has in hand, as when
+it is stopped (--grace), and goes on with the new shards. New messages go to
+them at once. Shards beyond --to get no new messages, and run empty.
+
+It is one step in the home shard: killed at any point, it is done or not, and
+the same command again goes on. It waits until all copies have followed, and
+until shards that get no new messages are empty; --timeout ends the wait, not
+the change.
+
+On a cluster that is all. On servers of their own, start all copies with the
+URLs of all servers first (--shards stays as it is), then reshard with the same
+URLs: URLs beyond the shards are not used before. Restart copies with the new
+--shards or the old one, as you like.
+
+A shard is not removed: keep its server. Groups stay where they are until
+nothing of them is left there.
+
+Examples:
+  queenright reshard --to 6 --url redis+cluster://10.0.0.1
+  queenright reshard --to 2 --shards 1 --url redis://one --url redis://two
+  queenright status                          what each shard has";
+
+#[derive(Debug, Clone, PartialEq, Eq, Args)]
+pub struct Reshard {
+    /// So many shards get new messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub to: u32,
+    /// Wait for at most this time [default: as long as it takes]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Print the number of shards as one JSON object
     #[arg(long)]
     pub json: bool,
 }

@@ -137,26 +137,19 @@ fn together(stack: &Stack, to: &mut Resolved) {
     }
 }
 
-/// Whether so many shards can be on so many servers.
+/// Whether so many shards can be on these stores. More stores than shards are for a reshard.
 fn share_out(to: &Resolved) -> Result<(), Usage> {
     let urls = to.others.len() + 1;
     let shards = to.settings.names.shards;
-    // What can be no number of shards at all is said by the settings.
-    if (1..urls).contains(&(shards as usize)) {
-        return Err(Usage::new(format!(
-            "{}: {shards} shards cannot be on {urls} servers: give as many as there are URLs, or more",
-            SHARDS.flag()
-        )));
-    }
     let is_file = |store: &Store| matches!(store, Store::Sqlite(_));
     let files = to.others.iter().filter(|(store, _)| is_file(store)).count() + usize::from(is_file(&to.store));
-    if shards > 1 && files > 0 && files < urls {
+    if files > 0 && files < urls {
         return Err(Usage::new(format!(
             "{}: the shards of one queue are all on servers, or all in files",
             URL.flag()
         )));
     }
-    if shards > 1 && files > 0 && files < shards as usize {
+    if files > 0 && files < shards as usize {
         return Err(Usage::new(format!(
             "{}: each shard needs a file of its own: give {} {shards} times, with {shards} files",
             SHARDS.flag(),

@@ -7,19 +7,21 @@ mod sqlite;
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{FAILED, Failure, LOOK_MAX, NO_REDIS};
 use crate::app::args::Doctor;
 use crate::app::args::sources::{Resolved, Store};
-use crate::app::on_engine::QueueAt;
+use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::json;
 use crate::app::output::screen::counted;
 use crate::app::output::time::age;
 use crate::app::run::{print, runtime};
-use crate::engine::{LAYOUT, NodeStatus, Status};
+use crate::engine::{Engine, LAYOUT, NodeStatus, Status};
 use crate::error::{Absence, Error};
 use crate::node::event::escape;
+use crate::settings::Names;
 
 /// How often the round trip is measured.
 const ROUND_TRIPS: usize = 100;
@@ -263,18 +265,31 @@ fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
+/// How many shards the queue has, as far as it can be asked.
+struct NamesNow;
+
+impl OnEngine for NamesNow {
+    type Output = Option<Names>;
+
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Option<Names>, Failure> {
+        match engine.published().await {
+            Err(error @ Error::Setting { .. }) => Err(error.into()),
+            // Whatever else it is, what is examined tells.
+            _ => Ok(E::names(&engine)),
+        }
+    }
+}
+
 pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failure> {
     let runtime = runtime()?;
     let mut findings = Findings::default();
-    let shards = resolved.settings.names.shards as usize;
-    let queue = QueueAt::of(resolved, LOOK_MAX);
+    let queue = QueueAt::of(resolved, LOOK_MAX).looking(true);
+    let whole = queue.run(NamesNow)?.unwrap_or_else(|| resolved.settings.names.clone());
+    let shards = whole.shards_in_all();
     for shard in 0..shards {
         findings.shard = (shards > 1).then_some(shard);
         let (store, address) = queue.at(shard);
-        let names = match shards {
-            1 => resolved.settings.names.clone(),
-            _ => resolved.settings.names.of_shard(shard, shards),
-        };
+        let names = whole.in_shard(shard);
         match store {
             Store::Redis(place) => {
                 let engine = queue.redis_at(place, address, &names)?;

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOK_SHARE: u32 = 20;
 
 /// Waits between two looks, of which the last took so long.
-async fn rest(took: Duration) {
+pub(super) async fn rest(took: Duration) {
     tokio::time::sleep(LOOK.max(took * LOOK_SHARE)).await;
 }
 

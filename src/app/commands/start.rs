@@ -275,6 +275,11 @@ pub(super) fn stop_on_signal(stopper: Stopper) -> Result<(), Failure> {
 /// Whether a node can work there. What a join would be refused for is found here, where it is one line and an exit code. Of several shards, only the
 /// first must be there: the others may be away for a while.
 async fn usable<E: Engine>(engine: &Arc<E>) -> Result<(), Error> {
+    // Its shards are those that there are now.
+    match engine.published().await {
+        Err(error) if !error.may_pass() && !matches!(error, Error::NoQueue { .. }) => return Err(error),
+        _ => {}
+    }
     for (shard, engine) in E::shards(engine).iter().enumerate() {
         match usable_shard(&**engine).await {
             Err(error) if shard > 0 && error.may_pass() => {}

@@ -77,7 +77,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
 
     let plan = flags.chaos.then(|| {
         let seed = flags.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-        Plan::new(seed, flags.duration.unwrap_or(DURATION), Reach::of(&bed))
+        Plan::new(seed, flags.duration.unwrap_or(DURATION), Reach::of(&bed, shards))
     });
     let messages = settings.messages.or((!flags.chaos).then_some(MESSAGES_DEFAULT));
     let leases = leases(settings.lease, flags.nodes, plan.as_ref());

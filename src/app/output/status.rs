@@ -165,6 +165,9 @@ fn shards(all: &[ShardStatus], rates: &[Option<u128>]) -> String {
         if let Some(place) = &shard.place {
             let _ = write!(out, "  at {}", escape(place.as_bytes()));
         }
+        if shard.retired {
+            out.push_str("  (no new messages since a reshard)");
+        }
         out.push('\n');
     }
     for (number, _) in all.iter().enumerate().filter(|(_, shard)| shard.hot) {

@@ -172,6 +172,8 @@ view! {
         done: u64,
         failed: u64,
         errors: u64,
+        nodes: u64,
+        retired: bool,
         place: Option<String>,
         hot: bool,
         away: Option<String>,

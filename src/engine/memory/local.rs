@@ -60,6 +60,8 @@ pub struct Local {
     /// Something was done: a message may have ended.
     stepped: Arc<Notify>,
     sights: Arc<Sights>,
+    /// What this clone knows of the queue's names and shards, if that is not what the first one knows.
+    names: Option<Names>,
 }
 
 impl Local {
@@ -81,6 +83,16 @@ impl Local {
             rung: Arc::new(Notify::new()),
             stepped: Arc::new(Notify::new()),
             sights: Arc::default(),
+            names: None,
+        }
+    }
+
+    /// The same queue, as someone sees it who knows these names and shards.
+    #[must_use]
+    pub fn named(&self, names: &Names) -> Self {
+        Self {
+            names: Some(names.clone()),
+            ..self.clone()
         }
     }
 
@@ -111,6 +123,9 @@ impl Steps for Local {
     {
         let now_ms = (self.now_ms)();
         let mut state = self.state();
+        if let Some(names) = &self.names {
+            state.names.clone_from(names);
+        }
         let answer = verb(&mut state, now_ms, args);
         if state.bell || state.crown_bell {
             self.rung.notify_waiters();

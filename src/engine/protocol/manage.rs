@@ -69,3 +69,13 @@ pub enum CancelledGroup {
     /// [`CANCELLED_GROUPS_MAX`](crate::engine::CANCELLED_GROUPS_MAX) groups are cancelled. Nothing was changed.
     TooMany,
 }
+
+/// The answer to a [`reshard_to`](crate::engine::Engine::reshard_to).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resharded {
+    /// How many shards got new messages before, and get them now.
+    pub before: usize,
+    pub now: usize,
+    /// How many there are in all: those beyond get no new messages, and run empty.
+    pub in_all: usize,
+}

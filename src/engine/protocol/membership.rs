@@ -132,6 +132,9 @@ pub struct Member {
     pub cancels: Cancels,
     /// A key of the queue in whose place someone else has put something of another type.
     pub wrong: Option<String>,
+    /// The line of names and shards of the queue, if the number of shards was changed since this node opened it: it is not crowned before it has opened
+    /// the queue anew.
+    pub resharded: Option<String>,
 }
 
 /// Names a node that is to be given up if its lease has run out.

@@ -20,6 +20,9 @@ pub struct Push {
     pub step_ms: u64,
     /// As in a beat.
     pub server: String,
+    /// After a reshard: puts in only what has to be here, since its key is remembered here, or messages of its group wait or are in flight. What is left
+    /// belongs elsewhere: [`Receipt::NOT_HERE`].
+    pub only_known: bool,
     pub items: Vec<Item>,
 }
 
@@ -132,4 +135,12 @@ pub struct Receipt {
     pub number: u64,
     /// Its key was pushed before: this is the number that it has, and nothing was put in.
     pub repeated: bool,
+}
+
+impl Receipt {
+    /// Nothing was put in: the message belongs into another shard. No message has this number.
+    pub const NOT_HERE: Self = Self {
+        number: crate::engine::COUNTER_MAX.cast_unsigned(),
+        repeated: false,
+    };
 }

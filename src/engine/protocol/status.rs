@@ -60,6 +60,10 @@ pub struct ShardStatus {
     pub done: u64,
     pub failed: u64,
     pub errors: u64,
+    /// How many copies are alive here: fewer than in others, for a moment, after a reshard.
+    pub nodes: u64,
+    /// No new messages come here since a reshard: it runs empty.
+    pub retired: bool,
     /// Where it is, without user or password.
     pub place: Option<String>,
     /// More messages wait here than in the others: more than half as many again as the shards have on average, and not just a few.
@@ -78,6 +82,8 @@ impl ShardStatus {
             done: look.done,
             failed: look.failed,
             errors: look.errors,
+            nodes: look.nodes.iter().filter(|node| node.is_alive()).count() as u64,
+            retired: false,
             place,
             hot: false,
             away: None,

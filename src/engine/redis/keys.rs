@@ -51,7 +51,7 @@ impl Keys {
     pub fn new(queue: &str, names: &Names) -> Self {
         let tag = match names.shard {
             0 => format!("qr:{queue}"),
-            shard => slots::tag(queue, shard as usize, names.shards as usize),
+            _ => slots::tag(queue, names),
         };
         let prefix = format!("{{{tag}}}:");
         let key = |name: &str| format!("{prefix}{name}");

@@ -59,6 +59,22 @@ pub(super) async fn limit(engine: &RedisEngine, limits: &Limits) -> Result<()> {
     }
 }
 
+pub(super) async fn reshard(engine: &RedisEngine, server: &str) -> Result<bool> {
+    let keys = &engine.keys;
+    let run = engine.aside.run_kept(&engine.scripts.reshard, &keys.replicated, |cmd| {
+        cmd.keys([&keys.meta, &keys.crown, &keys.nodes, &keys.unheard])
+            .arg(keys.names.line())
+            .arg(engine.aside.server_or(server));
+    });
+    let mut reply = Reply::decode(run.await?)?;
+    match reply.next::<String>()?.as_str() {
+        "ok" => Ok(true),
+        "unheard" => Ok(false),
+        "none" => Err(engine.no_queue()),
+        other => Err(engine.not_ours(other, reply)),
+    }
+}
+
 pub(super) async fn handover(engine: &RedisEngine, to: Option<&str>) -> Result<Handover> {
     let keys = &engine.keys;
     let run = engine.aside.run(&engine.scripts.handover, |cmd| {

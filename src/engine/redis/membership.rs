@@ -237,6 +237,7 @@ async fn renew(engine: &RedisEngine, beat: &Beat, last: &Calm) -> Result<Option<
         damaged: None,
         cancels: Cancels::default(),
         wrong: None,
+        resharded: None,
     }))
 }
 
@@ -273,6 +274,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             .arg(watching::suspect(engine, &beat.gone))
             .arg(keys.alive())
             .arg(beat.claims)
+            .arg(keys.names.line())
             .arg(&kinds);
     });
     let mut reply = Reply::decode(run.await?)?;
@@ -298,6 +300,7 @@ async fn whole_beat(engine: &RedisEngine, beat: &Beat) -> Result<Renewed> {
             damaged,
             cancels,
             wrong,
+            resharded,
         }))),
         "deposed" => Ok(Renewed::Deposed),
         other => Err(super::unknown(other)),

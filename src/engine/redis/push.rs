@@ -34,7 +34,8 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
             .arg(&push.birth)
             .arg(push.step_ms)
             .arg(engine.aside.server_or(&push.server))
-            .arg(first_number(keys.names.shard as usize));
+            .arg(first_number(keys.names.shard as usize))
+            .arg(u8::from(push.only_known));
         for item in &push.items {
             cmd.arg(item.key.as_deref().unwrap_or_default()).arg(item.delay_ms);
             if has_envelopes {

@@ -42,6 +42,7 @@ const GROUPS_TAKE: &str = include_str!("lua/groups_take.lua");
 const ASKED: &str = include_str!("lua/asked.lua");
 const CANCELS: &str = include_str!("lua/cancels.lua");
 const CANCELS_EXCHANGE: &str = include_str!("lua/cancels_exchange.lua");
+const SHARDS: &str = include_str!("lua/shards.lua");
 const GROUPS_EXCHANGE: &str = include_str!("lua/groups_exchange.lua");
 
 /// How many values a script passes to one command: Lua's `unpack` ends at 8,000. Even, since many are pairs.
@@ -81,6 +82,7 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("limits") => LIMITS_LUA.lines(),
         Some("limit_exchange") => LIMIT_EXCHANGE.lines(),
         Some("groups_take") => GROUPS_TAKE.lines(),
+        Some("shards") => SHARDS.lines(),
         Some("cancels") => CANCELS.lines(),
         Some("cancels_exchange") => CANCELS_EXCHANGE.lines(),
         Some("groups_exchange") => GROUPS_EXCHANGE.lines(),
@@ -132,7 +134,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, CANCELS, CANCELS_EXCHANGE, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, CANCELS, CANCELS_EXCHANGE, SHARDS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }
@@ -158,6 +160,7 @@ scripts!(
     pause,
     pause_group,
     limit,
+    reshard,
     cancel,
     cancel_group,
     handover,

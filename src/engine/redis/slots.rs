@@ -1,7 +1,9 @@
 //! The slots of a cluster, and hash tags for shards that spread over them.
 
+use crate::settings::Names;
+
 /// How many slots a cluster has.
-const SLOTS: usize = 16384;
+const SLOTS: usize = Names::RING as usize;
 
 /// The slot of a key with this hash tag.
 pub(super) fn slot(tag: &str) -> usize {
@@ -19,10 +21,11 @@ pub(super) fn slot(tag: &str) -> usize {
     usize::from(crc) % SLOTS
 }
 
-/// The hash tag of a shard of a queue, if it is not the home shard. Seen from there, shards are as far apart as they can be: a server of a
+/// The hash tag of a shard of a queue, if it is not the home shard, [from which it is as far away as it is to be](Names::at): a server of a
 /// cluster has a range of slots, and so as many shards as any other. Of the names `qs:QUEUE/SHARD.TRY`, the first whose slot is near enough.
-pub(super) fn tag(queue: &str, shard: usize, shards: usize) -> String {
-    let wanted = (slot(&format!("qr:{queue}")) + SLOTS * shard / shards) % SLOTS;
+pub(super) fn tag(queue: &str, names: &Names) -> String {
+    let (shard, shards) = (names.shard, names.shards as usize);
+    let wanted = (slot(&format!("qr:{queue}")) + names.at as usize) % SLOTS;
     let near = (SLOTS / shards / 16).max(1);
     let distance = |found: usize| {
         let apart = found.abs_diff(wanted);
@@ -47,12 +50,25 @@ mod tests {
     #[test]
     fn every_server_of_a_cluster_gets_as_many_shards_as_any_other() {
         for queue in ["jobs", "mail", "a", "queue-with-a-long-name"] {
-            for (shards, servers) in [(3, 3), (6, 3), (8, 4), (64, 8), (256, 16)] {
-                let mut counts = vec![0; servers];
+            for (first, then, servers) in [
+                (3, vec![], 3),
+                (6, vec![], 3),
+                (8, vec![], 4),
+                (64, vec![], 8),
+                (256, vec![], 16),
+                (1, vec![3], 3),
+                (3, vec![6], 3),
+                (2, vec![3, 2, 8], 4),
+                (3, vec![5, 12], 6),
+            ] {
+                let names = then
+                    .iter()
+                    .fold(Names::default().of_shard(0, first), |names, to| names.resharded(*to, 1));
+                let (shards, mut counts) = (names.shards_in_all(), vec![0; servers]);
                 for shard in 0..shards {
                     let tag = match shard {
                         0 => format!("qr:{queue}"),
-                        _ => tag(queue, shard, shards),
+                        _ => tag(queue, &names.in_shard(shard)),
                     };
                     counts[slot(&tag) * servers / SLOTS] += 1;
                 }

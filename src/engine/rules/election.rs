@@ -5,6 +5,7 @@ use super::clock::{advance, expired};
 use super::groups::line_up;
 use super::limit::{has_rested, is_shut};
 use super::membership::{lacks, leaves_hole, notice_server, raise};
+use super::reshard::{note_later, told_later};
 use crate::engine::history::Crowned;
 use crate::engine::limits::{DUE_BYTES_MAX, DUE_MAX, HEIRS_MAX};
 use crate::engine::store::{Lessee, Line, Meta, Replay, Store};
@@ -19,6 +20,13 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         return Ok(Renewed::Deposed);
     };
     advance(store, &mut meta, wall_ms);
+    note_later(store, &mut meta)?;
+    // Who does not know all shards is not crowned: what others have published there would be published again.
+    let resharded = told_later(store, &meta);
+    let beat = &Beat {
+        eligible: beat.eligible && (resharded.is_none() || !store.guard("reshard-crown")),
+        ..beat.clone()
+    };
     let mut rewound = lacks(store, &meta, &beat.seen);
     if rewound.is_some() {
         let other = !meta.generator.is_empty() && meta.generator != beat.node;
@@ -86,6 +94,7 @@ pub fn beat(store: &mut impl Store, wall_ms: u64, beat: &Beat) -> Result<Renewed
         damaged,
         cancels,
         wrong: None,
+        resharded,
     }))
 }
 

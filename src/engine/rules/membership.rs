@@ -4,7 +4,7 @@ use super::cancel::{Runs, settled};
 use super::clock::{advance, hive};
 use super::endings::note;
 use super::groups::{ended, set_rules};
-use crate::engine::layout::check_layout;
+use super::reshard::heed_line;
 use crate::engine::limits::{REAP_BYTES_MAX, REAP_FAILED_MAX, REAP_PACKS_MAX, UNHEARD_STEP_MS};
 use crate::engine::store::{About, Asked, Lane, Lessee, Line, Meta, StepCounts, Store};
 use crate::engine::{Ended, Ending, Failed, Join, Joined, LAYOUT, NodeId, Reap, Reaped, Seen, Wake};
@@ -13,11 +13,12 @@ use crate::error::{Error, Result};
 /// Becomes a member; creates the queue if there is none.
 pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined> {
     let mut found = store.meta()?;
-    if let Some(meta) = &found {
+    if let Some(meta) = &mut found {
         let newer = store.guard("layout") && meta.layout > LAYOUT;
         let other = store.guard("names") && meta.names != store.names().line();
         if newer || other {
-            check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+            heed_line(store, meta)?;
+            store.set_meta(meta)?;
         }
         if meta.layout < LAYOUT && store.guard("layout-older") {
             found = adopt(store)?;

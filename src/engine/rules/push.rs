@@ -6,20 +6,29 @@ use super::endings::note;
 use super::limit::ring;
 use super::membership::awaits_members;
 use super::numbering::Numbering;
-use crate::engine::layout::check_layout;
+use super::reshard::heed_line;
 use crate::engine::limits::CALL_MS;
 use crate::engine::store::{Asked, Line, Meta, Store};
-use crate::engine::{LAYOUT, Push, Pushed, Receipt};
+use crate::engine::{Item, LAYOUT, Push, Pushed, Receipt};
 use crate::error::Result;
+
+/// Whether messages of its group wait here or are in flight.
+fn is_in_line(store: &mut impl Store, item: &Item) -> Result<bool> {
+    let Some(group) = item.group.as_deref().filter(|_| store.guard("only-known")) else {
+        return Ok(!store.guard("only-known"));
+    };
+    Ok(store.line_length(group)? > 0 || store.turn(group)?.in_flight > 0)
+}
 
 /// Puts in messages from outside; creates the queue if there is none.
 pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed> {
-    let found = store.meta()?;
-    if let Some(meta) = &found {
+    let mut found = store.meta()?;
+    if let Some(meta) = &mut found {
         let newer = store.guard("push-layout") && meta.layout > LAYOUT;
         let other = store.guard("push-names") && meta.names != store.names().line();
         if newer || other {
-            check_layout(store.queue_name(), store.names(), meta.layout, &meta.names)?;
+            heed_line(store, meta)?;
+            store.set_meta(meta)?;
         }
     }
     let call = format!("c{}", push.call);
@@ -55,10 +64,17 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
             {
                 (number, repeated) = (was, true);
             }
+            if !repeated && push.only_known && !is_in_line(store, item)? {
+                answers.push(Receipt::NOT_HERE);
+                continue;
+            }
             seen.insert(key, number);
             if !repeated {
                 remembered.push((key, number));
             }
+        } else if push.only_known && !is_in_line(store, item)? {
+            answers.push(Receipt::NOT_HERE);
+            continue;
         }
         if !repeated {
             plan.add_with(&item.envelope(), &item.payload, item.delay_ms);

@@ -4,11 +4,19 @@ use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
-use crate::engine::{Engine, GroupFigures, Item, Limits, NodeStatus, Push, Requeued, ShardStatus, Status};
+use crate::engine::{
+    CancelledGroup, Engine, GroupFigures, Item, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
+};
 use crate::error::{Error, Result};
+use crate::settings::Names;
 
 /// The queue as all shards that answer see it. The home shard must: it knows the generator.
-pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Status> {
+pub(super) fn status(mut looks: Vec<(Option<String>, Result<Status>)>, now: usize) -> Result<Status> {
+    if looks.len() == 1
+        && let Some((_, look)) = looks.pop()
+    {
+        return look;
+    }
     let (mut whole, mut none): (Option<Status>, _) = (None, None);
     let mut shards = Vec::with_capacity(looks.len());
     for (shard, (place, look)) in looks.into_iter().enumerate() {
@@ -29,7 +37,7 @@ pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Sta
                     ..ShardStatus::default()
                 });
             }
-            Err(error) if shard == 0 => return Err(error),
+            Err(error) if shard == 0 || matches!(error, Error::Resharded { .. }) => return Err(error),
             Err(error) => shards.push(ShardStatus {
                 place,
                 away: Some(error.to_string()),
@@ -39,9 +47,10 @@ pub(super) fn status(looks: Vec<(Option<String>, Result<Status>)>) -> Result<Sta
     }
     let mut whole = whole.ok_or_else(|| none.unwrap_or_else(super::nothing))?;
     whole.generator = whole.generator.map(|node| process_of(&node).to_string());
-    whole.limits = Limits::of_part(whole.limits, shards.len());
+    whole.limits = Limits::of_part(whole.limits, now);
     whole.nodes = merged(std::mem::take(&mut whole.nodes));
     mark_hot(&mut shards);
+    shards.iter_mut().skip(now).for_each(|shard| shard.retired = true);
     whole.shards = shards;
     Ok(whole)
 }
@@ -114,34 +123,107 @@ fn merged(members: Vec<NodeStatus>) -> Vec<NodeStatus> {
     nodes.into_values().collect()
 }
 
-/// The part of a push for each shard, with the places of its messages. A group is in one shard. Apart from that, a key is always
-/// pushed to the same shard, where it is remembered; and what has neither goes with the first that has, or where the id of the call says, so that a repeat
-/// of the call goes there, too.
-pub(super) fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
+/// One round of a push.
+pub(super) struct Round {
+    /// How many shards there are, or were then.
+    shards: usize,
+    /// After how many reshards that was.
+    reshards: usize,
+    /// How many there are now.
+    now: usize,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The call was sent then, and is not answered: what came of it, or that nothing will.
+    Again,
+    /// Messages whose group or key was elsewhere then are put in there if they have to be.
+    Before,
+    /// Puts in what is left.
+    Now,
+}
+
+/// The rounds of a push: where its messages may have been, or belong, as the number of shards was before each reshard; then where they belong now. No step
+/// spans two shards, but whoever comes to an older shard in such a round leaves it the later number of shards, so that nobody puts anything new in there after it.
+pub(super) fn rounds(names: &Names, sent_at: Option<usize>) -> Vec<Round> {
+    let (counts, now): (Vec<usize>, _) = (names.shard_counts().collect(), names.shards_now());
+    let last = counts.len() - 1;
+    let of = |reshards: usize, kind| Round {
+        shards: counts[reshards],
+        reshards,
+        now,
+        kind,
+    };
+    let again = sent_at
+        .filter(|sent_at| *sent_at < last)
+        .map(|sent_at| of(sent_at, Kind::Again));
+    let before = (0..last).map(|reshards| of(reshards, Kind::Before));
+    again.into_iter().chain(before).chain([of(last, Kind::Now)]).collect()
+}
+
+/// The part of a push for each shard in a round, of the messages at these places, with the places of those that it has. A group is in one shard. Apart from
+/// that, a key is always pushed to the same shard, where it is remembered; and what has neither goes with the first that has, or where the id of the call says, so
+/// that a repeat of the call goes there, too.
+pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, Push, Vec<usize>)> {
     let mut parts: BTreeMap<usize, (Push, Vec<usize>)> = BTreeMap::new();
-    let fixed = push.items.iter().find_map(|item| shard_for(item, shards));
+    let Round { shards, now, kind, .. } = *round;
+    let fixed = left.iter().find_map(|place| shard_for(&push.items[*place], shards));
     let free = fixed.unwrap_or_else(|| spread(&push.call, shards));
-    for (place, item) in push.items.iter().enumerate() {
-        let shard = shard_for(item, shards).unwrap_or(free);
-        let (part, places) = parts.entry(shard).or_insert_with(|| {
+    for place in left {
+        let item = &push.items[*place];
+        let of = shard_for(item, shards);
+        if kind == Kind::Before && (of.is_none() || of == shard_for(item, now)) {
+            continue;
+        }
+        let (part, places) = parts.entry(of.unwrap_or(free)).or_insert_with(|| {
             let part = Push {
-                call: push.call.clone(),
-                keep_ms: push.keep_ms,
-                backlog_max: push.backlog_max.div_ceil(shards as u64),
-                birth: push.birth.clone(),
-                step_ms: push.step_ms,
-                server: push.server.clone(),
+                call: call_of(push, round),
+                backlog_max: push.backlog_max.div_ceil(now as u64),
+                only_known: kind != Kind::Now,
                 items: Vec::new(),
+                ..push.clone()
             };
             (part, Vec::new())
         });
         part.items.push(item.clone());
-        places.push(place);
+        places.push(*place);
     }
     parts
         .into_iter()
         .map(|(shard, (part, places))| (shard, part, places))
         .collect()
+}
+
+/// A shard answers a call once: each round is one of its own.
+fn call_of(push: &Push, round: &Round) -> String {
+    match (round.kind, round.reshards) {
+        (Kind::Before, reshards) => format!("{}.{reshards}", push.call),
+        (_, 0) => push.call.clone(),
+        (_, reshards) => format!("{}~{reshards}", push.call),
+    }
+}
+
+/// The shards in which a group or a key may be: that of now first, then those in which it was before a reshard.
+pub(super) fn places_of(text: &str, names: &Names) -> Vec<usize> {
+    let mut places = Vec::new();
+    for shards in names.shard_counts().rev() {
+        let place = spread(text, shards);
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places
+}
+
+/// What was cancelled of a group in several shards.
+pub(super) fn cancelled(before: Option<CancelledGroup>, told: CancelledGroup) -> CancelledGroup {
+    match (before, told) {
+        (Some(CancelledGroup::Asked { waiting }), CancelledGroup::Asked { waiting: more }) => CancelledGroup::Asked {
+            waiting: waiting + more,
+        },
+        (_, told) => told,
+    }
 }
 
 /// The shard of a message that is in a group, or has a key.
@@ -175,11 +257,11 @@ impl std::hash::Hasher for Fnv {
 
 /// Requeues numbers of several shards, all of them.
 pub(super) async fn requeue_each<E: Engine<Shard = E>>(queue: &Sharded<E>, numbers: &[u64]) -> Result<Requeued> {
-    let mut put_in = Vec::new();
-    for (shard, part) in queue.by_shard(numbers) {
+    let (list, mut put_in) = (queue.fresh().await?, Vec::new());
+    for (shard, part) in Sharded::by_shard(&list, numbers) {
         let mut rest = &part[..];
         while !rest.is_empty() {
-            let done = match queue.shards[shard].requeue(rest).await {
+            let done = match list.shards[shard].requeue(rest).await {
                 Err(Error::NoQueue { .. }) => break,
                 done => done?,
             };
@@ -210,8 +292,61 @@ mod tests {
             birth: "b".into(),
             step_ms: 1,
             server: String::new(),
+            only_known: false,
             items: keys.iter().copied().map(item).collect(),
         }
+    }
+
+    /// Of a round: the id of its call, whether only what is known is put in, and the shard of each message.
+    type Told = (String, bool, Vec<(usize, usize)>);
+
+    fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
+        let left: Vec<usize> = (0..push.items.len()).collect();
+        let rounds = rounds(&Names::default().of_shard(0, shards), None);
+        assert_eq!(rounds.len(), 1);
+        super::parts(push, &left, &rounds[0])
+    }
+
+    #[test]
+    fn after_a_reshard_what_was_elsewhere_is_looked_for_there_first() {
+        let names = Names::default().of_shard(0, 3).resharded(5, 1).resharded(2, 1);
+        let texts: Vec<String> = (0..40).map(|i| format!("k{i}")).collect();
+        let keyed: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).chain([None]).collect();
+        let push = push("call", &keyed);
+        let left: Vec<usize> = (0..push.items.len()).collect();
+        let told = |sent_at: Option<usize>| -> Vec<Told> {
+            let of = |round: &Round| {
+                let parts = super::parts(&push, &left, round);
+                let (call, only) = (parts[0].1.call.clone(), parts[0].1.only_known);
+                assert!(
+                    parts
+                        .iter()
+                        .all(|part| part.1.call == call && part.1.only_known == only)
+                );
+                let at =
+                    |part: &(usize, Push, Vec<usize>)| part.2.iter().map(|place| (*place, part.0)).collect::<Vec<_>>();
+                (call, only, parts.iter().flat_map(at).collect())
+            };
+            rounds(&names, sent_at).iter().map(of).collect()
+        };
+        let rounds = told(None);
+        let calls: Vec<(&str, bool)> = rounds.iter().map(|round| (round.0.as_str(), round.1)).collect();
+        assert_eq!(calls, [("call.0", true), ("call.1", true), ("call~2", false)]);
+        for (reshards, shards) in [(0, 3), (1, 5)] {
+            let moved = (0..40).filter(|place| spread(&texts[*place], shards) != spread(&texts[*place], 2));
+            let mut expected: Vec<(usize, usize)> = moved.map(|place| (place, spread(&texts[place], shards))).collect();
+            let mut found = rounds[reshards].2.clone();
+            expected.sort_unstable();
+            found.sort_unstable();
+            assert_eq!(found, expected, "only what was elsewhere");
+        }
+        assert_eq!(rounds[2].2.len(), 41);
+        // What was sent before a reshard, and not answered, is asked for as it was sent.
+        let again = told(Some(0));
+        assert_eq!((again[0].0.as_str(), again[0].1, again[0].2.len()), ("call", true, 41));
+        assert_eq!(again[1..], rounds[..]);
+        assert_eq!(told(Some(2)), rounds);
+        assert_eq!(places_of("k1", &names)[0], spread("k1", 2));
     }
 
     #[test]

@@ -7,19 +7,21 @@ mod course;
 mod turn;
 mod untold;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::batch::{self, Batch, PUBLISH_MESSAGES_MAX, Start};
 use super::progress::Progress;
 use super::send::{Now, Sent};
-use super::{Maker, NOTHING, Token, reigns, sleep_until};
+use super::{Maker, Making, NOTHING, Token, reigns, sleep_until};
 use crate::engine::{Engine, Publish};
 use crate::error::{Error, Result};
-use crate::message::{Pack, PackBuilder};
+use crate::message::Pack;
 use crate::mutants::guard;
 use crate::node::context::Context;
 use crate::node::generate::{Election, Generate};
@@ -38,20 +40,21 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Generates over these shards; the first is the home shard.
 pub(crate) struct Spread<E, G> {
     shards: Vec<Context<E>>,
-    maker: Maker<G>,
+    /// So many of them, from the first on, get new messages. The others are claimed all the same: they know how far the sequence had come.
+    used: usize,
+    maker: Making<G>,
     lines: Vec<Option<Line>>,
-    /// The last epoch in which this process reigned.
-    reigned: u64,
 }
 
 impl<E: Engine, G: Generate> Spread<E, G> {
-    pub(crate) fn new(shards: Vec<Context<E>>, generate: G) -> Self {
-        let builder = PackBuilder::new();
+    /// Waits for whoever used the maker before.
+    pub(crate) async fn new(shards: Vec<Context<E>>, maker: Arc<Mutex<Maker<G>>>) -> Self {
+        let used = shards.first().map_or(1, |home| home.settings.names.shards_now());
         Self {
+            used: used.min(shards.len()),
             shards,
-            maker: Maker { generate, builder },
+            maker: maker.lock_owned().await,
             lines: Vec::new(),
-            reigned: 0,
         }
     }
 
@@ -86,8 +89,8 @@ impl<E: Engine, G: Generate> Spread<E, G> {
             let Some((course, seats)) = claims.begin().await else {
                 continue;
             };
-            let made_before = course.made_before(self.reigned);
-            self.reigned = reign.epoch;
+            let made_before = course.made_before(self.maker.reigned);
+            self.maker.reigned = reign.epoch;
             let mut run = Run {
                 shards: &self.shards,
                 lines: &self.lines,
@@ -100,7 +103,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 reign: &reign,
                 calls: FuturesUnordered::new(),
                 last: None,
-                turn: Turn::of(reign.epoch, self.shards.len()),
+                turn: Turn::of(reign.epoch, self.used),
                 most: PUBLISH_MESSAGES_MAX,
                 untold: Untold::default(),
                 is_over: false,
@@ -315,7 +318,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             calls,
             ..
         } = self;
-        let Maker { generate, builder } = &mut **maker;
+        let Maker { generate, builder, .. } = &mut **maker;
         let mut landed = Vec::new();
         let made = {
             let making = batch::make(&settings, generate, builder, reign, start, now_ms);

@@ -115,7 +115,7 @@ fn cancelled() -> Outcome {
 }
 
 fn outcome(handled: Handled, sample: &Message, settings: &Settings) -> Outcome {
-    match handled.and_then(|effects| bounded(effects, &settings.names)) {
+    match handled.and_then(|effects| bounded(effects, &settings.names, sample.group())) {
         Ok(mut effects) => {
             // A result is for whoever asked.
             effects.retain(|effect| sample.is_asked() || !matches!(effect, Effect::Result { .. }));
@@ -155,7 +155,7 @@ async fn timed(time: Duration, handled: impl Future<Output = Handled>) -> Handle
 }
 
 /// Refuses effects that are too many or too large: the script that applies them must be short.
-fn bounded(effects: Vec<Effect>, names: &Names) -> Handled {
+fn bounded(effects: Vec<Effect>, names: &Names, own: Option<&str>) -> Handled {
     let bytes: usize = effects.iter().map(Effect::bytes).sum();
     if effects.len() > EFFECTS_MAX || bytes > EFFECT_BYTES_MAX {
         let count = effects.len();
@@ -192,9 +192,10 @@ fn bounded(effects: Vec<Effect>, names: &Names) -> Handled {
         if let Some(why) = group.as_deref().and_then(wrong_group) {
             return Err(format!("it publishes to a group whose name {why}").into());
         }
-        if let Some(group) = group.as_deref().filter(|_| names.shards > 1) {
-            let (of, here) = (shard_of_group(group, names.shards as usize), names.shard as usize);
-            if of != here {
+        if let Some(group) = group.as_deref().filter(|_| names.shards_in_all() > 1) {
+            let (of, here) = (shard_of_group(group, names.shards_now()), names.shard as usize);
+            // After a reshard, a group stays where it was while something of it is there.
+            if of != here && own != Some(group) {
                 let text = format!(
                     "it publishes to the group {group:?}, which is in shard {of}: a message of shard {here} can publish to groups of its own shard"
                 );
@@ -398,10 +399,23 @@ mod tests {
             .collect();
         for (group, shard) in groups {
             let effects = || vec![Effect::publish("next").in_group(&group)];
-            assert!(bounded(effects(), &Names::default()).is_ok());
+            assert!(bounded(effects(), &Names::default(), None).is_ok());
             for here in 0..3 {
                 let names = Names::default().of_shard(here, 3);
-                assert_eq!(bounded(effects(), &names).is_ok(), here == shard, "{group} in {here}");
+                assert_eq!(
+                    bounded(effects(), &names, Some("other")).is_ok(),
+                    here == shard,
+                    "{group} in {here}"
+                );
+                // It is of that group itself, which a reshard has found here.
+                assert!(bounded(effects(), &names, Some(&group)).is_ok());
+                let now = names.resharded(5, 1);
+                let is_there = shard_of_group(&group, 5) == here;
+                assert_eq!(
+                    bounded(effects(), &now, None).is_ok(),
+                    is_there,
+                    "{group} in {here} of 5"
+                );
             }
         }
     }

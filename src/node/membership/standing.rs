@@ -165,6 +165,7 @@ mod tests {
             damaged: None,
             cancels: crate::message::Cancels::default(),
             wrong: None,
+            resharded: None,
         }
     }
 

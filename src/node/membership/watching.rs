@@ -213,6 +213,7 @@ mod tests {
             damaged: generator.then_some(0),
             cancels: crate::message::Cancels::default(),
             wrong: None,
+            resharded: None,
         }
     }
 

@@ -8,7 +8,7 @@ use queenright::engine::memory::{Local, State, Stored};
 use queenright::engine::redis::keys::Keys;
 use queenright::engine::redis::{RedisEngine, Scripts, Server};
 use queenright::engine::sqlite::{Database, SqliteEngine};
-use queenright::engine::{Engine, Join, Joined, Push, Pushed};
+use queenright::engine::{Beat, Engine, Join, Joined, Push, Pushed, Renewed, Status};
 use queenright::error::Result;
 use queenright::settings::Names;
 
@@ -37,6 +37,10 @@ pub trait Bench: Sized {
     /// As if the program had other key names.
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined>;
     async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed>;
+    /// As if the program knew of other shards.
+    async fn beat_with(&self, names: &Names, beat: &Beat) -> Result<Renewed>;
+    async fn reshard_with(&self, names: &Names, server: &str) -> Result<bool>;
+    async fn status_with(&self, names: &Names) -> Result<Status>;
     /// A value that someone else wrote.
     async fn put(&self, key: &str, value: &[u8]);
     /// Whoever listens has heard the bells.
@@ -98,6 +102,27 @@ impl Bench for LocalBench {
     async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
         let own = std::mem::replace(&mut self.engine.state().names, names.clone());
         let answer = self.engine.push(push).await;
+        self.engine.state().names = own;
+        answer
+    }
+
+    async fn beat_with(&self, names: &Names, beat: &Beat) -> Result<Renewed> {
+        let own = std::mem::replace(&mut self.engine.state().names, names.clone());
+        let answer = self.engine.beat(beat).await;
+        self.engine.state().names = own;
+        answer
+    }
+
+    async fn reshard_with(&self, names: &Names, server: &str) -> Result<bool> {
+        let own = std::mem::replace(&mut self.engine.state().names, names.clone());
+        let answer = self.engine.reshard(server).await;
+        self.engine.state().names = own;
+        answer
+    }
+
+    async fn status_with(&self, names: &Names) -> Result<Status> {
+        let own = std::mem::replace(&mut self.engine.state().names, names.clone());
+        let answer = self.engine.status().await;
         self.engine.state().names = own;
         answer
     }
@@ -202,6 +227,18 @@ impl Bench for SqliteBench {
         self.open(names)?.push(push).await
     }
 
+    async fn beat_with(&self, names: &Names, beat: &Beat) -> Result<Renewed> {
+        self.open(names)?.beat(beat).await
+    }
+
+    async fn reshard_with(&self, names: &Names, server: &str) -> Result<bool> {
+        self.open(names)?.reshard(server).await
+    }
+
+    async fn status_with(&self, names: &Names) -> Result<Status> {
+        self.open(names)?.status().await
+    }
+
     async fn put(&self, key: &str, value: &[u8]) {
         let sql = "INSERT OR REPLACE INTO effect_values (key, value) VALUES (?, ?)";
         self.execute(sql, rusqlite::params![key, value]);
@@ -243,6 +280,11 @@ pub async fn patient(client: &redis::Client) -> redis::aio::MultiplexedConnectio
 }
 
 impl RedisBench {
+    fn named(&self, names: &Names) -> Result<RedisEngine> {
+        let keys = Keys::new(QUEUE, names);
+        Ok(RedisEngine::new(&self.server.server(), keys)?.with_scripts(self.scripts.clone()))
+    }
+
     pub async fn command(&self, args: &[&str]) -> redis::Value {
         let mut cmd = redis::cmd(args[0]);
         for arg in &args[1..] {
@@ -318,19 +360,23 @@ impl Bench for RedisBench {
     }
 
     async fn join_with(&self, names: &Names, join: &Join) -> Result<Joined> {
-        let keys = Keys::new(QUEUE, names);
-        RedisEngine::new(&self.server.server(), keys)?
-            .with_scripts(self.scripts.clone())
-            .join(join)
-            .await
+        self.named(names)?.join(join).await
     }
 
     async fn push_with(&self, names: &Names, push: &Push) -> Result<Pushed> {
-        let keys = Keys::new(QUEUE, names);
-        RedisEngine::new(&self.server.server(), keys)?
-            .with_scripts(self.scripts.clone())
-            .push(push)
-            .await
+        self.named(names)?.push(push).await
+    }
+
+    async fn beat_with(&self, names: &Names, beat: &Beat) -> Result<Renewed> {
+        self.named(names)?.beat(beat).await
+    }
+
+    async fn reshard_with(&self, names: &Names, server: &str) -> Result<bool> {
+        self.named(names)?.reshard(server).await
+    }
+
+    async fn status_with(&self, names: &Names) -> Result<Status> {
+        self.named(names)?.status().await
     }
 
     async fn put(&self, key: &str, value: &[u8]) {

@@ -9,7 +9,9 @@ use queenright::engine::{
     Beat, Collect, Collected, Engine, Exchange, Exchanged, Failed, Join, Joined, Member, Publish, Published, Reap,
     Reaped, Renewed, Run, Seen, Settle, Status, Wake,
 };
+use queenright::error::Error;
 use queenright::message::{Effect, Outcome, Pack, PackBuilder};
+use queenright::settings::Names;
 
 use super::Bench;
 use crate::checker;
@@ -75,10 +77,22 @@ impl<B: Bench> Hive<B> {
         status
     }
 
+    /// The same for someone who knows these names.
+    pub async fn status_as(&self, names: &Names) -> Status {
+        self.bench.status_with(names).await.expect("status")
+    }
+
     pub async fn adds_up(&self) {
-        if self.state().await.meta.is_some() {
-            self.status().await;
-        }
+        let state = self.state().await;
+        let Some(meta) = &state.meta else { return };
+        let status = match self.engine().status().await {
+            Err(Error::Resharded { line, .. }) if line == meta.names => {
+                let names = Names::default().continued(&line).expect("of this queue");
+                self.status_as(&names).await
+            }
+            status => status.expect("status"),
+        };
+        checker::adds_up(&state, &status);
     }
 
     pub fn join_call(node: &str) -> Join {

@@ -38,6 +38,7 @@ pub fn push_call(call: &str, items: Vec<Item>) -> Push {
         birth: "birth".into(),
         step_ms: STEP_MS,
         server: "s1".into(),
+        only_known: false,
         items,
     }
 }

@@ -185,6 +185,8 @@ async fn with_memory_full_a_queue_is_paused_and_handed_over(hive: &Redis) {
     hive.engine().pause(Some(true), None).await.expect("pause");
     hive.engine().handover(Some("b")).await.expect("handover");
     assert!(hive.beat("b").await.generator);
+    let later = queenright::settings::Names::default().resharded(2, 1);
+    assert!(hive.bench.reshard_with(&later, "s1").await.expect("reshard"));
     hive.engine().purge(true).await.expect("purge");
 }
 

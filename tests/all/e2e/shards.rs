@@ -156,20 +156,6 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
         (&["status", "--shards", "257"], "--shards: must be 1 to 256"),
         (&["status", "--shards", "two"], "--shards"),
         (
-            &[
-                "start",
-                "--shards",
-                "2",
-                "--url",
-                "redis://a",
-                "--url",
-                "redis://b",
-                "--url",
-                "redis://c",
-            ],
-            "--shards: 2 shards cannot be on 3 servers: give as many as there are URLs, or more",
-        ),
-        (
             &["push", "x", "--shards", "2", "--url", "sqlite:/tmp/none.db"],
             "--shards: each shard needs a file of its own: give --url 2 times, with 2 files",
         ),

@@ -71,6 +71,7 @@ const LIMITS: &str =
 const CANCELS: &str = "nobody cancels here: a message that is cancelled ends as any other does, by its settle; the oracle, the checks and the simulator cancel";
 const CROWNING: &str = "any node may take the crown when its lease has ended, and that may be at any moment";
 
+const RESHARDING: &str = "there is one shard here; the checks and tests/all/shards have reshards";
 const WATCHING: &str =
     "a sign that a node has died ends its lease early, and here leases end at any moment, whoever lives";
 
@@ -98,6 +99,13 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "claim-once",
         "there is one shard here; the checks and the oracle have claims",
     ),
+    ("reshard-note", RESHARDING),
+    ("reshard-reign", RESHARDING),
+    ("reshard-crown", RESHARDING),
+    ("reshard-record", RESHARDING),
+    ("reshard-unheard", HEARING),
+    ("only-known", RESHARDING),
+    ("opener-reshard", MEMORY),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),
     ("bodies-there", BODIES),

@@ -368,6 +368,7 @@ impl<B: Bench> History<B> {
             birth: self.name("birth"),
             step_ms: STEP_MS,
             server: self.server(),
+            only_known: self.chance(5),
             items,
         };
         self.call(Call::Push(push.clone())).await;

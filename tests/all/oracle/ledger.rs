@@ -65,14 +65,22 @@ impl Ledger {
             return;
         }
         assert_eq!(made, self.made + count, "a publish counts what it carries");
-        for number in seq - count..seq {
-            assert!(self.published.insert(number), "{number} was published twice");
+        // What fills a hole lies before the next number.
+        for pack in &publish.packs {
+            for number in pack.first()..pack.first() + pack.count() as u64 {
+                assert!(
+                    number < seq && self.published.insert(number),
+                    "{number} was published twice"
+                );
+            }
         }
         self.made = made;
     }
 
     /// An answer to a repeat names what is published already, and then all of it.
     fn note_push(&mut self, receipts: &[Receipt]) {
+        let receipts = receipts.iter().filter(|receipt| **receipt != Receipt::NOT_HERE);
+        let receipts: Vec<Receipt> = receipts.copied().collect();
         let fresh = receipts.iter().filter(|receipt| !receipt.repeated);
         let fresh: Vec<u64> = fresh.map(|receipt| receipt.number).collect();
         let known = fresh.iter().filter(|number| self.published.contains(number)).count();

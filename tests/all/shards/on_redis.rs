@@ -66,6 +66,7 @@ async fn push(whole: &Sharded<RedisEngine>) {
         birth: "birth".into(),
         step_ms: 600,
         server: String::new(),
+        only_known: false,
         items: (0..PUSHED).map(|i| Item::new("pushed").key(format!("k{i}"))).collect(),
     };
     let receipts = loop {

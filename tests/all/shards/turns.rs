@@ -19,6 +19,7 @@ async fn fill(world: &World, count: usize) {
             birth: "birth".into(),
             step_ms: 200,
             server: String::new(),
+            only_known: false,
             items: (0..10)
                 .map(|i| Item::new(format!("pushed-{call}-{i}")).key(format!("{call}-{i}")))
                 .collect(),
@@ -29,7 +30,7 @@ async fn fill(world: &World, count: usize) {
 
 fn settled(world: &World) -> Vec<u64> {
     let of = |shard: &queenright::engine::memory::Local| shard.state().stored.len() as u64;
-    world.shards.iter().map(of).collect()
+    world.shards.iter().take(world.names.shards as usize).map(of).collect()
 }
 
 #[test]

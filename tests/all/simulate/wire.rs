@@ -395,6 +395,11 @@ impl Engine for Wire {
         pulse
     }
 
+    /// There is one shard here.
+    async fn reshard(&self, _: &str) -> Result<bool> {
+        panic!("nobody reshards")
+    }
+
     async fn publish(&self, publish: &Publish) -> Result<Published> {
         self.world.with(|inner| inner.publishes(self.process, publish));
         // What was taken back is published again beside the others.

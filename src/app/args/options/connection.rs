@@ -84,7 +84,7 @@ options! {
     SHARDS = Opt::text(GROUP, "shards", Takes::Value("N"), set!(settings.names.shards, value::whole::<u32>))
         .default(|to| to.settings.names.shards.to_string())
         .setting("shards")
-        .help("Spread the queue over so many shards, on the servers of all --url in turn; all copies and commands must have the same");
+        .help("Spread a new queue over so many shards, on the servers of all --url in turn; queenright reshard changes it, and copies follow");
     KEYS_ERRORS = key("keys.errors", |to, text| to.settings.names.errors = text.into())
         .default(|to| to.settings.names.errors.clone())
         .help("Name of the key that holds the failed messages");

@@ -45,9 +45,9 @@ pub struct Chosen {
 /// The number of the last URL, if the others do not count.
 const LAST: usize = usize::MAX;
 
-/// All stores that the sources name: the last URL; or, of a queue with shards, all URLs of one source.
+/// All stores that the sources name: the last URL; or, where a number of shards is given, all URLs of one source.
 pub fn choose_all(stack: &Stack, notes: &mut Vec<String>) -> Result<Vec<Chosen>, Usage> {
-    let has_shards = stack.get(&SHARDS).is_some_and(|given| given.text().trim() != "1");
+    let has_shards = stack.get(&SHARDS).is_some();
     if !has_shards {
         return Ok(vec![choose(stack, LAST, notes)?.0]);
     }

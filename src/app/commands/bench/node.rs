@@ -99,7 +99,7 @@ pub(in crate::app::commands) fn run(resolved: &Resolved, flags: &BenchNode) -> R
         for _ in 0..flags.nodes {
             let (settings, generate, handle) = (settings.clone(), told.clone(), told.clone());
             if settings.names.shards > 1 {
-                let node = Node::new(Arc::new(queue.sharded().await?), settings, generate, handle);
+                let node = Node::new(Arc::new(queue.servers().await?), settings, generate, handle);
                 nodes.spawn(node.run(shutdown.clone()));
             } else {
                 let node = Node::new(Arc::new(queue.redis(place)?), settings, generate, handle);

@@ -195,19 +195,8 @@ impl Chaos {
                 }
                 Some("all".into())
             }
-            Fault::ShardAway(length) => {
-                let shard = self.random.usize(..bed.servers().max(1));
-                bed.front_of(shard).map(|front| {
-                    front.black_hole(true);
-                    self.later(now + ms(length), move |_, bed| {
-                        if let Some(front) = bed.front_of(shard) {
-                            front.black_hole(false);
-                        }
-                        Ok(())
-                    });
-                    format!("shard {shard}")
-                })
-            }
+            Fault::ShardAway(length) => self.shut_off(bed, now + ms(length)),
+            Fault::Reshard(to, killed_after) => Some(self.reshard(fleet, to, now + ms(killed_after))?),
             Fault::Delay(by, length) => self.disturb(fleet, anyone_at, now + ms(length), move |proxy, on| {
                 proxy.delay(if on { ms(by) } else { Duration::ZERO });
             }),
@@ -247,6 +236,29 @@ impl Chaos {
             | Fault::TakeRight(..) => self.strike_server(fault, now, bed),
         };
         Ok(met)
+    }
+
+    /// Nothing gets through to one shard until then.
+    fn shut_off(&mut self, bed: &mut TestBed, until: Duration) -> Option<String> {
+        let shard = self.random.usize(..bed.servers().max(1));
+        bed.front_of(shard)?.black_hole(true);
+        self.later(until, move |_, bed| {
+            if let Some(front) = bed.front_of(shard) {
+                front.black_hole(false);
+            }
+            Ok(())
+        });
+        Some(format!("shard {shard}"))
+    }
+
+    /// Someone changes the number of shards, and is killed then.
+    fn reshard(&mut self, fleet: &mut Fleet, to: u64, until: Duration) -> Result<String, Failure> {
+        fleet.reshard(to)?;
+        self.later(until, |fleet, _| {
+            fleet.leave_reshard();
+            Ok(())
+        });
+        Ok(format!("to {to} shards"))
     }
 
     fn strike_server(&mut self, fault: Fault, now: Duration, bed: &mut TestBed) -> Option<String> {

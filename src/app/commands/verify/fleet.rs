@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -32,6 +33,8 @@ pub(super) struct Fleet {
     /// Copies that are started may generate.
     candidates: bool,
     readers: Vec<Reader>,
+    /// Whoever changes the number of shards now.
+    resharding: Option<Copy>,
     /// While things are broken.
     pub(super) pusher: Option<Pusher>,
     pub(super) history: History,
@@ -87,6 +90,7 @@ impl Fleet {
             seats: load.leases.iter().map(seat).collect::<io::Result<_>>()?,
             candidates: true,
             readers: Vec::new(),
+            resharding: None,
             pusher: None,
             history: History::default(),
         })
@@ -243,6 +247,26 @@ impl Fleet {
             killed: false,
         });
         Ok(())
+    }
+
+    /// Starts to change the number of shards.
+    pub(super) fn reshard(&mut self, to: u64) -> Result<(), Failure> {
+        let mut command = Command::new(&self.starter.program);
+        command.args(["reshard", &format!("--to={to}")]).stdin(Stdio::null());
+        let mut command = copy::on(command, &self.url, &self.queue);
+        command.args([
+            format!("--replicas={}", self.replicas),
+            format!("--shards={}", self.shards),
+        ]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let started = Copy::spawn(command, Capture::Nothing);
+        self.resharding = Some(started.map_err(|error| Failure::cannot("start reshard", error))?);
+        Ok(())
+    }
+
+    /// Kills whoever changes the number of shards.
+    pub(super) fn leave_reshard(&mut self) {
+        self.resharding = None;
     }
 
     pub(super) fn kill_readers(&mut self) -> usize {

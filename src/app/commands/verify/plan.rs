@@ -46,6 +46,8 @@ pub(super) enum Fault {
     FailOver(usize),
     /// Nothing gets through to one shard, for so many milliseconds.
     ShardAway(u64),
+    /// So many shards get new messages; whoever changes it is killed after so many milliseconds.
+    Reshard(u64, u64),
     /// The primary is cut off from its replicas, works on for so many milliseconds, and is killed.
     LoseTail(u64),
     /// The primary is frozen until another is there, and then goes on: for some time there are two.
@@ -67,15 +69,17 @@ pub(super) struct Reach {
     pub rights: bool,
     /// There are several servers of our own.
     pub several: Option<Kind>,
+    pub shards: usize,
 }
 
 impl Reach {
-    pub(super) fn of(bed: &TestBed) -> Self {
+    pub(super) fn of(bed: &TestBed, shards: usize) -> Self {
         Self {
             connections: !bed.upstreams().is_empty(),
             servers: bed.servers(),
             rights: bed.are_copies_limited(),
             several: bed.several_kind(),
+            shards,
         }
     }
 }
@@ -110,6 +114,7 @@ impl Fault {
             // A shard that forgets has forgotten a part of the generator's sequence for good, unless there are replicas.
             Needs::OneServer => reach.servers == 1,
             Needs::OwnShards => reach.servers > 1,
+            Needs::Shards => reach.shards > 1,
             Needs::OwnUser => reach.rights,
             Needs::Several => reach.several.is_some(),
             Needs::Sentinels => reach.several == Some(Kind::Sentinel),
@@ -118,7 +123,7 @@ impl Fault {
     }
 
     /// The same kind of fault, with its measures drawn.
-    fn drawn(self, random: &mut fastrand::Rng) -> Self {
+    fn drawn(self, random: &mut fastrand::Rng, shards: usize) -> Self {
         match self {
             Self::StopGenerator(_) => Self::StopGenerator(random.u64(5..=30)),
             Self::StopHandler(_) => Self::StopHandler(random.u64(5..=30)),
@@ -138,6 +143,7 @@ impl Fault {
             Self::SmallOnly(..) => Self::SmallOnly(random.u64(1000..=8000), random.u64(1000..=5000)),
             Self::FailOver(_) => Self::FailOver(random.usize(..Failover::ALL.len())),
             Self::ShardAway(_) => Self::ShardAway(random.u64(500..=5000)),
+            Self::Reshard(..) => Self::Reshard(random.u64(1..=shards as u64), random.u64(..300)),
             Self::LoseTail(_) => Self::LoseTail(random.u64(100..=1500)),
             Self::KillSentinel(_) => Self::KillSentinel(random.u64(500..=4000)),
             plain => plain,
@@ -152,6 +158,7 @@ enum Needs {
     OwnServer,
     OneServer,
     OwnShards,
+    Shards,
     OwnUser,
     Several,
     Sentinels,
@@ -163,7 +170,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 26] = [
+static DECK: [Card; 27] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -179,6 +186,8 @@ static DECK: [Card; 26] = [
     (Fault::KillRedis(0), "redis_killed", 2, Needs::OwnServer),
     (Fault::Promote(0), "replica_promoted", 1, Needs::OneServer),
     (Fault::ShardAway(0), "shard_away", 4, Needs::OwnShards),
+    // A queue can be resharded 64 times: ten minutes have half as many.
+    (Fault::Reshard(0, 0), "resharded", 4, Needs::Shards),
     (Fault::FlushScripts, "scripts_flushed", 1, Needs::OwnServer),
     (Fault::KillClients, "clients_killed", 1, Needs::OwnServer),
     (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
@@ -227,7 +236,7 @@ impl Plan {
                 deck.extend(cards.flat_map(|(fault, _, count, _)| std::iter::repeat_n(*fault, *count)));
                 random.shuffle(&mut deck);
             }
-            faults.extend(deck.pop().map(|fault| (at, fault.drawn(&mut random))));
+            faults.extend(deck.pop().map(|fault| (at, fault.drawn(&mut random, reach.shards))));
         }
     }
 
@@ -250,6 +259,7 @@ mod tests {
         servers: 1,
         rights: true,
         several: None,
+        shards: 1,
     };
 
     fn count(plan: &Plan, name: &str) -> usize {
@@ -305,6 +315,7 @@ mod tests {
             servers: 0,
             rights: false,
             several: None,
+            shards: 1,
         };
         let plan = Plan::new(1, Duration::from_mins(10), reach);
         let harmless = |fault: &Fault| fault.is_within(reach);

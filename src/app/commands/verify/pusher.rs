@@ -167,6 +167,7 @@ impl OnEngine for Pushing {
                 birth: new_id(),
                 step_ms: self.settings.step_ms(),
                 server: String::new(),
+                only_known: false,
                 items: payloads.iter().map(|(payload, group)| item(payload, *group)).collect(),
             };
             // What is put off is in order only once it is due.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Record;
@@ -12,9 +12,13 @@ use crate::engine::sharded::shard_of_node;
 use crate::node::event::{Entry, Event, Observer};
 
 pub struct Recorder {
-    /// One for each shard: what a node does in one is a matter of that one alone. And what is to be written next, kept so that a batch allocates nothing.
-    files: Vec<Mutex<(File, String)>>,
+    path: PathBuf,
+    /// One for each shard: what a node does in one is a matter of that one alone.
+    books: RwLock<Vec<Arc<Mutex<Book>>>>,
 }
+
+/// The file, and what is to be written next, kept so that a batch allocates nothing.
+type Book = (File, String);
 
 /// The book of a shard, beside that of the home shard.
 pub fn book_of_shard(path: &Path, shard: usize) -> PathBuf {
@@ -31,21 +35,34 @@ impl Recorder {
     }
 
     pub fn of_shards(path: &Path, shards: usize) -> io::Result<Self> {
-        let open = |shard| {
-            let file = private::append(&book_of_shard(path, shard))?;
-            Ok(Mutex::new((file, String::new())))
-        };
-        let files = (0..shards.max(1)).map(open).collect::<io::Result<_>>()?;
-        Ok(Self { files })
+        let books = (0..shards.max(1)).map(|shard| book(path, shard));
+        Ok(Self {
+            path: path.into(),
+            books: RwLock::new(books.collect::<io::Result<_>>()?),
+        })
+    }
+
+    /// That of a shard; a reshard may have added it.
+    fn book(&self, shard: usize) -> io::Result<Arc<Mutex<Book>>> {
+        if let Some(book) = self.books.read().unwrap_or_else(PoisonError::into_inner).get(shard) {
+            return Ok(book.clone());
+        }
+        let mut books = self.books.write().unwrap_or_else(PoisonError::into_inner);
+        while books.len() <= shard {
+            let next = book(&self.path, books.len())?;
+            books.push(next);
+        }
+        Ok(books[shard].clone())
     }
 
     /// One write for the whole batch: once it returns, a kill -9 cannot take it back.
     fn write(&self, node: &str, records: impl Iterator<Item = Record>, synced: bool) {
-        let Some(file) = self.files.get(shard_of_node(node)) else {
-            return;
+        let book = match self.book(shard_of_node(node)) {
+            Ok(book) => book,
+            Err(error) => cannot_write(&error),
         };
-        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, buffer) = &mut *file;
+        let mut book = book.lock().unwrap_or_else(PoisonError::into_inner);
+        let (file, buffer) = &mut *book;
         buffer.clear();
         for record in records {
             record.write(buffer);
@@ -55,11 +72,20 @@ impl Recorder {
         }
         let written = file.write_all(buffer.as_bytes());
         if let Err(error) = written.and_then(|()| if synced { file.sync_data() } else { Ok(()) }) {
-            // To go on without would make the ledger accuse the queue of what is the ledger's fault.
-            let _ = writeln!(io::stderr(), "queenright: cannot write the ledger: {error}");
-            std::process::exit(1);
+            cannot_write(&error);
         }
     }
+}
+
+fn book(path: &Path, shard: usize) -> io::Result<Arc<Mutex<Book>>> {
+    let file = private::append(&book_of_shard(path, shard))?;
+    Ok(Arc::new(Mutex::new((file, String::new()))))
+}
+
+/// To go on without would make the ledger accuse the queue of what is the ledger's fault.
+fn cannot_write(error: &io::Error) -> ! {
+    let _ = writeln!(io::stderr(), "queenright: cannot write the ledger: {error}");
+    std::process::exit(1)
 }
 
 impl Observer for Recorder {

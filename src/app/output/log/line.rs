@@ -182,7 +182,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
             let hint = "this copy generates and no other is alive to handle: start another, or give --also-handle";
             to.extend([("queued", count(queued)), ("hint", Text(hint))]);
         }
-        Event::Stopping { in_hand } => add!(to: in_hand count),
+        Event::Stopping { in_hand } | Event::Resharded { in_hand } => add!(to: in_hand count),
         Event::GivenUp { messages } | Event::Untold { messages } => add!(to: messages count),
         Event::Replayed { messages, unknown } => add!(to: messages count, unknown count),
         Event::Damaged { what } => add!(to: what Text),

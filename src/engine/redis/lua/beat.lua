@@ -5,10 +5,10 @@
 --       7 seen made 8 server 9 the last epoch in which its process reigned (0: none) 10 as generator it keeps what replicas may lack, below this number
 --       (or nothing)
 --       11 a generator whose connection it has seen and sees no more (or nothing) 12 the channels of nodes without their ids
---       13 the epoch with which it claims a shard in which nobody is elected (0: none) 14.. the types that the keys from 12 on must have
+--       13 the epoch with which it claims a shard in which nobody is elected (0: none) 14 key names and shards 15.. the types that the keys from 12 on must have
 -- For nearly all beats renew.lua will do: those of handlers under a generator, which renew a lease and move the clock.
 -- Returns  ok and by name: generator epoch seq made grain due_in_ms crown_in_ms heir before crowned wall_ms more_due paused, maybe rewound victim
---          cursor, made_before, damaged, cancels and wrong (a key of another type) | deposed
+--          cursor, made_before, damaged, cancels, resharded (names and shards, if there was a reshard that the node does not know of) and wrong (a key of another type) | deposed
 -- Begins with a write that does nothing: when memory is full, Redis refuses the first write of a script, but not HDEL, and
 -- after that none of the later ones. Without it a full Redis would depose the whole fleet.
 --+ common
@@ -20,7 +20,7 @@ local node = ARGV[1]
 if not redis.call('ZSCORE', KEYS[2], node) then return {'deposed'} end -- guard: beat-member
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step', 'generator', 'epoch', 'crown', 'heirs', 'seq', 'made',
   'due', 'grain', 'rewinds', 'skipped', 'paused', 'chosen', 'rank', 'ruled', 'steps', 'server', 'head', 'done', 'failed', 'requeued',
-  'trimmed', 'damaged', 'again', 'heard')
+  'trimmed', 'damaged', 'again', 'heard', 'names')
 if not m[1] then return {'deposed'} end
 -- Fields that someone has changed into no numbers. What the queue cannot do without must be set right by hand. Hints and counts
 -- begin anew: what is missing from the counts shows in `status`.
@@ -52,7 +52,16 @@ end
 local clock, wall = hive(m[1], m[2], m[3])
 local generator, epoch, crown, heirs, seq = m[4], tonumber(m[5]), tonumber(m[6]), m[7], tonumber(m[8])
 
-local made = tonumber(m[9])
+local made, resharded = tonumber(m[9]), false
+if m[28] and m[28] ~= ARGV[14] then
+  --+ shards
+  if goes_on(ARGV[14], m[28]) then
+    note_shards(KEYS[1], m[28], ARGV[14]) -- guard: reshard-note
+    local now = redis.call('HMGET', KEYS[1], 'generator', 'crown')
+    generator, crown = now[1], tonumber(now[2])
+  end
+  resharded = goes_on(m[28], ARGV[14]) and m[28]
+end
 local rewound = tonumber(ARGV[5]) > seq or tonumber(ARGV[6]) > epoch
 rewound = rewound or tonumber(ARGV[7]) > made -- guard: rewind-made
 local left, passed = false, false
@@ -84,6 +93,8 @@ if generator == node and ARGV[10] ~= '' and type(spoke) == 'number' and spoke > 
   end
 end
 local mine, chosen, reigning, rank = generator == node, m[15], tonumber(m[16]), tonumber(ARGV[4])
+-- Who does not know all shards is not crowned: what others have published there would be published again.
+if resharded then rank = 0 end -- guard: reshard-crown
 local may = crown <= clock
 local called = false
 called = chosen == node or chosen == '*' -- guard: chosen
@@ -156,7 +167,7 @@ keeps = keeps or crown <= clock -- guard: vacant
 if keeps then
   for i = 12, #KEYS do
     local found = redis.call('TYPE', KEYS[i]).ok
-    if found ~= 'none' and found ~= ARGV[i + 2] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i + 2] end
+    if found ~= 'none' and found ~= ARGV[i + 3] then wrong = KEYS[i] .. ' holds a ' .. found .. ', not a ' .. ARGV[i + 3] end
   end
 end
 if keeps and not wrong then
@@ -255,6 +266,7 @@ if victim then tell('victim', victim) end
 if rewound then tell('rewound', seq - m[8]) end
 if keeps then tell('damaged', is_whole(m[25]) and m[25] or 0) end
 if wrong then tell('wrong', wrong) end
+if resharded then tell('resharded', resharded) end
 if m[14] >= '$CANCELS_BIT' then tell('cancels', redis.call('HGET', KEYS[1], 'cancels') or '') end -- guard: cancel-beat
 -- A generator is given the cursor until its beats show that it knows of this reign.
 if mine and tonumber(ARGV[9]) ~= epoch then

@@ -18,9 +18,16 @@ lack = lacks('HSET', 'ZADD') -- guard: rights
 if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-join
 local node, seen_seq, seen_epoch, seen_made = ARGV[1], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local m = redis.call('HMGET', KEYS[1], 'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped', 'step',
-  'steps', 'made', 'generator', 'crown')
+local FIELDS = {'birth', 'layout', 'names', 'clock', 'wall', 'seq', 'epoch', 'rewinds', 'skipped', 'step', 'steps', 'made', 'generator', 'crown'}
+local m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
 if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
+if m[1] and m[3] ~= ARGV[5] and tonumber(m[2]) <= $LAYOUT then
+  --+ shards
+  if goes_on(ARGV[5], m[3]) then
+    note_shards(KEYS[1], m[3], ARGV[5]) -- guard: reshard-note
+    m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
+  end
+end
 if m[1] and m[3] ~= ARGV[5] then return {'other', m[2], m[3]} end -- guard: names
 
 if m[1] and tonumber(m[2]) < $LAYOUT then return {'older'} end -- guard: layout-older

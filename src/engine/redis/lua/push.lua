@@ -1,7 +1,7 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
 -- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups; if outcomes are asked for, 13 asked
--- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server 8 its first number, then of
---       each message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
+-- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server 8 its first number 9 put in only
+--       what has to be here (1): its key is remembered, or some of its group wait or are in flight; then of each message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
 -- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
@@ -15,6 +15,13 @@ local width = #KEYS > 8 and 4 or 3
 local _, wall = hive(0, 0, 0)
 if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
+  if m[2] ~= ARGV[4] and tonumber(m[1]) <= $LAYOUT then
+    --+ shards
+    if goes_on(ARGV[4], m[2]) then
+      note_shards(KEYS[1], m[2], ARGV[4]) -- guard: reshard-note
+      m[2] = redis.call('HGET', KEYS[1], 'names')
+    end
+  end
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
 else
   -- The types of keys are checked by join, and nobody has joined yet.
@@ -24,7 +31,7 @@ else
   end
 end
 local asked = {'c' .. ARGV[1]}
-for i = 9, #ARGV, width do asked[#asked + 1] = 'k' .. ARGV[i] end
+for i = 10, #ARGV, width do asked[#asked + 1] = 'k' .. ARGV[i] end
 local known = redis.call('HMGET', KEYS[6], unpack(asked))
 local answered = nil
 answered = known[1] -- guard: push-repeat
@@ -52,27 +59,33 @@ end
 local seq, epoch, grain = (m[3] or ARGV[8]) + 0, (m[4] or 0) + 0, tonumber(m[5] or '') or $GRAIN_START
 local answer, remembered, values, seen = {}, {}, {}, {}
 local new = numbering(seq, epoch, grain, wall)
-for i = 9, #ARGV, width do
+for i = 10, #ARGV, width do
   local key, delay, payload = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + width - 1]
   local envelope = width == 4 and ARGV[i + 2] or ''
-  local number, repeated = new.seq, 0
+  local number, repeated, here = new.seq, 0, true
+  if ARGV[9] == '1' then
+    local length = envelope ~= '' and string.byte(envelope) or 0
+    local group = string.sub(envelope, 2, 1 + length)
+    here = length > 0 and (tonumber(redis.call('ZSCORE', KEYS[12], group) or 0) > 0 or (tonumber(redis.call('HGET', KEYS[11], group) or 0) or 0) >= 4) -- guard: only-known
+  end
   if key ~= '' then
-    local was, until_ms = string.match(known[(i - 9) / width + 2] or '', '(%d+) (%d+)')
+    local was, until_ms = string.match(known[(i - 10) / width + 2] or '', '(%d+) (%d+)')
     local lives = was ~= nil
     lives = lives and tonumber(until_ms) > wall -- guard: once-until
     was = seen[key] or (lives and tonumber(was))
     if was then number, repeated = was, 1 end -- guard: once
-    seen[key] = number
-    if repeated == 0 then
+    if repeated == 1 or here then seen[key] = number end
+    if repeated == 0 and here then
       local ends = num(wall + ARGV[2])
       remembered[#remembered + 1] = ends; remembered[#remembered + 1] = 'k' .. key
       values[#values + 1] = 'k' .. key; values[#values + 1] = num(number) .. ' ' .. ends
     end
   end
-  if repeated == 0 then new.add(payload, delay, envelope) end
-  if told and repeated == 0 and envelope ~= '' and asks_for(envelope, 1) then
+  if repeated == 0 and here then new.add(payload, delay, envelope) end
+  if told and repeated == 0 and here and envelope ~= '' and asks_for(envelope, 1) then
     told[#told + 1] = num(number); told[#told + 1] = cmsgpack.pack({0, delay > 0 and wall + delay or 0})
   end
+  if repeated == 0 and not here then number = $COUNTER_MAX end
   answer[#answer + 1] = number; answer[#answer + 1] = repeated
 end
 new.close()

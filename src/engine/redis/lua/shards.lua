@@ -1,0 +1,22 @@
+-- How many shards the queue has, as the line of key names tells: it only grows, by ` then=5` and then `,8` (` then=5/2`: over two URLs). Whoever knows of a later reshard than the
+-- store tells it with its next call.
+
+-- Whether a line goes on from another.
+local function goes_on(longer, shorter)
+  if string.sub(longer, 1, #shorter) ~= shorter then return false end
+  local more = string.find(shorter, ' then=', 1, true) and '^,%d[%d,/]*$' or '^ then=%d[%d,/]*$'
+  return string.find(string.sub(longer, #shorter + 1), more) ~= nil
+end
+
+-- Notes a later reshard, which ends the reign: whoever knows of fewer shards is not crowned again. What the generator of a queue without shards has left
+-- becomes the first record of one with shards, as `first_record` in layout.rs writes it.
+local function note_shards(meta, recorded, line)
+  local m = redis.call('HMGET', meta, 'made', 'epoch', 'cursor')
+  local made, cursor, fields = tonumber(m[1] or 0), m[3] or '', {'names', line}
+  local plain = not string.find(recorded, ' shards=', 1, true) and not string.find(recorded, ' then=', 1, true)
+  if plain and (made > 0 or cursor ~= '') then
+    fields[3], fields[4] = 'cursor', struct.pack('<BI8I8I4', 1, 1, made, #cursor) .. cursor .. struct.pack('<I4I4I4I8I8', 0, 0, 1, tonumber(m[2] or 0), made) -- guard: reshard-record
+  end
+  redis.call('HSET', meta, unpack(fields))
+  redis.call('HSET', meta, 'generator', '', 'crown', '0') -- guard: reshard-reign
+end

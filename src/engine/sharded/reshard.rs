@@ -1,0 +1,116 @@
+//! Changing the number of shards while the queue is in use. One step counts, in the home shard; all that comes before it changes nothing that anybody uses, and
+//! what comes after it anyone does who comes to a shard next. So it can be killed at any point, and made again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{List, Sharded, whole};
+use crate::engine::{Engine, Limits, Push, Resharded, Status};
+use crate::error::{Absence, Error, Result};
+
+/// How far one look may move the hive clock of a shard in which nobody is yet: the first node that joins says it anew.
+const STEP_MS: u64 = 200;
+/// How often it is asked again while members have not spoken to a server that has changed: they do within a lease.
+const HEARD_TRIES: usize = 200;
+const HEARD_EVERY: Duration = Duration::from_millis(50);
+
+/// How often it begins again because the number was changed by someone else meanwhile.
+const ATTEMPTS_MAX: usize = 20;
+
+pub(super) async fn reshard_to<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Result<Resharded> {
+    for _ in 0..ATTEMPTS_MAX {
+        match attempt(queue, shards).await {
+            // What was planned does not go on from what is recorded by now: the next attempt looks again.
+            Err(Error::Resharded { line, .. }) => queue.follow(&line)?,
+            Err(Error::OtherNames { .. }) => {}
+            done => return done,
+        }
+    }
+    Err(Error::Setting {
+        setting: "shards",
+        reason: "others change the number of shards at the same time: look what it is (status), and try again".into(),
+    })
+}
+
+async fn attempt<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Result<Resharded> {
+    let list = queue.fresh().await?;
+    let open = queue.open.as_ref().ok_or_else(super::nothing)?;
+    let (before, status) = (list.now(), queue.status().await?);
+    let resharded = |list: &List<E>| Resharded {
+        before,
+        now: list.now(),
+        in_all: list.shards.len(),
+    };
+    if before == shards as usize {
+        tell_others(&list).await?;
+        return Ok(resharded(&list));
+    }
+    if status.limits != Limits::NONE {
+        return Err(Error::Setting {
+            setting: "shards",
+            reason: "a limit is shared out among the shards: remove it first (queenright limit none), and set it again afterwards".into(),
+        });
+    }
+    let names = list.names.resharded(shards, queue.urls);
+    let next = queue.list_of(names.clone(), open)?;
+    make_new(&list, &next, &status).await?;
+    change(next.home()).await?;
+    queue.follow(&names.line())?;
+    tell_others(&next).await?;
+    // Who has paused or resumed in between did not know of the new shards.
+    let paused = next.home().status().await?.paused;
+    queue.pause(Some(paused.generator), Some(paused.handlers)).await?;
+    Ok(resharded(&next))
+}
+
+/// The one step that counts.
+async fn change<E: Engine>(home: &E) -> Result<()> {
+    for _ in 0..HEARD_TRIES {
+        if home.reshard("").await? {
+            return Ok(());
+        }
+        tokio::time::sleep(HEARD_EVERY).await;
+    }
+    Err(Error::Away {
+        store: home.place().unwrap_or_else(|| "the home shard".into()),
+        absence: Absence::Unable,
+        reason: "nodes that may know of another reshard have not spoken to it yet".into(),
+    })
+}
+
+/// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
+async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
+    for (number, shard) in next.shards.iter().enumerate().skip(list.shards.len()) {
+        let nothing = Push {
+            call: format!("reshard-{}", status.birth),
+            keep_ms: 0,
+            backlog_max: u64::MAX >> 12,
+            birth: format!("{}-{number}", status.birth),
+            step_ms: STEP_MS,
+            server: String::new(),
+            only_known: false,
+            items: Vec::new(),
+        };
+        shard.push(&nothing).await?;
+        shard
+            .pause(Some(status.paused.generator), Some(status.paused.handlers))
+            .await?;
+    }
+    for group in &status.groups.paused {
+        let shard = whole::spread(group, next.now());
+        next.shards[shard].pause_group(group, true).await?;
+    }
+    Ok(())
+}
+
+/// Tells the other shards, which would hear of it from the next that comes there.
+async fn tell_others<E: Engine<Shard = E>>(list: &List<E>) -> Result<()> {
+    for shard in list.shards.iter().skip(1).map(Arc::as_ref) {
+        match shard.reshard("").await {
+            // Nobody has put anything there yet; or it is away.
+            Err(error) if matches!(error, Error::NoQueue { .. }) || error.is_away() => {}
+            told => drop(told?),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! `reshard`: another number of shards, while copies work.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::push::{feed, good};
+use crate::fleet::{Fleet, json_lines, program, said};
+use crate::server::RedisServer;
+
+fn servers(count: usize) -> (Vec<RedisServer>, String) {
+    let servers: Vec<RedisServer> = (0..count).map(|_| RedisServer::start()).collect();
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    (servers, urls.join(" "))
+}
+
+fn shards(fleet: &Fleet) -> Vec<Value> {
+    let output = fleet.command(&["status", "--json"]).output().expect("it starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let status = json_lines(&output.stdout).remove(0);
+    status["shards"].as_array().cloned().unwrap_or_default()
+}
+
+fn published(fleet: &Fleet) -> Vec<u64> {
+    let of = |shard: &Value| shard["published"].as_u64().expect("a count");
+    shards(fleet).iter().map(of).collect()
+}
+
+fn each_came_once(fleet: &Fleet, all: usize) {
+    let lines = fleet.lines();
+    let settled = lines.iter().filter(|line| line.is("done") || line.is("error"));
+    let numbers: Vec<u64> = settled.map(|line| line.number.expect("numbered")).collect();
+    let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
+    assert_eq!((numbers.len(), distinct.len()), (all, all));
+}
+
+fn keyed(from: usize, to: usize) -> String {
+    let line = |i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n");
+    (from..to).map(line).collect()
+}
+
+#[test]
+fn a_queue_on_one_server_spreads_over_three_and_back_to_two_while_it_is_in_use() {
+    let (_servers, urls) = servers(3);
+    let fleet = Fleet::at(urls)
+        .env("QUEENRIGHT_SHARDS", "1")
+        .args("--interval 1ms --work 0 --error-rate 0.1")
+        .copies(3)
+        .start_joined();
+    fleet.wait_status("it is under way", |status| status.done > 100);
+    assert_eq!(
+        shards(&fleet),
+        Vec::<Value>::new(),
+        "the other servers are not used yet"
+    );
+    let pushed = json_lines(good(&feed(&fleet, &["push", "--json"], &keyed(0, 30))).as_bytes());
+
+    let told = good(&feed(&fleet, &["reshard", "--to", "3", "--timeout", "30s"], ""));
+    assert_eq!(told, "3 shards, 1 before\n");
+    let three = || published(&fleet).iter().all(|count| *count > 100);
+    let begun = Instant::now();
+    while !three() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", published(&fleet));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let again = json_lines(good(&feed(&fleet, &["push", "--json"], &keyed(0, 60))).as_bytes());
+    assert_eq!(again.len(), 60);
+    for (first, second) in pushed.iter().zip(&again) {
+        assert_eq!(
+            (&first["number"], &second["repeated"]),
+            (&second["number"], &true.into())
+        );
+    }
+    assert!(again[30..].iter().all(|line| line["repeated"] == false), "{again:?}");
+
+    let told = good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
+    assert_eq!(told, "2 shards, 3 before; shard 2 gets no new messages, and is empty\n");
+    let before = published(&fleet);
+    fleet.wait_status("two go on", |status| {
+        status.published > before.iter().sum::<u64>() + 200
+    });
+    assert_eq!(published(&fleet)[2], before[2]);
+    let text = good(&feed(&fleet, &["status"], ""));
+    assert!(text.contains("(no new messages since a reshard)"), "{text}");
+    let once_more = json_lines(good(&feed(&fleet, &["push", "--json"], &keyed(0, 60))).as_bytes());
+    assert!(once_more.iter().all(|line| line["repeated"] == true), "{once_more:?}");
+    let told = good(&feed(&fleet, &["reshard", "--to", "2", "--json"], ""));
+    assert_eq!(told, "{\"before\":2,\"in_all\":3,\"shards\":2}\n");
+
+    // A copy that starts later, with the number of the beginning, follows; all that is published is done once.
+    good(&feed(&fleet, &["pause", "generator"], ""));
+    good(&feed(&fleet, &["drain", "--timeout", "30s"], ""));
+    let status = fleet.status();
+    assert_eq!(status.published, status.done + status.failed);
+    each_came_once(&fleet, usize::try_from(status.published).expect("few"));
+    let followed = fleet.lines().iter().filter(|line| line.is("resharded")).count();
+    assert_eq!(followed, 6, "each copy, twice");
+}
+
+#[test]
+fn a_reshard_that_is_killed_is_done_or_not_and_the_same_command_goes_on() {
+    let (_servers, urls) = servers(4);
+    let fleet = Fleet::at(urls)
+        .env("QUEENRIGHT_SHARDS", "2")
+        .args("--interval 1ms --work 0 --error-rate 0 --messages 4000")
+        .copies(2)
+        .start_joined();
+    fleet.wait_status("it is under way", |status| status.done > 100);
+    for (to, ms) in [(3, 2), (4, 6), (2, 9), (4, 12), (1, 15), (3, 25)] {
+        let mut command: Command = fleet.command(&["reshard", "--to", &to.to_string()]);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_millis(ms));
+        child.kill().expect("killed");
+        child.wait().expect("it ends");
+    }
+    good(&feed(&fleet, &["reshard", "--to", "4", "--timeout", "30s"], ""));
+    fleet.wait_through(4000);
+    each_came_once(&fleet, 4000);
+    assert!(
+        published(&fleet).iter().all(|count| *count > 0),
+        "{:?}",
+        published(&fleet)
+    );
+}
+
+fn refused(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{}", said(output));
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(line.lines().count(), 1, "{line}");
+    line
+}
+
+#[test]
+fn what_cannot_be_resharded_or_followed_is_said_in_one_line() {
+    let (servers, urls) = servers(2);
+    let fleet = Fleet::at(urls).env("QUEENRIGHT_SHARDS", "1").copies(0).start();
+    let reshard = |to: &str| feed(&fleet, &["reshard", "--to", to], "");
+    let none = refused(&reshard("2"), 1);
+    assert!(none.contains("there is no queue"), "{none}");
+    good(&feed(&fleet, &["push", "x"], ""));
+    for wrong in ["0", "257", "x"] {
+        refused_usage(&reshard(wrong));
+    }
+    good(&feed(&fleet, &["limit", "500/s"], ""));
+    let limited = refused(&reshard("2"), 2);
+    assert!(limited.contains("remove it first (queenright limit none)"), "{limited}");
+    good(&feed(&fleet, &["limit", "none"], ""));
+    assert_eq!(good(&reshard("2")), "2 shards, 1 before\n");
+    // Who has the URL of one server only would look for the second shard where it is not.
+    let one = ["--url", &servers[0].url(), "--queue", fleet.queue()];
+    for command in [&["status"][..], &["push", "y"], &["start", "--no-wait"]] {
+        let output = program().args(command).args(one).output().expect("it starts");
+        let line = refused(&output, 2);
+        assert!(
+            line.contains("has its shards over 2 URLs since a reshard, and 1 is given"),
+            "{command:?}: {line}"
+        );
+    }
+    // Either number may be given.
+    for shards in ["1", "2"] {
+        let output = fleet
+            .command(&["status", "--shards", shards])
+            .output()
+            .expect("it starts");
+        assert!(output.status.success(), "{}", said(&output));
+    }
+    let output = fleet.command(&["status", "--shards", "3"]).output().expect("it starts");
+    assert!(said(&output).contains("give --shards"), "{}", said(&output));
+}
+
+fn refused_usage(output: &Output) {
+    assert_eq!(output.status.code(), Some(2), "{}", said(output));
+}
+
+#[test]
+fn files_are_resharded_each_with_a_file_of_its_own() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = |i: usize| format!("sqlite:{}", directory.path().join(format!("{i}.db")).display());
+    let fleet = Fleet::at(format!("{} {}", url(0), url(1)))
+        .env("QUEENRIGHT_SHARDS", "1")
+        .args("--interval 5ms --work 0 --error-rate 0 --messages 300")
+        .copies(2)
+        .start_joined();
+    fleet.wait_status("it is under way", |status| status.done > 20);
+    let many = refused(&feed(&fleet, &["reshard", "--to", "3"], ""), 2);
+    assert!(many.contains("each shard needs a file of its own"), "{many}");
+    good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
+    fleet.wait_through(300);
+    each_came_once(&fleet, 300);
+    assert!(
+        published(&fleet).iter().all(|count| *count > 20),
+        "{:?}",
+        published(&fleet)
+    );
+}

@@ -1,0 +1,195 @@
+//! The number of shards is changed while the fleet works, by an operator who may be killed at any point.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use queenright::engine::{Engine, Item, Resharded};
+
+use super::{World, play, push};
+
+/// How many seeds the gate plays.
+const SEEDS: u64 = 80;
+
+impl World {
+    /// Someone changes the number of shards, again until it is answered, and gives up after a while: then it is done, or not.
+    async fn reshard(&self, to: u32, patience: Duration) -> Option<Resharded> {
+        let operator = Arc::new(AtomicBool::new(false));
+        let queue = self.queue(&operator);
+        let again = async {
+            loop {
+                match queue.reshard_to(to).await {
+                    Ok(resharded) => return resharded,
+                    Err(error) => assert!(error.is_away(), "{error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(patience, again).await.ok()
+    }
+
+    /// How many shards get new messages, as the home shard says.
+    fn shards_now(&self) -> usize {
+        let state = self.shards[0].state();
+        let line = state.meta.as_ref().map_or("", |meta| &meta.names);
+        let last = line
+            .split_once("then=")
+            .and_then(|(_, then)| then.split(',').next_back());
+        last.map_or(self.names.shards as usize, |last| last.parse().expect("a number"))
+    }
+
+    fn made(&self, shard: usize) -> u64 {
+        self.shards[shard].state().meta.as_ref().map_or(0, |meta| meta.made)
+    }
+}
+
+/// Grows and shrinks while items are published.
+async fn grow_and_shrink() {
+    for first in [1, 2] {
+        let mut world = World::new(first, Duration::from_millis(5));
+        world.settings.messages = None;
+        for _ in 0..3 {
+            world.start();
+        }
+        world.until("it begins", |world| world.done() > 10).await;
+        push(&world, 1, 20).await;
+        let told = world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
+        assert_eq!((told.before, told.now, told.in_all), (first, 5, 5));
+        // What was pushed before is known, wherever its key belongs now.
+        push(&world, 1, 20).await;
+        world
+            .until("all shards are used", |world| (0..5).all(|shard| world.made(shard) > 3))
+            .await;
+        let told = world.reshard(2, Duration::from_secs(9)).await.expect("it is answered");
+        assert_eq!((told.before, told.now, told.in_all), (5, 2, 5));
+        let before = [world.made(2), world.made(3), world.made(4)];
+        push(&world, 1, 20).await;
+        push(&world, 2, 20).await;
+        let (done, all) = (world.done(), world.items);
+        assert!(done < all, "it is not over: {}", world.told());
+        world.until("two go on", |world| world.done() > done + 20).await;
+        assert_eq!(
+            [world.made(2), world.made(3), world.made(4)],
+            before,
+            "nothing new is there"
+        );
+        world.end().await;
+    }
+}
+
+/// Messages of groups, before and after each reshard.
+async fn groups() {
+    const GROUPS: usize = 20;
+    let mut world = World::new(2, Duration::from_millis(5));
+    world.settings.messages = None;
+    (world.items, world.settings.concurrency) = (20, 8);
+    for _ in 0..3 {
+        world.start();
+    }
+    let queue = world.queue(&Arc::default());
+    for (round, to) in [(0, 5), (1, 1), (2, 6), (3, 6)] {
+        for step in 0..3 {
+            let items =
+                (0..GROUPS).map(|group| Item::new(format!("g{group}-{}", 3 * round + step)).group(format!("g{group}")));
+            let items: Vec<Item> = items.collect();
+            let pushed = queenright::push::push(&*queue, &world.settings, Duration::from_mins(1), &items);
+            pushed.await.expect("pushed");
+        }
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..20))).await;
+        world.reshard(to, Duration::from_secs(9)).await.expect("it is answered");
+    }
+    world
+        .until("all are handled", |world| world.handled().len() >= 12 * GROUPS * 2)
+        .await;
+    let handled = world.handled();
+    for group in 0..GROUPS {
+        let prefix = format!("g{group}-");
+        let seen = handled.iter().filter(|(payload, _)| payload.starts_with(&prefix));
+        let expected =
+            (0..12).flat_map(|place| [(format!("{prefix}{place}"), true), (format!("{prefix}{place}"), false)]);
+        let expected: Vec<(String, bool)> = expected.collect();
+        assert_eq!(seen.cloned().collect::<Vec<_>>(), expected, "one at a time, in order");
+    }
+    world.end().await;
+}
+
+#[test]
+fn groups_keep_their_order_across_a_reshard() {
+    for seed in 0..5 {
+        play(seed, None, groups).expect("it holds");
+    }
+}
+
+#[test]
+fn a_queue_gets_more_shards_and_fewer_while_it_is_in_use() {
+    play(1, None, grow_and_shrink).expect("it holds");
+}
+
+/// What happens under a seed.
+async fn storm() {
+    let shards = fastrand::usize(1..=3);
+    let mut world = World::new(shards, Duration::from_millis([0, 5][fastrand::usize(..2)]));
+    world.handling = Duration::from_millis(fastrand::u64(..20));
+    // The source ends by itself: in a queue with one shard, pushed messages would count, too.
+    world.settings.messages = None;
+    let replicated = fastrand::bool();
+    if replicated {
+        world = world.replicated(Duration::from_millis(fastrand::u64(..30)));
+    }
+    for _ in 0..fastrand::u32(2..5) {
+        world.start();
+    }
+    world.weather.set(fastrand::u32(..40), fastrand::u32(..40));
+    for step in 0..fastrand::u32(..25) {
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(..300))).await;
+        match fastrand::u32(..12) {
+            0..3 => {
+                let generator = world.generator().filter(|_| fastrand::bool());
+                let any = fastrand::usize(..world.processes.len());
+                world.kill(generator.unwrap_or(any));
+                world.start();
+            }
+            3..6 => {
+                let patience = Duration::from_millis(fastrand::u64(..300));
+                world.reshard(fastrand::u32(1..=6), patience).await;
+            }
+            6 => world.weather.toggle(fastrand::usize(..world.shards_now())),
+            7 => world.weather.clear(),
+            // Also what was pushed before: a key is remembered, wherever it belongs by now.
+            8..10 => push(&world, fastrand::u32(..=step), 3).await,
+            10 if replicated => world.weather.cut_off(fastrand::usize(..6), fastrand::bool()),
+            11 if replicated => {
+                let shard = fastrand::usize(..6);
+                world.weather.go_back(shard, &world.shards[shard]);
+                // A store that tells its run, as servers do, lets members speak before anyone changes the number of shards.
+                if shard == 0 {
+                    tokio::time::sleep(world.settings.lease).await;
+                }
+            }
+            _ => {}
+        }
+    }
+    world.end().await;
+}
+
+#[test]
+fn under_every_seed_a_reshard_that_may_be_killed_loses_nothing_and_repeats_nothing() {
+    let seeds = std::env::var("QUEENRIGHT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seeds = seeds.map_or(0..SEEDS, |seed: u64| seed..seed + 1);
+    let mut failed = Vec::new();
+    for seed in seeds {
+        if let Err(why) = play(seed, None, storm) {
+            failed.push(format!("QUEENRIGHT_SEED={seed}: {why}"));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_fleet_that_does_not_follow_a_reshard_uses_no_new_shard() {
+    assert!(
+        play(1, Some("reopen"), grow_and_shrink).is_err(),
+        "nobody misses reopen"
+    );
+}
