@@ -101,7 +101,6 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
     match command {
         Command::Dashboard(flags) if flags.all_queues => Some("dashboard --all-queues"),
         Command::Bench(_) => Some("bench"),
-        Command::Demo(_) => Some("demo"),
         _ => None,
     }
 }

@@ -9,7 +9,9 @@ use super::value::duration;
 pub(super) const AFTER: &str = "\
 Nothing needs to be installed: the queue is a fresh SQLite file in a temporary
 directory, which is deleted when the demo ends. --url or --host runs the same
-on a Redis, in a queue of its own unless --queue names one.
+on a Redis, in a queue of its own unless --queue names one. --shards 3 runs it
+on three files, or spread over the servers of several --url; the screen then
+says 1:44 for message 44 of shard 1.
 
 Each copy writes down what it is about to do and what the store confirmed. The
 ledger at the bottom is made from these records alone, and compared with what
@@ -26,7 +28,8 @@ Examples:
   queenright demo --kill-every 0           kill by hand: k and h
   queenright demo --interval 0 --work 0 --error-rate 0
                                            as fast as possible
-  queenright demo --url redis://localhost  on a real Redis";
+  queenright demo --url redis://localhost  on a real Redis
+  queenright demo --shards 3               one queue in three files";
 
 /// Starts copies of this program as real processes, kills their generator every few seconds with kill -9, and accounts
 /// for every message. The options of `start` are passed on to the copies.

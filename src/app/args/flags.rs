@@ -49,6 +49,12 @@ impl Flags {
         self.values.insert(option.name, vec![value.into()]);
     }
 
+    /// Of an option that may be repeated.
+    pub fn set_all(&mut self, option: &Opt, values: impl IntoIterator<Item = impl Into<OsString>>) {
+        self.values
+            .insert(option.name, values.into_iter().map(Into::into).collect());
+    }
+
     /// The options that were given, in the order of the table.
     pub fn given(&self) -> impl Iterator<Item = &'static Opt> {
         options::all().filter(|option| self.has(option))

@@ -26,10 +26,11 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{LOOK_MAX, status_if_any};
 use crate::app::args::options::connection::{QUEUE, URL};
-use crate::app::args::sources::{self, Resolved};
+use crate::app::args::sources::{self, Builtin, Generating, Resolved};
 use crate::app::args::{Demo, Invocation};
 use crate::app::exit::Failure;
-use crate::app::lab::ledger::Ledger;
+use crate::app::lab::ledger::{Ledger, Prints, Record, given_by_shard};
+use crate::app::lab::server::Fsync;
 use crate::app::lab::test_bed::{Directory, Own, TestBed, is_named};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::keys::{Key, Keys};
@@ -45,6 +46,8 @@ const TICK: Duration = Duration::from_millis(100);
 const READ_MAX: Duration = Duration::from_millis(50);
 /// The default of `--seconds` without a terminal, where nobody can press q.
 const SECONDS_UNWATCHED: u64 = 30;
+/// More messages than this are not looked at for the generator's one sequence over all shards: they need a hundred bytes each.
+const PLACES_MAX: u64 = 1_000_000;
 /// Copies that have not stopped by then are killed: the whole demo is gone within 3 s.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
@@ -52,10 +55,11 @@ const STOP_MAX: Duration = Duration::from_secs(2);
 /// the environment.
 pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Result<ExitCode, Failure> {
     let named = is_named(asked).then_some(resolved);
-    let bed = TestBed::prepare("demo", named, Directory::temporary("demo")?, Own::File)?;
+    let mut bed = TestBed::prepare("demo", named, Directory::temporary("demo")?, Own::File)?;
+    bed.add_shards(resolved.settings.names.shards as usize, Fsync::Never)?;
     let mut asked = asked.clone();
     if !bed.is_shared {
-        asked.flags.set(&URL, bed.url(None));
+        asked.flags.set_all(&URL, bed.urls(&[]));
     } else if !asked.flags.has(&QUEUE) {
         asked.flags.set(&QUEUE, bed.fresh_queue());
     }
@@ -63,6 +67,10 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Resu
     super::log(&resolved);
     let demo = Prepared {
         directory: &bed.directory.path,
+        place: match bed.beside.len() {
+            others if bed.is_shared && others > 0 => format!("{} and {others} more", bed.address),
+            _ => bed.address.clone(),
+        },
         asked: &asked,
         resolved: &resolved,
         flags,
@@ -74,6 +82,8 @@ pub(super) fn run(asked: &Invocation, resolved: &Resolved, flags: &Demo) -> Resu
 struct Prepared<'a> {
     /// Where the copies keep their books.
     directory: &'a Path,
+    /// The store, for people.
+    place: String,
     asked: &'a Invocation,
     resolved: &'a Resolved,
     flags: &'a Demo,
@@ -83,12 +93,20 @@ impl OnEngine for Prepared<'_> {
     type Output = ();
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(), Failure> {
-        engine.check().await?;
-        let published = status_if_any(&*engine).await?.map_or(0, |status| status.published);
+        let shards = E::shards(&engine);
+        // Nobody could account for what is in a shard that does not answer.
+        for shard in &shards {
+            shard.check().await?;
+        }
+        let before = status_if_any(&*engine).await?;
+        let before = before.as_ref().map(given_by_shard).unwrap_or_default();
+        let says_places = shards.len() > 1 && self.resolved.generate == Generating::Builtin(Builtin::Counter);
         let mut run = Run {
-            summary: Summary::new(self.resolved, self.flags),
-            fleet: Fleet::new(self.directory, self.asked, self.resolved)?,
-            ledger: Ledger::from_number(published),
+            summary: Summary::new(self.place, self.flags),
+            fleet: Fleet::new(self.directory, self.asked, self.resolved, shards.len())?,
+            sequence: Sequence::new(says_places, before.iter().sum()),
+            before: before.clone(),
+            ledger: Ledger::after(before),
             loss_check: LossCheck::new(engine.clone()),
             kill_timer: KillTimer::every(self.flags.kill_every),
         };
@@ -113,6 +131,9 @@ struct Run<E> {
     summary: Summary,
     fleet: Fleet,
     ledger: Ledger,
+    /// How many numbers each shard had given out.
+    before: Vec<u64>,
+    sequence: Sequence,
     loss_check: LossCheck<E>,
     kill_timer: KillTimer,
 }
@@ -176,20 +197,21 @@ impl<E: Engine> Run<E> {
 
     /// What the copies have written, and how they are.
     fn look(&mut self, now: Instant) -> Result<(), Failure> {
-        let (fleet, summary) = (&mut self.fleet, &mut self.summary);
+        let (fleet, summary, sequence) = (&mut self.fleet, &mut self.summary, &mut self.sequence);
         // Copies that are flat out may write faster than this reads; keys and signals must have their turn.
         while self
             .ledger
             .read(|book, record| {
                 fleet.note(book, record);
-                summary.note(|| fleet.name(book), record);
+                sequence.note(record);
+                summary.note(|| fleet.name(book), record, fleet.shard_of(book));
             })
             .map_err(|error| Failure::cannot("read the ledger", error))?
             && now.elapsed() < READ_MAX
         {}
         self.fleet.look(now, &mut self.ledger, &mut self.summary)?;
         self.loss_check.look(now, &self.ledger);
-        self.summary.turn(now, &self.ledger, self.loss_check.lost);
+        self.summary.turn(now, &self.ledger, &self.fleet, self.loss_check.lost);
         Ok(())
     }
 
@@ -224,6 +246,36 @@ impl<E: Engine> Run<E> {
             Key::Redraw | Key::Quit => {}
         }
         Ok(())
+    }
+}
+
+/// Of a queue with shards, whose generator's messages say their places in its one sequence: under which number each was seen.
+enum Sequence {
+    /// Nothing says places.
+    None,
+    Seen(Prints),
+    /// There were too many to be kept.
+    TooMany,
+}
+
+impl Sequence {
+    /// So many numbers were given out before.
+    fn new(says_places: bool, before: u64) -> Self {
+        match says_places {
+            false => Self::None,
+            true if before > PLACES_MAX => Self::TooMany,
+            true => Self::Seen(Prints::default()),
+        }
+    }
+
+    fn note(&mut self, record: &Record) {
+        let (Self::Seen(prints), Record::Started { number, payload, .. }) = (&mut *self, record) else {
+            return;
+        };
+        prints.saw(*number, *payload);
+        if prints.count() > PLACES_MAX {
+            *self = Self::TooMany;
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod checks;
 pub mod effects;
 pub mod history;
 mod numbers;
+mod prints;
 mod record;
 mod recorder;
 pub mod sequence;
@@ -22,13 +23,14 @@ mod trace;
 
 use std::path::Path;
 
-use crate::engine::Engine;
 use crate::engine::sharded::first_number;
+use crate::engine::{Engine, Status};
 use crate::error::Result;
 use crate::node::event::{Entry, What};
 
 pub use book::Book;
 pub use numbers::Numbers;
+pub use prints::Prints;
 pub use record::{Record, hash_of, print_of};
 pub use recorder::{Recorder, book_of_shard};
 
@@ -41,8 +43,8 @@ const TRACED_MAX: usize = 3;
 
 #[derive(Default)]
 pub struct Ledger {
-    /// The queue had given out the numbers below this before anyone here began: they are not looked at.
-    base: u64,
+    /// So many numbers each shard had given out before anyone here began: these are not looked at.
+    base: Vec<u64>,
     books: Vec<Book>,
     published: Numbers,
     /// Of which it is not known whether the store took them.
@@ -87,8 +89,8 @@ pub struct Remains {
 }
 
 impl Remains {
-    /// Reads what a store holds that has given out `published` numbers.
-    pub async fn of<E: Engine>(engine: &E, published: u64) -> Result<Self> {
+    /// Reads what a store holds that has given out so many numbers, in each shard.
+    pub async fn of<E: Engine>(engine: &E, given: Vec<u64>) -> Result<Self> {
         let mut errors = Numbers::default();
         let mut from = 0;
         loop {
@@ -98,8 +100,8 @@ impl Remains {
             errors.add(&Numbers::of(page.iter().map(|failed| (failed.number, 1))));
         }
         Ok(Self {
-            published,
-            shards: Vec::new(),
+            published: given.iter().sum(),
+            shards: if given.len() > 1 { given } else { Vec::new() },
             unsettled: Numbers::of(engine.unsettled().await?),
             errors,
         })
@@ -107,13 +109,27 @@ impl Remains {
 }
 
 impl Remains {
-    /// All numbers that were given out, from this one on.
-    pub(super) fn given_out(&self, base: u64) -> Numbers {
-        if self.shards.is_empty() {
-            return Numbers::of([(base, self.published.saturating_sub(base))]);
-        }
-        let of = |(shard, count): (usize, &u64)| (first_number(shard), *count);
-        Numbers::of(self.shards.iter().enumerate().map(of))
+    /// All numbers that were given out since each shard had given out so many.
+    pub(crate) fn given_out(&self, base: &[u64]) -> Numbers {
+        let alone = [self.published];
+        let all = if self.shards.is_empty() {
+            &alone[..]
+        } else {
+            &self.shards
+        };
+        let of = |(shard, count): (usize, &u64)| {
+            let before = base.get(shard).copied().unwrap_or(0);
+            (first_number(shard) + before, count.saturating_sub(before))
+        };
+        Numbers::of(all.iter().enumerate().map(of))
+    }
+}
+
+/// How many numbers each shard has given out; of a queue without shards, it alone.
+pub fn given_by_shard(status: &Status) -> Vec<u64> {
+    match &status.shards[..] {
+        [] => vec![status.published],
+        shards => shards.iter().map(|shard| shard.published).collect(),
     }
 }
 
@@ -124,6 +140,14 @@ pub struct Totals {
     pub done: u64,
     pub errors: u64,
     pub in_hand: u64,
+}
+
+impl Totals {
+    /// Published, without an outcome, and held by no node, as far as the books tell.
+    pub fn queued(&self) -> u64 {
+        let known = self.done + self.errors + self.in_hand;
+        self.generated.saturating_sub(known)
+    }
 }
 
 /// The result. `findings` is empty if every message has one outcome or is still in the queue.
@@ -141,7 +165,8 @@ pub struct Account {
 }
 
 impl Ledger {
-    pub fn from_number(base: u64) -> Self {
+    /// Of a queue whose shards have given out so many numbers already.
+    pub fn after(base: Vec<u64>) -> Self {
         Self {
             base,
             ..Self::default()
@@ -285,6 +310,19 @@ impl Ledger {
         }
     }
 
+    /// The same in each shard, where the books of each node are one for each shard, in their order.
+    pub fn totals_by_shard(&self, shards: usize) -> Vec<Totals> {
+        let mut all = vec![Totals::default(); shards.max(1)];
+        for (index, book) in self.books.iter().enumerate() {
+            let totals = &mut all[index % shards.max(1)];
+            totals.generated += book.published;
+            totals.done += book.done;
+            totals.errors += book.errors;
+            totals.in_hand += book.in_hand();
+        }
+        all
+    }
+
     /// How many messages have two outcomes, as far as is written.
     pub fn twice(&self) -> u64 {
         self.twice.len()
@@ -309,9 +347,20 @@ impl Ledger {
         numbers.minus(&[&self.done, &self.failed, &self.errors_seen, &self.unanswered()])
     }
 
+    /// Intended to be published, and not there, as far as the store has given out these numbers: a generator that was killed left it out, and the next one
+    /// makes it again.
+    pub(crate) fn unpublished(&self, given_out: &Numbers) -> Numbers {
+        self.publish_intents.minus(&[given_out])
+    }
+
+    /// All that the store has given out since this began.
+    pub(crate) fn given_out(&self, remains: &Remains) -> Numbers {
+        remains.given_out(&self.base)
+    }
+
     /// The account, when all nodes are gone and all books are read.
     pub fn account(&self, remains: &Remains) -> Account {
-        let given_out = remains.given_out(self.base);
+        let given_out = self.given_out(remains);
         let unsettled = remains.unsettled.and(&given_out);
         let mut errors = self.errors_seen.clone();
         errors.add(&remains.errors);

@@ -126,14 +126,16 @@ impl TestBed {
         })
     }
 
-    /// A queue with so many shards has a server of our own for each, where no store was named.
+    /// A queue with so many shards has a server or a file of our own for each, where no store was named.
     pub fn add_shards(&mut self, shards: usize, fsync: Fsync) -> Result<(), Failure> {
         if self.is_shared || self.topology.is_some() || shards < 2 {
             return Ok(());
         }
-        let program = Server::program().filter(|_| self.server.is_some());
-        let program = program
-            .ok_or_else(|| Failure::no_redis("no redis-server is on the PATH; install one: --shards needs some"))?;
+        let Some(program) = Server::program().filter(|_| self.server.is_some()) else {
+            self.beside = (1..shards).map(|shard| Beside::file(&self.directory, shard)).collect();
+            self.address = format!("{shards} files of its own in {}", self.directory.path.display());
+            return Ok(());
+        };
         for shard in 1..shards {
             let directory = self.directory.path.join(format!("shard-{shard}"));
             let started =
@@ -289,17 +291,28 @@ impl TestBed {
     }
 
     /// The same of all stores of a queue with shards.
-    pub fn urls(&self, proxies: &[SocketAddr]) -> String {
+    pub fn urls(&self, proxies: &[SocketAddr]) -> Vec<String> {
         let mut urls = vec![self.url(proxies.first().copied())];
         for (at, beside) in self.beside.iter().enumerate() {
             let store = beside.for_copies.as_ref().unwrap_or(&beside.store);
             urls.push(url_of(store, proxies.get(at + 1).copied()));
         }
-        urls.join(" ")
+        urls
     }
 }
 
 impl Beside {
+    fn file(directory: &Directory, shard: usize) -> Self {
+        let path = directory.path.join(format!("queue-{shard}.db"));
+        Self {
+            address: format!("sqlite:{}", path.display()),
+            store: Store::Sqlite(Database { path, full: false }),
+            server: None,
+            front: None,
+            for_copies: None,
+        }
+    }
+
     fn named((store, address): &(Store, String)) -> Self {
         Self {
             store: store.clone(),

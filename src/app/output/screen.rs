@@ -17,6 +17,9 @@ use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
 const EVENTS_MIN: u16 = 5;
 /// Rows for nodes that are always there, as far as the screen has any.
 const NODES_MIN: u16 = 2;
+/// On a screen with fewer rows than this, an account has no more lines than that.
+const ROOMY: u16 = 16;
+const ACCOUNT_MIN: usize = 2;
 /// Columns for the name of a node, with the space before it, on the narrowest screens. Ids have ten letters.
 const NAME_MIN: u16 = 9;
 const NAME_MAX: u16 = 11;
@@ -39,8 +42,8 @@ pub(in crate::app) struct View<'a> {
     pub queued: u64,
     pub queue: &'a VecDeque<u64>,
     pub events: Vec<&'a Event>,
-    /// The name of the account, and its two lines.
-    pub account: (&'a str, [Vec<(String, Tone)>; 2]),
+    /// The name of the account, and its lines. Those after the second are left out where there is little room.
+    pub account: (&'a str, Vec<Vec<(String, Tone)>>),
     pub keys: &'a [(&'a str, &'a str)],
 }
 
@@ -136,7 +139,8 @@ impl Screen {
 fn draw(frame: &mut Frame, colours: Colours, view: &View) {
     let Rect { width, height, .. } = frame.area();
     let keys = wrapped(width, view.keys.iter().map(|key| key_spans(colours, *key)));
-    let account = view.account.1.iter().flat_map(|spans| {
+    let lines_max = if height < ROOMY { ACCOUNT_MIN } else { usize::MAX };
+    let account = view.account.1.iter().take(lines_max).flat_map(|spans| {
         let pieces = pieces(spans).map(|piece| line(colours, piece).spans);
         wrapped(width, pieces)
     });
@@ -405,6 +409,10 @@ mod tests {
             (" twice 0 ".to_string(), Tone::Good),
             ("  generators killed 12, last gap 0.5 s".to_string(), Tone::Quiet),
         ];
+        let shards = vec![
+            (" 3 shards ".to_string(), Tone::Quiet),
+            ("1, 2, 3 ".into(), Tone::Plain),
+        ];
         let samples = VecDeque::from([1, 2, 3]);
         let view = View {
             title: "queenright demo",
@@ -416,7 +424,7 @@ mod tests {
             queued: 67,
             queue: &samples,
             events: events.iter().collect(),
-            account: ("ledger", [numbered(&numbers), proof]),
+            account: ("ledger", vec![numbered(&numbers), proof, shards]),
             keys: &KEYS,
         };
         text_of(&view, width, height)
@@ -449,6 +457,11 @@ mod tests {
                 "throughput 12.0/s",
                 "queue 67",
             ];
+            assert_eq!(
+                screen.contains("3 shards 1, 2, 3"),
+                height >= ROOMY,
+                "{width}x{height}:\n{screen}"
+            );
             for wanted in numbers.iter().chain(&proof).chain(&keys).chain(&others) {
                 assert!(screen.contains(wanted), "{width}x{height}: no {wanted}:\n{screen}");
             }

@@ -7,6 +7,8 @@ use super::time::age;
 use crate::engine::{GroupFigures, Limits, NodeStatus, Paused, ShardStatus, Status};
 use crate::node::event::escape;
 
+/// How many shards are named where there is one line.
+const AWAY_NAMED: usize = 4;
 /// How many of the longest groups are named.
 const LONGEST_SHOWN: usize = 3;
 
@@ -59,6 +61,29 @@ pub(in crate::app) fn settled_since(now: &Status, before: &Status) -> u64 {
         return settled(now).saturating_sub(settled(before));
     }
     settled_in_shards(now, before).into_iter().flatten().sum()
+}
+
+/// The shards that do not answer.
+pub(in crate::app) fn shards_away(status: &Status) -> Vec<usize> {
+    let shards = status.shards.iter().enumerate();
+    shards
+        .filter(|(_, shard)| shard.away.is_some())
+        .map(|(number, _)| number)
+        .collect()
+}
+
+/// Which shards are away, in a few words; none if none is.
+pub(in crate::app) fn away(shards: &[usize]) -> Option<String> {
+    let named: Vec<String> = shards.iter().take(AWAY_NAMED).map(ToString::to_string).collect();
+    let more = match shards.len().saturating_sub(AWAY_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match shards {
+        [] => None,
+        [only] => Some(format!("shard {only} is away")),
+        _ => Some(format!("shards {}{more} are away", named.join(", "))),
+    }
 }
 
 /// All that `status` prints, with rates since an earlier look, so long ago.
@@ -239,4 +264,18 @@ pub(in crate::app) fn nodes(status: &Status) -> String {
         );
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::away;
+
+    #[test]
+    fn a_few_shards_that_are_away_are_named_and_of_many_it_is_said_how_many_there_are() {
+        assert_eq!(away(&[]), None);
+        assert_eq!(away(&[3]).as_deref(), Some("shard 3 is away"));
+        assert_eq!(away(&[0, 5]).as_deref(), Some("shards 0, 5 are away"));
+        let many = away(&[0, 3, 4, 5, 6, 9]);
+        assert_eq!(many.as_deref(), Some("shards 0, 3, 4, 5 and 2 more are away"));
+    }
 }

@@ -248,7 +248,7 @@ async fn remains(address: String, published: u64) -> Remains {
     };
     let engine = RedisEngine::new(&server, Keys::new(&settings.queue, &settings.names)).expect("an engine");
     assert_eq!(engine.published().await.expect("it answers"), published);
-    Remains::of(&engine, published).await.expect("it answers")
+    Remains::of(&engine, vec![published]).await.expect("it answers")
 }
 
 #[test]

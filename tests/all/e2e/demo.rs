@@ -1,7 +1,7 @@
 //! `demo`: without a terminal, in one, and when it dies.
 
 use std::io::{Read, Write};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -210,6 +210,132 @@ fn it_runs_on_a_redis_too_on_a_queue_of_its_own() {
         text.contains("generated 2000  ") && text.contains("lost 0  twice 0\n"),
         "{text}"
     );
+}
+
+/// Runs it on this store, and returns what it printed.
+fn ran(args: &str, servers: &[RedisServer]) -> Output {
+    let mut demo = program();
+    demo.args(args.split_whitespace());
+    for server in servers {
+        demo.args(["--url", &server.url()]);
+    }
+    demo.output().expect("the program starts")
+}
+
+/// Of the account the line about the shards, and how many messages each has generated.
+fn shards(text: &str) -> (&str, Vec<u64>) {
+    let line = text.lines().find(|line| line.contains(" shards  generated "));
+    let line = line.unwrap_or_else(|| panic!("no line about the shards:\n{text}"));
+    let generated = line.split("  ").nth(1).and_then(|part| part.strip_prefix("generated "));
+    let numbers = generated.expect("a part").split(" / ");
+    (line, numbers.map(|number| number.parse().expect("a number")).collect())
+}
+
+#[test]
+fn on_shards_it_accounts_for_every_message_in_files_of_its_own() {
+    let temporary = tempfile::tempdir().expect("a directory");
+    let args = "demo --shards 3 --seconds 5 --kill-every 1s --interval 20ms --work 0..20ms";
+    let mut demo = program();
+    demo.args(args.split_whitespace()).env("TMPDIR", temporary.path());
+    let output = demo.output().expect("the program starts");
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("lost 0  twice 0\n"), "{text}");
+    let (line, generated) = shards(&text);
+    assert!(line.contains("  one sequence, without gap or repeat"), "{text}");
+    assert!(
+        generated.len() == 3 && generated.iter().all(|count| *count > 30),
+        "{text}"
+    );
+    // Each election is told once, whatever the number of shards.
+    let epochs = (1..20).map(|epoch| text.matches(&format!(", epoch {epoch}\n")).count());
+    let elected = epochs
+        .filter(|count| *count > 0)
+        .inspect(|count| assert_eq!(*count, 1, "{text}"));
+    let kills = text.lines().filter(|line| line.contains("kill -9")).count();
+    assert!(kills >= 2 && elected.count() >= 3, "{text}");
+    let left: Vec<_> = std::fs::read_dir(temporary.path()).expect("there").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn on_shards_a_message_that_one_server_loses_is_found_and_one_that_was_there_before_is_not_its_affair() {
+    let servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::start()).collect();
+    let args = "--shards 3 --queue kept --error-rate 0 --interval 0 --work 0";
+    let first = ran(&format!("demo {args} --messages 300"), &servers);
+    let text = String::from_utf8_lossy(&first.stdout);
+    assert!(
+        first.status.success() && text.contains("generated 300  "),
+        "{}",
+        said(&first)
+    );
+    // The sequence goes on from 300.
+    let second = ran(&format!("demo {args} --messages 600 --seconds 2"), &servers);
+    let text = String::from_utf8_lossy(&second.stdout);
+    assert!(
+        second.status.success() && text.contains("generated 300  "),
+        "{}",
+        said(&second)
+    );
+    assert!(shards(&text).0.contains("without gap or repeat"), "{text}");
+
+    let queue = || {
+        let keys = servers[1]
+            .command(&["KEYS", "{qs:kept/1.*}:queue"])
+            .expect("it answers");
+        let keys: Vec<String> = redis::from_redis_value(keys).expect("keys");
+        keys.into_iter().next()
+    };
+    let thief = std::thread::scope(|scope| {
+        let taken = scope.spawn(|| {
+            within(PATIENCE, || {
+                let taken = servers[1].command(&["LPOP", &queue()?]).ok()?;
+                (taken != redis::Value::Nil).then_some(())
+            })
+        });
+        let args = "demo --shards 3 --queue kept --interval 5ms --work 100ms --concurrency 1 --batch 1 --seconds 3";
+        let robbed = ran(&format!("{args} --kill-every 0 --nodes 3"), &servers);
+        taken.join().expect("it ends").expect("something waits there");
+        robbed
+    });
+    assert_eq!(thief.status.code(), Some(1), "{}", said(&thief));
+    let line = String::from_utf8_lossy(&thief.stderr);
+    assert!(
+        line.contains("lost, published and without an outcome: 1000000000"),
+        "{line}"
+    );
+}
+
+#[test]
+fn on_shards_a_server_that_is_away_is_named_at_the_beginning_and_in_the_end() {
+    let mut servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let mut demo = program();
+    let args = "demo --shards 2 --seconds 4 --kill-every 0 --interval 10ms --work 0";
+    demo.args(args.split_whitespace());
+    demo.args(["--url", &servers[0].url(), "--url", &servers[1].url()]);
+    let output = std::thread::scope(|scope| {
+        let run = scope.spawn(|| demo.output().expect("the program starts"));
+        let work = || {
+            servers[1]
+                .command(&["DBSIZE"])
+                .is_ok_and(|size| size != redis::Value::Int(0))
+        };
+        within(PATIENCE, || work().then_some(())).expect("it is under way");
+        servers[1].kill();
+        run.join().expect("it ends")
+    });
+    assert_eq!(output.status.code(), Some(69), "{}", said(&output));
+    let (text, line) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(text.contains("away        shard 1: "), "{text}");
+    let says = "shard 1 does not answer, so nobody can account for its messages";
+    assert!(line.contains(says), "{line}");
+    let late = demo.output().expect("the program starts");
+    assert_eq!(late.status.code(), Some(69), "{}", said(&late));
+    let port = format!(":{}", servers[1].port());
+    assert!(late.stdout.is_empty() && said(&late).contains(&port), "{}", said(&late));
 }
 
 #[test]

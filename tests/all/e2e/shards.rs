@@ -179,7 +179,6 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
             &["bench", "--shards", "2"],
             "bench does not know queues with shards yet",
         ),
-        (&["demo", "--shards", "2"], "demo does not know queues with shards yet"),
     ] {
         let line = refused(args);
         assert!(line.contains(says), "{args:?}: {line}");

@@ -1,5 +1,6 @@
 //! The copies: killed, frozen, added and removed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -32,20 +33,27 @@ pub(super) struct Fleet {
     connection: Vec<OsString>,
     pub(super) members: Vec<Member>,
     lease: Duration,
+    pub(super) shards: usize,
     in_file: bool,
     reading: Option<Receiver<ErrorsRead>>,
 }
 
 impl Fleet {
-    pub(super) fn new(directory: &Path, asked: &Invocation, resolved: &Resolved) -> Result<Self, Failure> {
+    pub(super) fn new(
+        directory: &Path,
+        asked: &Invocation,
+        resolved: &Resolved,
+        shards: usize,
+    ) -> Result<Self, Failure> {
         let connection = passed_on(&asked.flags, Scope::Every);
         let arguments = [connection.clone(), passed_on(&asked.flags, Scope::Start)].concat();
-        let starter = Starter::new(directory, arguments);
+        let starter = Starter::new(directory, arguments, shards);
         Ok(Self {
             starter: starter.map_err(|error| Failure::cannot("find this program", error))?,
             connection,
             members: Vec::new(),
             lease: resolved.settings.lease,
+            shards,
             in_file: matches!(resolved.store, Store::Sqlite(_)),
             reading: None,
         })
@@ -59,7 +67,9 @@ impl Fleet {
     pub(super) fn add(&mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         let next = self.starter.next();
         let copy = Copy::spawn(next.command, Capture::Log).map_err(|error| Failure::cannot("start a copy", error))?;
-        let member = Member::new(copy, ledger.add(&next.book));
+        let books: Vec<usize> = next.books.iter().map(|book| ledger.add(book)).collect();
+        let first = books.first().copied().unwrap_or_default();
+        let member = Member::new(copy, first..first + books.len());
         let pid = member.pid();
         self.members.push(member);
         Ok(pid)
@@ -67,7 +77,19 @@ impl Fleet {
 
     /// Learns from a record.
     pub(super) fn note(&mut self, book: usize, record: &Record) {
-        if let Record::Intends(_) | Record::Confirmed(..) = record {
+        if let Record::Intends(_) | Record::Confirmed(..) | Record::Started { .. } = record {
+            return;
+        }
+        let shard = self.shard_of(book);
+        if let Some(member) = self.members.iter_mut().find(|member| member.books.contains(&book)) {
+            match record {
+                Record::Away { .. } if !member.is_gone() => _ = member.away.insert(shard),
+                Record::Reconnected => _ = member.away.remove(&shard),
+                _ => {}
+            }
+        }
+        // A node is named, elected and deposed in the home shard.
+        if shard > 0 {
             return;
         }
         if let Record::Elected { epoch } = record {
@@ -76,7 +98,7 @@ impl Fleet {
             }
         }
         let newest = self.members.iter().filter_map(|member| member.reign).max();
-        let Some(member) = self.members.iter_mut().find(|member| member.book == book) else {
+        let Some(member) = self.members.iter_mut().find(|member| member.books.start == book) else {
             return;
         };
         match record {
@@ -87,9 +109,20 @@ impl Fleet {
         }
     }
 
+    /// The shard of which a book tells: each copy has as many as there are shards.
+    pub(super) fn shard_of(&self, book: usize) -> usize {
+        book % self.shards
+    }
+
+    /// Shards that somebody cannot reach.
+    pub(super) fn away(&self) -> BTreeSet<usize> {
+        let members = self.members.iter();
+        members.flat_map(|member| member.away.iter().copied()).collect()
+    }
+
     /// Who keeps this book.
     pub(super) fn name(&self, book: usize) -> String {
-        let member = self.members.iter().find(|member| member.book == book);
+        let member = self.members.iter().find(|member| member.books.contains(&book));
         member.map(Member::name).unwrap_or_default()
     }
 
@@ -113,7 +146,7 @@ impl Fleet {
                     )));
                 }
                 member.ends(State::Left(now));
-                ledger.close(member.book);
+                member.close_books(ledger);
             }
         }
         self.members.retain(|member| match member.state {
@@ -161,7 +194,7 @@ impl Fleet {
 
     /// The same for a handler, preferably one that has something in hand.
     pub(super) fn kill_handler(&mut self, ledger: &mut Ledger, summary: &mut Summary) -> Result<(), Failure> {
-        match self.some_handler(|member| ledger.book(member.book).in_hand()) {
+        match self.some_handler(|member| member.in_hand(ledger)) {
             Some(index) => self.kill(index, "a handler", ledger, summary),
             None => Ok(()),
         }
@@ -169,7 +202,7 @@ impl Fleet {
 
     fn kill(&mut self, index: usize, what: &str, ledger: &mut Ledger, summary: &mut Summary) -> Result<(), Failure> {
         let member = &mut self.members[index];
-        let held = ledger.book(member.book).in_hand();
+        let held = member.in_hand(ledger);
         member.copy.kill();
         let hand = if held > 0 {
             format!(", with {held} in hand")
@@ -178,7 +211,7 @@ impl Fleet {
         };
         summary.say("kill -9", &format!("{what}, {}{hand}", member.name()));
         member.ends(State::Killed(Instant::now()));
-        ledger.close(member.book);
+        member.close_books(ledger);
         self.add(ledger)?;
         Ok(())
     }
@@ -239,7 +272,7 @@ impl Fleet {
     pub(super) fn end(&mut self, ledger: &mut Ledger) {
         for member in self.members.iter_mut().filter(|member| !member.is_gone()) {
             member.copy.kill();
-            ledger.close(member.book);
+            member.close_books(ledger);
         }
         self.members.clear();
     }

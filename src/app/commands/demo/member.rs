@@ -1,19 +1,24 @@
 //! One copy of the demo's fleet: its process, and what its book tells of it.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::app::lab::copy::Copy;
+use crate::app::lab::ledger::{Book, Ledger};
 
 /// How long the last line of the log of a copy that has ended may be on its way.
 const LAST_LINE_MAX: Duration = Duration::from_millis(200);
 
 pub(super) struct Member {
     pub(super) copy: Copy,
-    /// Its book in the ledger.
-    pub(super) book: usize,
+    /// Its books in the ledger: one for each shard, the home shard first.
+    pub(super) books: Range<usize>,
+    /// Shards that it cannot reach.
+    pub(super) away: BTreeSet<usize>,
     /// The id of its present membership; empty before it has one.
     pub(super) node: String,
     /// The epoch in which it generates.
@@ -35,10 +40,11 @@ pub(super) enum State {
 }
 
 impl Member {
-    pub(super) fn new(copy: Copy, book: usize) -> Self {
+    pub(super) fn new(copy: Copy, books: Range<usize>) -> Self {
         Self {
             copy,
-            book,
+            books,
+            away: BTreeSet::new(),
             node: String::new(),
             reign: None,
             state: State::Running,
@@ -82,6 +88,20 @@ impl Member {
     pub(super) fn ends(&mut self, state: State) {
         self.state = state;
         self.reign = None;
+        self.away.clear();
+    }
+
+    pub(super) fn books<'a>(&self, ledger: &'a Ledger) -> impl Iterator<Item = &'a Book> {
+        self.books.clone().map(|book| ledger.book(book))
+    }
+
+    pub(super) fn in_hand(&self, ledger: &Ledger) -> u64 {
+        self.books(ledger).map(Book::in_hand).sum()
+    }
+
+    /// It is gone: it holds nothing any more.
+    pub(super) fn close_books(&self, ledger: &mut Ledger) {
+        self.books.clone().for_each(|book| ledger.close(book));
     }
 
     /// Reads what it logged.

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use super::fleet::Fleet;
 use super::member::{Member, State};
-use super::summary::{RATE_SAMPLES, SAMPLE, Summary};
+use super::summary::{RATE_SAMPLES, SAMPLE, Summary, each};
 use crate::app::commands::rate;
-use crate::app::lab::ledger::{Book, Ledger};
+use crate::app::lab::ledger::{Book, Ledger, Totals};
 use crate::app::output::screen::{Node, Screen, Tone, View, grouped, numbered};
+use crate::app::output::status::away;
+use crate::engine::sharded::{first_number, shard_of};
 
 const KEYS: [(&str, &str); 6] = [
     ("k", "kill generator"),
@@ -23,7 +25,7 @@ pub(super) fn draw(screen: &mut Screen, summary: &Summary, fleet: &Fleet, ledger
     let members = fleet.members.iter();
     screen.draw(&View {
         title: "queenright demo",
-        place: format!("on {}", summary.address),
+        place: format!("on {}", summary.place),
         age: format!("{} s", (summary.now - summary.started).as_secs()),
         nodes: members.map(|member| node(member, summary, ledger)).collect(),
         rate: rate(&summary.throughput, RATE_SAMPLES, SAMPLE),
@@ -31,13 +33,12 @@ pub(super) fn draw(screen: &mut Screen, summary: &Summary, fleet: &Fleet, ledger
         queued: summary.queued(),
         queue: &summary.queue,
         events: summary.events.iter().collect(),
-        account: ("ledger", [numbers(summary), proof(summary)]),
+        account: ("ledger", account(summary)),
         keys: &KEYS,
     })
 }
 
 fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
-    let book = ledger.book(member.book);
     let (role, tone) = match (member.state, member.reign) {
         (State::Killed(_) | State::Left(_), _) => ("gone", Tone::Gone),
         (State::Frozen(_), _) => ("frozen", Tone::Frozen),
@@ -45,6 +46,7 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
         (_, None) if member.node.is_empty() => ("starting", Tone::Quiet),
         (_, None) => ("handler", Tone::Plain),
     };
+    let sum = |count: &dyn Fn(&Book) -> u64| member.books(ledger).map(count).sum();
     let age = summary.now.saturating_duration_since(member.started).as_secs();
     Node {
         cells: [
@@ -52,9 +54,9 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
             member.pid().to_string(),
             role.to_string(),
             member.reign.map_or(String::new(), |epoch| epoch.to_string()),
-            doing(member, book, summary),
-            format!("{:>7}", grouped(book.done)),
-            format!("{:>6}", grouped(book.errors)),
+            doing(member, summary, ledger),
+            format!("{:>7}", grouped(sum(&|book| book.done))),
+            format!("{:>6}", grouped(sum(&|book| book.errors))),
             format!("{age:>4} s"),
         ],
         tone,
@@ -62,26 +64,55 @@ fn node(member: &Member, summary: &Summary, ledger: &Ledger) -> Node {
 }
 
 /// What a copy is at.
-fn doing(member: &Member, book: &Book, summary: &Summary) -> String {
+fn doing(member: &Member, summary: &Summary, ledger: &Ledger) -> String {
+    let in_hand = member.in_hand(ledger);
     match member.state {
         State::Killed(_) => return "kill -9".into(),
         State::Left(_) => return "left".into(),
-        State::Leaving => return format!("leaving, {} in hand", book.in_hand()),
+        State::Leaving => return format!("leaving, {in_hand} in hand"),
         State::Frozen(until) => {
             let left = until.saturating_duration_since(summary.now).as_secs() + 1;
             return format!("SIGSTOP, {left} s more");
         }
         State::Running => {}
     }
-    match (member.reign, book.holds(), book.in_hand()) {
-        (Some(_), _, _) => book
-            .last_published
-            .map_or_else(|| "begins".into(), |last| format!("published {}", grouped(last))),
-        (None, Some(number), 1) => format!("handles {}", grouped(number)),
-        (None, Some(number), more) => format!("handles {} +{}", grouped(number), grouped(more - 1)),
+    let last_published = member.books(ledger).filter_map(|book| book.last_published).max();
+    match (member.reign, member.books(ledger).find_map(Book::holds), in_hand) {
+        (Some(_), _, _) => {
+            last_published.map_or_else(|| "begins".into(), |(_, last)| format!("published {}", short(last)))
+        }
+        (None, Some(number), 1) => format!("handles {}", short(number)),
+        (None, Some(number), more) => format!("handles {} +{}", short(number), grouped(more - 1)),
         (None, None, _) if member.node.is_empty() => String::new(),
         (None, None, _) => "waits".into(),
     }
+}
+
+/// The number of a message: in another shard than the home shard, that one's, and how many it has given out before.
+fn short(number: u64) -> String {
+    match shard_of(number) {
+        0 => grouped(number),
+        shard => format!("{shard}:{}", grouped(number - first_number(shard))),
+    }
+}
+
+fn account(summary: &Summary) -> Vec<Vec<(String, Tone)>> {
+    let mut lines = vec![numbers(summary), proof(summary)];
+    if !summary.shards.is_empty() {
+        lines.push(shards(&summary.shards));
+    }
+    lines
+}
+
+/// How the shards stand.
+fn shards(all: &[Totals]) -> Vec<(String, Tone)> {
+    let of = |count: fn(&Totals) -> u64| each(&all.iter().map(count).collect::<Vec<_>>());
+    vec![
+        (format!(" {} shards, generated ", all.len()), Tone::Quiet),
+        (of(|totals| totals.generated), Tone::Plain),
+        ("  queued ".into(), Tone::Quiet),
+        (of(Totals::queued), Tone::Plain),
+    ]
 }
 
 fn numbers(summary: &Summary) -> Vec<(String, Tone)> {
@@ -106,6 +137,7 @@ fn proof(summary: &Summary) -> Vec<(String, Tone)> {
         let shown = number.map_or("is told at the end".into(), grouped);
         spans.push((format!(" {name} {shown} "), tone));
     }
+    spans.extend(away(&summary.away).map(|text| (format!(" {text} "), Tone::Bad)));
     spans.extend(kills(
         summary.kills,
         summary.kill_every,
@@ -153,7 +185,7 @@ mod tests {
                     queued: 67,
                     queue: &samples,
                     events: Vec::new(),
-                    account: ("ledger", [Vec::new(), kills(1234, minute, Some(123_456))]),
+                    account: ("ledger", vec![Vec::new(), kills(1234, minute, Some(123_456))]),
                     keys: &KEYS,
                 },
                 width,

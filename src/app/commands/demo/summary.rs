@@ -5,23 +5,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::fleet::Fleet;
 use super::member::short;
 use crate::app::args::Demo;
-use crate::app::args::sources::Resolved;
 use crate::app::lab::ledger::times::failover_gaps_ms;
 use crate::app::lab::ledger::{Ledger, Record, Totals};
-use crate::app::output::screen::{EVENTS_MAX, Event as Line, push};
+use crate::app::output::screen::{EVENTS_MAX, Event as Line, grouped, push};
 use crate::node::event::{Entry, What};
 
 /// More events of one kind than this in a tick are summed up in one line.
 const SINGLE_MAX: usize = 3;
+/// So many shards are told one by one.
+const LISTED_MAX: usize = 4;
 /// Between two points of a graph.
 pub(super) const SAMPLE: Duration = Duration::from_millis(500);
 /// How many samples the rate is averaged over: a message every half second is otherwise too uneven to read.
 pub(super) const RATE_SAMPLES: usize = 6;
 
 pub(super) struct Summary {
-    pub(super) address: String,
+    /// The store, for people.
+    pub(super) place: String,
     pub(super) started: Instant,
     pub(super) now: Instant,
     pub(super) events: VecDeque<Line>,
@@ -32,9 +35,14 @@ pub(super) struct Summary {
     redelivered: Singles,
     /// When each epoch published first and last, in milliseconds since 1970.
     reigns: BTreeMap<u64, (u64, u64)>,
+    /// Epochs that published for the first time since the last turn, and who did.
+    begun: Vec<(u64, String)>,
     pub(super) kills: u64,
     pub(super) kill_every: Duration,
     pub(super) totals: Totals,
+    /// Of a queue with shards, the same of each of them, and which of them some copy cannot reach.
+    pub(super) shards: Vec<Totals>,
+    pub(super) away: Vec<usize>,
     /// None while there is too much to look at: the end tells.
     pub(super) lost: Option<u64>,
     pub(super) twice: u64,
@@ -61,10 +69,10 @@ impl Singles {
 }
 
 impl Summary {
-    pub(super) fn new(resolved: &Resolved, flags: &Demo) -> Self {
+    pub(super) fn new(place: String, flags: &Demo) -> Self {
         let now = Instant::now();
         Self {
-            address: resolved.address.clone(),
+            place,
             started: now,
             now,
             events: VecDeque::new(),
@@ -72,9 +80,12 @@ impl Summary {
             errors: Singles::default(),
             redelivered: Singles::default(),
             reigns: BTreeMap::new(),
+            begun: Vec::new(),
             kills: 0,
             kill_every: flags.kill_every,
             totals: Totals::default(),
+            shards: Vec::new(),
+            away: Vec::new(),
             lost: Some(0),
             twice: 0,
             throughput: VecDeque::new(),
@@ -102,10 +113,19 @@ impl Summary {
         self.events.iter().skip(from).cloned().collect()
     }
 
-    /// Tells what a copy wrote, as far as it is worth a line.
-    pub(super) fn note(&mut self, name: impl Fn() -> String, record: &Record) {
+    /// Tells what a copy wrote, of a queue with shards in one of them, as far as it is worth a line.
+    pub(super) fn note(&mut self, name: impl Fn() -> String, record: &Record, shard: usize) {
+        let of_shard = || {
+            if shard > 0 {
+                format!("shard {shard}: ")
+            } else {
+                String::new()
+            }
+        };
         match record {
             Record::Confirmed(entry, ms) => self.confirmed(&name, entry, *ms),
+            // Crown and membership are told of the home shard.
+            Record::Elected { .. } | Record::Deposed { epoch: Some(_) } if shard > 0 => {}
             Record::Elected { epoch } => self.say("elected", &format!("{}, epoch {epoch}", name())),
             Record::Deposed { epoch: Some(epoch) } => {
                 self.say("deposed", &format!("{} generates no more (epoch {epoch})", name()));
@@ -113,7 +133,11 @@ impl Summary {
             Record::Deposed { epoch: None } => {
                 self.say(
                     "deposed",
-                    &format!("{}: its lease ran out, and it joins again under a new id", name()),
+                    &format!(
+                        "{}{}: its lease ran out, and it joins again under a new id",
+                        of_shard(),
+                        name()
+                    ),
                 );
             }
             Record::Reaped {
@@ -126,12 +150,15 @@ impl Summary {
                     self.say("handed on", &text);
                 }
             }
-            Record::Away { reason } => self.say("away", reason),
-            Record::Reconnected => self.say("reconnected", &name()),
+            Record::Away { reason } => self.say("away", &format!("{}{reason}", of_shard())),
+            Record::Reconnected => self.say("reconnected", &format!("{}{}", of_shard(), name())),
             Record::Rewound { next_number } => {
                 self.say(
                     "rewound",
-                    &format!("the store went back in time; the next number is {next_number}"),
+                    &format!(
+                        "{}the store went back in time; the next number is {next_number}",
+                        of_shard()
+                    ),
                 );
             }
             Record::Intends(_) | Record::Refused | Record::Started { .. } | Record::Joined { .. } | Record::Left => {}
@@ -153,15 +180,23 @@ impl Summary {
     }
 
     fn published(&mut self, name: &impl Fn() -> String, epoch: u64, ms: u64) {
-        if let Some((_, last)) = self.reigns.get_mut(&epoch) {
-            *last = ms;
+        // The books of several shards are read one after the other.
+        if let Some((first, last)) = self.reigns.get_mut(&epoch) {
+            (*first, *last) = (ms.min(*first), ms.max(*last));
             return;
         }
         self.reigns.insert(epoch, (ms, ms));
-        if let Some((before, (_, last))) = self.reigns.range(..epoch).next_back() {
-            let gap = seconds(ms.saturating_sub(*last));
-            let text = format!("{} goes on {gap} after the last message of epoch {before}", name());
-            self.say("generates", &text);
+        self.begun.push((epoch, name()));
+    }
+
+    fn tell_begun(&mut self) {
+        for (epoch, name) in std::mem::take(&mut self.begun) {
+            let first = self.reigns.get(&epoch).map_or(0, |(first, _)| *first);
+            if let Some((before, (_, last))) = self.reigns.range(..epoch).next_back() {
+                let gap = seconds(first.saturating_sub(*last));
+                let text = format!("{name} goes on {gap} after the last message of epoch {before}");
+                self.say("generates", &text);
+            }
         }
     }
 
@@ -171,9 +206,14 @@ impl Summary {
     }
 
     /// Once a tick, after the books were read.
-    pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger, lost: Option<u64>) {
+    pub(super) fn turn(&mut self, now: Instant, ledger: &Ledger, fleet: &Fleet, lost: Option<u64>) {
+        self.tell_begun();
         self.now = now;
         self.totals = ledger.totals();
+        if fleet.shards > 1 {
+            self.shards = ledger.totals_by_shard(fleet.shards);
+            self.away = fleet.away().into_iter().collect();
+        }
         self.twice = ledger.twice();
         self.lost = lost;
         let (errors, redelivered) = (std::mem::take(&mut self.errors), std::mem::take(&mut self.redelivered));
@@ -199,13 +239,37 @@ impl Summary {
 
     /// Published, without an outcome, and held by no copy, as far as the books tell.
     pub(super) fn queued(&self) -> u64 {
-        let totals = &self.totals;
-        let known = totals.done + totals.errors + totals.in_hand;
-        totals.generated.saturating_sub(known)
+        self.totals.queued()
     }
+}
+
+/// A number of each shard: all of them, or, of many, the lowest and the highest.
+pub(super) fn each(numbers: &[u64]) -> String {
+    if numbers.len() <= LISTED_MAX {
+        let all: Vec<String> = numbers.iter().map(|number| grouped(*number)).collect();
+        return all.join(" / ");
+    }
+    let lowest = numbers.iter().min().copied().unwrap_or(0);
+    let highest = numbers.iter().max().copied().unwrap_or(0);
+    if lowest == highest {
+        return format!("{} each", grouped(lowest));
+    }
+    format!("{} to {} each", grouped(lowest), grouped(highest))
 }
 
 /// Milliseconds as people read them.
 pub(super) fn seconds(ms: u64) -> String {
     format!("{}.{:02} s", ms / 1000, ms % 1000 / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::each;
+
+    #[test]
+    fn a_few_shards_are_told_one_by_one_and_many_by_the_lowest_and_the_highest() {
+        assert_eq!(each(&[1234, 0, 7]), "1,234 / 0 / 7");
+        assert_eq!(each(&[5, 4, 1234, 7, 4]), "4 to 1,234 each");
+        assert_eq!(each(&[1234; 5]), "1,234 each");
+    }
 }

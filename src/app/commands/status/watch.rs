@@ -13,7 +13,7 @@ use crate::app::commands::rate;
 use crate::app::exit::Failure;
 use crate::app::output::keys::{Key, Keys};
 use crate::app::output::screen::{EVENTS_MAX, Event, Node, Screen, Tone, View, counted, grouped, numbered, push};
-use crate::app::output::status::{paused, role, settled_since};
+use crate::app::output::status::{away, paused, role, settled_since, shards_away};
 use crate::app::output::time::age;
 use crate::engine::{Engine, NodeStatus, Status};
 use crate::node::event::escape;
@@ -169,14 +169,7 @@ impl Watch {
         if !still.is_empty() {
             second.push((format!(" paused: {still} "), Tone::Warning));
         }
-        for (number, _) in status
-            .shards
-            .iter()
-            .enumerate()
-            .filter(|(_, shard)| shard.away.is_some())
-        {
-            second.push((format!(" shard {number} is away "), Tone::Bad));
-        }
+        second.extend(away(&shards_away(status)).map(|text| (format!(" {text} "), Tone::Bad)));
         if let Some(why) = &self.away {
             let old = self.seen.elapsed().max(Duration::from_secs(1)).as_secs();
             second.push((format!(" {old} s old: {why} "), Tone::Bad));
@@ -191,7 +184,7 @@ impl Watch {
             queued: status.queued,
             queue: &self.queue,
             events: self.events.iter().collect(),
-            account: ("queue", [first, second]),
+            account: ("queue", vec![first, second]),
             keys: &[("q", "quit")],
         }
     }

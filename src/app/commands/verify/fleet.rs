@@ -13,7 +13,6 @@ use super::run::Load;
 use crate::app::exit::Failure;
 use crate::app::lab::copy::{self, Capture, Copy};
 use crate::app::lab::fleet::{self, Starter};
-use crate::app::lab::ledger::book_of_shard;
 use crate::app::lab::ledger::checks::Print;
 use crate::app::lab::ledger::history::History;
 use crate::app::lab::proxy::Proxy;
@@ -81,12 +80,13 @@ impl Fleet {
                 is_frozen: false,
             })
         };
+        let shards = load.settings.names.shards as usize;
         Ok(Self {
-            starter: Starter::new(&bed.directory.path, load.arguments.clone())?,
+            starter: Starter::new(&bed.directory.path, load.arguments.clone(), shards)?,
             queue: load.queue.clone(),
-            url: bed.urls(&[]),
+            url: bed.urls(&[]).join(" "),
             replicas: load.settings.replicas,
-            shards: load.settings.names.shards as usize,
+            shards,
             seats: load.leases.iter().map(seat).collect::<io::Result<_>>()?,
             candidates: true,
             readers: Vec::new(),
@@ -133,8 +133,7 @@ impl Fleet {
         }
         command.stderr(log);
         seat.copy = Some(Copy::spawn(command, Capture::Nothing)?);
-        let books = (0..self.shards).map(|shard| book_of_shard(&next.book, shard));
-        seat.books = books.map(|book| self.history.add(&book)).collect();
+        seat.books = next.books.iter().map(|book| self.history.add(book)).collect();
         seat.number = next.number;
         seat.is_frozen = false;
         Ok(())
@@ -305,7 +304,7 @@ pub(super) fn proxies(bed: &TestBed) -> io::Result<Vec<Proxy>> {
 /// The stores as they are reached through these.
 pub(super) fn urls(bed: &TestBed, proxies: &[Proxy]) -> String {
     let addresses: Vec<_> = proxies.iter().map(Proxy::address).collect();
-    bed.urls(&addresses)
+    bed.urls(&addresses).join(" ")
 }
 
 /// The numbers in whole lines: the last may be half a line, of a reader that was killed.

@@ -16,10 +16,11 @@ use super::report::{self, Report};
 use super::sampler::{Sampler, Snapshot};
 use super::{PATIENCE, effects};
 use crate::app::exit::Failure;
-use crate::app::lab::ledger::Remains;
+use crate::app::lab::fleet::whole_status;
 use crate::app::lab::ledger::checks::{self, Observed};
+use crate::app::lab::ledger::{Remains, given_by_shard};
 use crate::app::lab::test_bed::TestBed;
-use crate::engine::{ENDINGS_PER_CALL_MAX, Engine, Status};
+use crate::engine::{ENDINGS_PER_CALL_MAX, Engine};
 use crate::settings::Settings;
 
 /// Between two looks at the processes.
@@ -158,7 +159,7 @@ impl<'a, E: Engine> Run<'a, E> {
         if self.load.messages.is_none() {
             self.stop().await?;
         }
-        let published = self.answer().await?.published;
+        let published = whole_status(&*self.engine, PATIENCE).await?.published;
         let shards = self.load.settings.names.shards > 1;
         if self.load.messages.is_none() {
             // With shards it is the generator's own messages that are counted: no more of them, but for those that are missing.
@@ -215,18 +216,6 @@ impl<'a, E: Engine> Run<'a, E> {
         }
     }
 
-    /// A store that was just started again may need a moment.
-    async fn answer(&self) -> Result<Status, Failure> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.engine.status().await {
-                Err(error) if error.is_away() && Instant::now() < deadline => tokio::time::sleep(TICK).await,
-                Ok(status) if is_in_part(&status) && Instant::now() < deadline => tokio::time::sleep(TICK).await,
-                answer => return Ok(answer?),
-            }
-        }
-    }
-
     pub(super) async fn judge(mut self, seconds: f64) -> Result<Report, Failure> {
         self.progress.end("reading the errors and the books");
         self.fleet.read_errors()?;
@@ -238,12 +227,9 @@ impl<'a, E: Engine> Run<'a, E> {
             self.incidents.push("a reader of errors did not come to an end".into());
         }
         let failing = |error: std::io::Error| Failure::cannot("read what the copies wrote", error);
-        let status = self.answer().await?;
+        let status = whole_status(&*self.engine, PATIENCE).await?;
         let queue = &self.load.queue;
-        let by_shard = match &status.shards[..] {
-            [] => vec![status.published],
-            shards => shards.iter().map(|shard| shard.published).collect(),
-        };
+        let by_shard = given_by_shard(&status);
         let mut history = std::mem::take(&mut self.fleet.history);
         let forgot = self.chaos.forgot.lock().unwrap_or_else(PoisonError::into_inner).clone();
         history.forget(&forgot, self.load.settings.replicas > 0);
@@ -271,14 +257,7 @@ impl<'a, E: Engine> Run<'a, E> {
             }
         }
         let observed = Observed {
-            remains: Remains {
-                shards: if by_shard.len() > 1 {
-                    by_shard.clone()
-                } else {
-                    Vec::new()
-                },
-                ..Remains::of(&*self.engine, status.published).await?
-            },
+            remains: Remains::of(&*self.engine, by_shard.clone()).await?,
             done: status.done,
             failed: status.failed,
             samples: self.sampler.end(),
@@ -312,11 +291,6 @@ impl<'a, E: Engine> Run<'a, E> {
         report::write_samples(&self.bed.directory.path, &observed.samples).map_err(failing)?;
         Ok(report)
     }
-}
-
-/// Whether some shards do not answer.
-pub(super) fn is_in_part(status: &Status) -> bool {
-    status.shards.iter().any(|shard| shard.away.is_some())
 }
 
 /// Whether the work goes on.

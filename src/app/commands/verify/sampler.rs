@@ -6,8 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::run::is_in_part;
-use crate::app::lab::fleet::generator_pid;
+use crate::app::lab::fleet::{generator_pid, is_in_part};
 use crate::app::lab::ledger::checks::Sample;
 use crate::app::output::time::now_ms;
 use crate::engine::{Engine, Status};

@@ -20,7 +20,9 @@ pub struct Book {
     hand: Numbers,
     pub done: u64,
     pub errors: u64,
-    pub last_published: Option<u64>,
+    pub published: u64,
+    /// When the node published last, in milliseconds since 1970, and the number of that message.
+    pub last_published: Option<(u64, u64)>,
 }
 
 impl Book {
@@ -32,6 +34,7 @@ impl Book {
             hand: Numbers::default(),
             done: 0,
             errors: 0,
+            published: 0,
             last_published: None,
         }
     }
@@ -73,9 +76,12 @@ impl Book {
 
     fn enter(&mut self, record: &Record) {
         match record {
-            Record::Confirmed(Entry { first, count, what }, _) => match what {
+            Record::Confirmed(Entry { first, count, what }, ms) => match what {
                 What::Chain { .. } => {}
-                What::Publish { .. } => self.last_published = Some(first + count - 1),
+                What::Publish { .. } => {
+                    self.published += count;
+                    self.last_published = Some((*ms, first + count - 1));
+                }
                 What::Take { .. } => self.hand.insert(*first, *count),
                 What::Done | What::Error | What::Return => {
                     self.hand.remove(*first, *count);

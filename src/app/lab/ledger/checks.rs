@@ -94,10 +94,10 @@ pub fn judge(history: &mut History, observed: &Observed) -> Verdict {
     } in &observed.pushes
     {
         if history.ledger.push(*number, *ms) {
-            history.recorded.saw_payload(*number, *payload);
+            history.recorded.prints.saw(*number, *payload);
         }
     }
-    let places = (!observed.remains.shards.is_empty()).then(|| Places::of(&history.recorded));
+    let places = (!observed.remains.shards.is_empty()).then(|| Places::of(&history.recorded.prints, 0));
     let chains = complete_chains(history, observed, places.as_ref());
     history.ledger.links.clone_from(&chains.links);
     let account = history.ledger.account(&observed.remains);
@@ -149,7 +149,7 @@ fn one_voice(history: &History) -> Vec<String> {
 
 /// Whoever sees a number sees the same message under it.
 fn one_payload(history: &History) -> Vec<String> {
-    found(&[(&history.recorded.ambiguous, "a number with two payloads")])
+    found(&[(&history.recorded.prints.ambiguous, "a number with two payloads")])
 }
 
 /// Everything drains once the faults stop.
@@ -176,7 +176,7 @@ fn counters_agree(history: &History, account: &Account, observed: &Observed) -> 
     differ(
         "outcomes since the queue began",
         observed.done + observed.failed,
-        outcomes + history.ledger.base,
+        outcomes + history.ledger.base.iter().sum::<u64>(),
     );
     findings
 }
@@ -321,8 +321,9 @@ fn errors_printed(history: &History, observed: &Observed) -> Vec<String> {
 /// Numbers that were given out and have no other outcome.
 fn done(history: &History, observed: &Observed) -> Numbers {
     let (ledger, remains) = (&history.ledger, &observed.remains);
-    let given_out = remains.given_out(ledger.base);
-    given_out.minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled])
+    ledger
+        .given_out(remains)
+        .minus(&[&ledger.failed, &ledger.errors_seen, &remains.errors, &remains.unsettled])
 }
 
 /// A message that is done has published what follows it, once; any other has not.
@@ -333,9 +334,9 @@ fn complete_chains(history: &History, observed: &Observed, places: Option<&Place
     let (recorded, unsure, done) = (&history.recorded, history.ledger.unsure(), done(history, observed));
     let roots = match places {
         Some(places) => places.roots(&done),
-        None => recorded.plain.iter().map(|number| (number, number)).collect(),
+        None => recorded.prints.plain.iter().map(|number| (number, number)).collect(),
     };
-    chains::follow(&roots, &recorded.payloads, &done, &unsure)
+    chains::follow(&roots, &recorded.prints.by_number, &done, &unsure)
 }
 
 /// Where there are shards, each place of the generator's one sequence has one message.
@@ -344,7 +345,7 @@ fn one_sequence(history: &History, observed: &Observed, places: Option<&Places>)
         return Vec::new();
     };
     let (ledger, remains) = (&history.ledger, &observed.remains);
-    let mut there = remains.given_out(0);
+    let mut there = remains.given_out(&[]);
     if !ledger.forgot.is_empty() {
         // What was not told may be gone.
         let mut kept = ledger.published.clone();
@@ -353,7 +354,7 @@ fn one_sequence(history: &History, observed: &Observed, places: Option<&Places>)
         }
         there = there.and(&kept);
     }
-    places.wrong(&there)
+    places.wrong(&there, 0, 0)
 }
 
 fn one_effect(history: &History, observed: &Observed) -> (u64, Vec<String>) {

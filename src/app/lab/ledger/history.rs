@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use super::{Ledger, Numbers, Record};
+use super::{Ledger, Numbers, Prints, Record};
 use crate::engine::sharded::{process_of, shard_of};
 use crate::node::event::{Entry, What};
 
@@ -36,12 +36,7 @@ pub struct Recorded {
     pub crowded: Numbers,
     /// Starts in a later delivery: number and deliveries.
     pub started_again: Vec<(u64, u16)>,
-    /// Prints of payloads that are not just the number.
-    pub(super) payloads: BTreeMap<u64, u64>,
-    /// Numbers that were seen as payloads.
-    pub(super) plain: Numbers,
-    /// Numbers that were seen with two payloads.
-    pub ambiguous: Numbers,
+    pub prints: Prints,
     /// By book and epoch: who was elected.
     elected: BTreeMap<(usize, u64), usize>,
     /// By book: what happened to its process, and who it is now.
@@ -176,7 +171,7 @@ impl Recorded {
                 deliveries: 1,
                 payload,
             } => {
-                self.saw_payload(*number, *payload);
+                self.prints.saw(*number, *payload);
                 if self.started.contains(*number) {
                     self.started_twice.insert(*number, 1);
                 }
@@ -187,7 +182,7 @@ impl Recorded {
                 deliveries,
                 payload,
             } => {
-                self.saw_payload(*number, *payload);
+                self.prints.saw(*number, *payload);
                 self.started_again.push((*number, *deliveries));
             }
             Record::Confirmed(Entry { first, count, what }, ms) => match (what, now) {
@@ -210,20 +205,6 @@ impl Recorded {
                 _ => {}
             },
             _ => {}
-        }
-    }
-
-    /// Someone saw a payload with this print under this number.
-    pub fn saw_payload(&mut self, number: u64, print: u64) {
-        let other = if print == 0 {
-            self.plain.insert(number, 1);
-            self.payloads.contains_key(&number)
-        } else {
-            let first = *self.payloads.entry(number).or_insert(print);
-            first != print || self.plain.contains(number)
-        };
-        if other {
-            self.ambiguous.insert(number, 1);
         }
     }
 

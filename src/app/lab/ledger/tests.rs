@@ -194,7 +194,7 @@ fn an_error_that_the_reaper_recorded_is_an_outcome_drained_or_not() {
 
 #[test]
 fn what_was_there_before_is_not_looked_at() {
-    let mut ledger = Ledger::from_number(100);
+    let mut ledger = Ledger::after(vec![100]);
     ledger.add(Path::new("none"));
     ledger.enter(0, &Record::Confirmed(entry(100, 2, PUBLISH), 0));
     ledger.enter(0, &Record::Confirmed(entry(99, 3, DONE), 0));
@@ -232,4 +232,63 @@ fn a_book_is_read_while_it_grows_and_its_torn_end_is_not() {
     );
     ledger.close(index);
     assert_eq!(ledger.totals().in_hand, 0);
+}
+
+#[test]
+fn in_each_shard_what_was_there_before_is_not_looked_at_and_what_is_lost_since_is_named() {
+    let far = first_number(1);
+    let mut ledger = Ledger::after(vec![100, 7]);
+    ledger.add(Path::new("none"));
+    for (first, count) in [(100, 3), (far + 7, 2)] {
+        ledger.enter(0, &Record::Confirmed(entry(first, count, PUBLISH), 0));
+        ledger.enter(0, &Record::Confirmed(entry(first, count - 1, DONE), 0));
+    }
+    let mut remains = remains(112, &[(0, 50), (far, 3), (102, 1)]);
+    remains.shards = vec![103, 9];
+    let account = ledger.account(&remains);
+    assert_eq!((account.generated, account.done, account.unsettled), (5, 3, 1));
+    assert_eq!(
+        account.findings[0],
+        format!("lost, published and without an outcome: {}", far + 8)
+    );
+}
+
+/// What is wrong with six messages of one sequence in two shards, of which handlers saw these places under these numbers. A generator that was killed had
+/// intended to publish so many more.
+fn wrong_in_sequence(seen: &[(u64, u64)], left_out: u64) -> Vec<String> {
+    let far = first_number(1);
+    let mut ledger = ledger(&[(0, 3, PUBLISH), (far, 3, PUBLISH)]);
+    let mut remains = remains(6, &[]);
+    remains.shards = vec![3, 3];
+    let mut prints = Prints::default();
+    for (place, number) in seen {
+        prints.saw(*number, print_of(*number, place.to_string().as_bytes()));
+    }
+    ledger.enter(0, &Record::Intends(entry(far + 3, left_out, PUBLISH)));
+    sequence::wrong_so_far(&ledger, &remains, &prints)
+}
+
+#[test]
+fn of_a_fleet_that_was_stopped_a_place_may_be_missing_for_each_message_that_nobody_started_or_that_was_left_out_and_no_more()
+ {
+    let far = first_number(1);
+    let all = [(0, 0), (1, far), (2, 1), (3, far + 1), (4, 2)];
+    assert!(wrong_in_sequence(&all, 0).is_empty());
+    // One is missing, which may be the one that nobody has started.
+    let one = [(0, 0), (1, far), (2, 1), (4, far + 1), (5, 2)];
+    assert!(wrong_in_sequence(&one, 0).is_empty());
+    let two = [(0, 0), (1, far), (2, 1), (4, far + 1), (6, 2)];
+    assert_eq!(
+        wrong_in_sequence(&two, 0),
+        ["left out: nobody saw these places of the generator's sequence: 3, 5"]
+    );
+    assert!(wrong_in_sequence(&two, 1).is_empty());
+    let twice = [(0, 0), (1, far), (2, 1), (3, far + 1), (3, 2), (4, far + 2)];
+    assert_eq!(
+        wrong_in_sequence(&twice, 9),
+        [format!(
+            "published twice: place 3 of the generator's sequence is message 2 of shard 0, and message {} of shard 1",
+            far + 1
+        )]
+    );
 }

@@ -405,7 +405,7 @@ fn a_number_with_two_payloads_is_found() {
     run.finds(&["a number with two payloads: 10"]);
     // Two handlers saw different messages in two deliveries, of which the first was the generated one.
     let mut run = Run::new();
-    run.history.recorded.saw_payload(4, print_of(4, b"pushed"));
+    run.history.recorded.prints.saw(4, print_of(4, b"pushed"));
     run.finds(&["a number with two payloads: 4"]);
 }
 
@@ -484,6 +484,6 @@ fn what_a_store_did_not_forget_is_still_settled_once_and_not_lost() {
 fn a_forgotten_number_that_is_used_again_for_another_message_is_found() {
     let mut run = forgetful();
     run.starts(HANDLER, 4, 1);
-    run.history.recorded.saw_payload(4, print_of(4, b"pushed"));
+    run.history.recorded.prints.saw(4, print_of(4, b"pushed"));
     run.finds(&["a number with two payloads: 4"]);
 }
