@@ -28,7 +28,7 @@ use std::time::Duration;
 use crate::app::args::sources::{Resolved, Store};
 use crate::app::args::{Command, Errors, Invocation, Manage};
 use crate::app::exit::{FAILED, Failure, NO_REDIS};
-use crate::app::on_engine::{OnEngine, QueueAt};
+use crate::app::on_engine::{OnEngine, Opener, QueueAt};
 use crate::app::output::log::Log;
 use crate::app::password;
 use crate::app::queues::which;
@@ -85,9 +85,12 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
             {
                 database.find()?;
             }
-            let ended = QueueAt::of(&resolved, answer_min)
-                .looking(only_looks(&asked.command, &resolved))
-                .run(work);
+            let at = QueueAt {
+                // Of all queues of a store, no number of shards is that of each.
+                any_shards: matches!(&asked.command, Command::Dashboard(flags) if flags.all_queues),
+                ..QueueAt::of(&resolved, answer_min).looking(only_looks(&asked.command, &resolved))
+            };
+            let ended = at.run(work);
             unknown_queue(asked, &resolved, ended)
         }
     }
@@ -99,7 +102,6 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
         return None;
     }
     match command {
-        Command::Dashboard(flags) if flags.all_queues => Some("dashboard --all-queues"),
         Command::Bench(_) => Some("bench"),
         _ => None,
     }
@@ -160,7 +162,7 @@ impl OnEngine for OnQueue<'_> {
             Command::Start => start::run(engine, resolved, log).await,
             Command::GetErrors(flags) => get_errors::run(engine, flags).await,
             Command::Status(flags) => status::run(engine, resolved, flags).await,
-            Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log).await,
+            Command::Dashboard(flags) => dashboard::run(engine, resolved, flags, log, None).await,
             Command::Manage(Manage::Push(flags)) => push::run(engine, resolved, flags).await,
             Command::Where(flags) => outcomes::run(engine, resolved, flags).await,
             Command::Manage(Manage::Errors(asked)) => errors::run(engine, asked).await,
@@ -185,6 +187,13 @@ impl OnEngine for OnQueue<'_> {
             | Command::Completions(_)
             | Command::Man(_)
             | Command::WatchChildren => unreachable!("they open their own engine, or none"),
+        }
+    }
+
+    async fn run_among<E: Engine>(self, engine: Arc<E>, others: Opener<E>) -> Result<(), Failure> {
+        match &self.asked.command {
+            Command::Dashboard(flags) => dashboard::run(engine, self.resolved, flags, self.log, Some(others)).await,
+            _ => self.run(engine).await,
         }
     }
 }

@@ -74,8 +74,6 @@ pub struct Options {
     pub tls: Option<TlsAcceptor>,
     /// A proxy in front of it speaks TLS.
     pub behind_tls: bool,
-    /// Where there are others to switch to.
-    pub others: Option<Arc<Others>>,
 }
 
 /// A dashboard that is bound to its place, and not yet served.
@@ -104,7 +102,7 @@ pub(crate) struct Dashboard<E> {
     history: HistoryCache,
     sightings: Sightings,
     shutdown: Shutdown,
-    roof: Arc<Roof>,
+    roof: Arc<Roof<E>>,
     traces: Option<Traces>,
 }
 
@@ -120,7 +118,7 @@ struct Parts {
 }
 
 impl Bound {
-    /// Serves until told to stop. A store that goes away does not end it.
+    /// Serves until told to stop, with other queues to switch to, if there are any. A store that goes away does not end it.
     pub async fn serve<E: Engine>(
         self,
         engine: Arc<E>,
@@ -128,6 +126,7 @@ impl Bound {
         address: String,
         log: Arc<Log>,
         shutdown: Shutdown,
+        others: Option<Others<E>>,
     ) {
         let options = self.options;
         let port = self.listener.local_addr().map_or(0, |address| address.port());
@@ -142,7 +141,7 @@ impl Bound {
             shutdown: shutdown.clone(),
             traces: traces.clone(),
         };
-        let roof = Arc::new(Roof::new(options.others));
+        let roof = Arc::new(Roof::new(others));
         let dashboard = Arc::new(Dashboard::new(engine, &queue, parts, roof));
         tokio::select! {
             () = serve(self.listener, options.tls, dashboard.clone(), shutdown) => {}
@@ -155,7 +154,7 @@ impl Bound {
 }
 
 impl<E: Engine> Dashboard<E> {
-    fn new(engine: Arc<E>, queue: &str, parts: Parts, roof: Arc<Roof>) -> Self {
+    fn new(engine: Arc<E>, queue: &str, parts: Parts, roof: Arc<Roof<E>>) -> Self {
         let mut settings = parts.settings;
         settings.queue = queue.into();
         Self {

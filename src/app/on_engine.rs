@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use std::future::ready;
+
+use futures_util::future::{BoxFuture, join_all};
 
 use crate::app::args::sources::{PasswordFrom, Resolved, Store};
 use crate::app::exit::Failure;
@@ -22,9 +24,21 @@ pub(in crate::app) trait OnEngine {
     type Output;
 
     async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Self::Output, Failure>;
+
+    /// The same, of work that opens other queues of the store as well.
+    async fn run_among<E: Engine>(self, engine: Arc<E>, _others: Opener<E>) -> Result<Self::Output, Failure>
+    where
+        Self: Sized,
+    {
+        self.run(engine).await
+    }
 }
 
+/// Opens the queue of this name in the same store, with as many shards as it has.
+pub(in crate::app) type Opener<E> = Arc<dyn Fn(&str) -> BoxFuture<'static, Result<Arc<E>, Failure>> + Send + Sync>;
+
 /// Where a queue is kept.
+#[derive(Clone, Copy)]
 pub(in crate::app) struct QueueAt<'a> {
     pub(in crate::app) store: &'a Store,
     /// Where the password comes from, if it is not in `store`.
@@ -38,6 +52,19 @@ pub(in crate::app) struct QueueAt<'a> {
     pub(in crate::app) answer_min: Duration,
     /// The work only looks: nothing is created, and no right to write is needed.
     pub(in crate::app) only_looks: bool,
+    /// It has as many shards as it has, whatever number was given.
+    pub(in crate::app) any_shards: bool,
+}
+
+/// The same, kept for queues that are opened later.
+struct Kept {
+    store: Store,
+    password: Option<PasswordFrom>,
+    address: String,
+    others: Vec<(Store, String)>,
+    settings: Settings,
+    answer_min: Duration,
+    only_looks: bool,
 }
 
 impl<'a> QueueAt<'a> {
@@ -50,6 +77,7 @@ impl<'a> QueueAt<'a> {
             settings: &resolved.settings,
             answer_min,
             only_looks: false,
+            any_shards: false,
         }
     }
 
@@ -175,32 +203,108 @@ impl<'a> QueueAt<'a> {
     }
 
     pub(in crate::app) fn run<W: OnEngine>(&self, work: W) -> Result<W::Output, Failure> {
-        let queue = self.settings.queue.clone();
         let runtime = runtime()?;
         let ended = match self.store {
-            Store::Redis(_) => runtime.block_on(async { work.run(Arc::new(self.servers().await?)).await }),
+            Store::Redis(_) => runtime.block_on(self.work(work, |at| Box::pin(async move { at.servers().await }))),
             Store::Sqlite(_) if self.settings.replicas > 0 && !self.only_looks => {
                 return Err(Failure::usage(
                     "--replicas: a file has none; leave it out, or name a Redis",
                 ));
             }
-            Store::Sqlite(_) if self.only_looks => {
+            Store::Sqlite(_) if self.only_looks => runtime.block_on(self.work(work, |at| {
+                let queue = at.settings.queue.clone();
                 let look = move |file: &Database, names: &Names| Ok(SqliteLook::new(file.clone(), &queue, names));
-                runtime.block_on(work.run(Arc::new(self.files(look)?)))
-            }
-            Store::Sqlite(_) => {
-                let watch = self.settings.watch;
+                Box::pin(ready(at.files(look)))
+            })),
+            Store::Sqlite(_) => runtime.block_on(self.work(work, |at| {
+                let (queue, watch) = (at.settings.queue.clone(), at.settings.watch);
                 let open = move |file: &Database, names: &Names| {
                     SqliteEngine::open(file.clone(), &queue, names).map(|engine| engine.watching(watch))
                 };
-                runtime.block_on(work.run(Arc::new(self.files(open)?)))
-            }
+                Box::pin(ready(at.files(open)))
+            })),
         };
         // A write to a pipe that nobody reads may still hang in a thread: leave without it.
         runtime.shutdown_timeout(Duration::ZERO);
         ended
     }
 }
+
+impl QueueAt<'_> {
+    /// Does the work on the queue that `open` opens.
+    async fn work<W: OnEngine, E: Engine<Shard = E>>(&self, work: W, open: Open<E>) -> Result<W::Output, Failure> {
+        let kept = Arc::new(Kept {
+            store: self.store.clone(),
+            password: self.password.cloned(),
+            address: self.address.to_string(),
+            others: self.others.to_vec(),
+            settings: self.settings.clone(),
+            answer_min: self.answer_min,
+            only_looks: self.only_looks,
+        });
+        let others: Opener<Sharded<E>> = Arc::new(move |queue| {
+            let (kept, queue) = (kept.clone(), queue.to_string());
+            Box::pin(async move { kept.any(queue, open).await })
+        });
+        let queue = if self.any_shards {
+            self.as_it_is(open).await?
+        } else {
+            Arc::new(open(*self).await?)
+        };
+        work.run_among(queue, others).await
+    }
+
+    /// The queue with as many shards as its home shard says, if they are here.
+    async fn as_it_is<E: Engine<Shard = E>>(&self, open: Open<E>) -> Result<Arc<Sharded<E>>, Failure> {
+        let given = Arc::new(open(*self).await?);
+        let (shards, refused) = match Sharded::shards(&given)[0].published().await {
+            Err(error @ Error::OtherShards { recorded, .. }) => (recorded, error),
+            // Nobody knows how many it has.
+            Err(error) if error.is_away() => return Err(error.into()),
+            _ => return Ok(given),
+        };
+        let mut settings = self.settings.clone();
+        settings.names.shards = shards;
+        let whole = QueueAt {
+            settings: &settings,
+            ..*self
+        };
+        let whole = match open(whole).await {
+            // There is one place, and this queue needs several.
+            Err(_) if self.others.is_empty() => return Err(refused.into()),
+            whole => Arc::new(whole?),
+        };
+        for shard in Sharded::shards(&whole) {
+            if let Err(Error::NoQueue { .. }) = shard.published().await {
+                return Err(refused.into());
+            }
+        }
+        Ok(whole)
+    }
+}
+
+impl Kept {
+    async fn any<E: Engine<Shard = E>>(&self, queue: String, open: Open<E>) -> Result<Arc<Sharded<E>>, Failure> {
+        let settings = Settings {
+            queue,
+            ..self.settings.clone()
+        };
+        let at = QueueAt {
+            store: &self.store,
+            password: self.password.as_ref(),
+            address: &self.address,
+            others: &self.others,
+            settings: &settings,
+            answer_min: self.answer_min,
+            only_looks: self.only_looks,
+            any_shards: true,
+        };
+        at.as_it_is(open).await
+    }
+}
+
+/// Opens a queue with as many shards as its settings say.
+type Open<E> = for<'a> fn(QueueAt<'a>) -> BoxFuture<'a, Result<Sharded<E>, Failure>>;
 
 fn mixed() -> Failure {
     Failure::usage("--url: some shards are files, and others are not")

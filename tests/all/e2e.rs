@@ -34,7 +34,7 @@ mod outside;
 mod passwords;
 mod poller;
 mod promoted;
-mod push;
+pub mod push;
 mod refusals;
 mod reshard;
 mod retries;

@@ -5,18 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LOOK_MAX, start};
+use super::start;
 use crate::app::args::Dashboard as Flags;
-use crate::app::args::sources::{Resolved, Store};
+use crate::app::args::sources::Resolved;
 use crate::app::args::token::{Token, Tokens};
 use crate::app::dashboard::{Bound, Options, Others, acceptor, bind};
 use crate::app::exit::Failure;
 use crate::app::health;
-use crate::app::on_engine::QueueAt;
+use crate::app::on_engine::Opener;
 use crate::app::output::log::Log;
 use crate::app::queues::find;
-use crate::engine::any::AnyEngine;
-use crate::engine::sqlite::SqliteEngine;
 use crate::engine::{Engine, private};
 use crate::node::shutdown;
 
@@ -29,11 +27,9 @@ pub(super) async fn run<E: Engine>(
     resolved: &Resolved,
     flags: &Flags,
     log: Arc<Log>,
+    others: Option<Opener<E>>,
 ) -> Result<(), Failure> {
-    let mut bound = open("--listen", flags.listen, resolved, &log)?;
-    if flags.all_queues {
-        bound.options.others = Some(others(resolved));
-    }
+    let bound = open("--listen", flags.listen, resolved, &log)?;
     engine.check().await?;
     let (stopper, shutdown) = shutdown::channel();
     start::stop_on_signal(stopper)?;
@@ -43,30 +39,13 @@ pub(super) async fn run<E: Engine>(
     }
     let settings = resolved.settings.clone();
     let address = resolved.address.clone();
-    bound.serve(engine, settings, address, log, shutdown).await;
+    let others = others.filter(|_| flags.all_queues).map(|open| {
+        let finding = resolved.clone();
+        let find = Box::new(move || find(&finding, FIND_TIME));
+        Others { find, open }
+    });
+    bound.serve(engine, settings, address, log, shutdown, others).await;
     Ok(())
-}
-
-/// The other queues of the same store.
-fn others(resolved: &Resolved) -> Arc<Others> {
-    let (finding, opening) = (resolved.clone(), resolved.clone());
-    Arc::new(Others {
-        find: Box::new(move || find(&finding, FIND_TIME)),
-        open: Box::new(move |name| {
-            let mut settings = opening.settings.clone();
-            settings.queue = name.into();
-            let at = QueueAt {
-                settings: &settings,
-                ..QueueAt::of(&opening, LOOK_MAX)
-            };
-            Ok(match &opening.store {
-                Store::Redis(info) => AnyEngine::Redis(Box::new(at.redis(info)?)),
-                Store::Sqlite(database) => {
-                    AnyEngine::Sqlite(SqliteEngine::open(database.clone(), name, &settings.names)?)
-                }
-            })
-        }),
-    })
 }
 
 /// Takes the place. `flag` is the one that named it.
@@ -127,6 +106,5 @@ fn options(resolved: &Resolved) -> Result<Options, Failure> {
         hosts: serving.allow_host.clone(),
         tls,
         behind_tls: serving.behind_tls,
-        others: None,
     })
 }

@@ -14,6 +14,7 @@ use crate::app::args::sources::Resolved;
 use crate::app::exit::Failure;
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::json;
+use crate::app::output::status::{away, shards_away};
 use crate::app::queues::find;
 use crate::app::run::print;
 use crate::engine::{Engine, NodeStatus, Status};
@@ -42,11 +43,15 @@ struct Counts {
     /// Those that are alive.
     nodes: usize,
     generator: Option<String>,
+    /// Shards that do not answer: what is in them is not in these counts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    away: Vec<usize>,
 }
 
 impl From<Status> for Counts {
     fn from(status: Status) -> Self {
         Self {
+            away: shards_away(&status),
             queued: status.queued,
             in_hand: status.in_hand,
             later: status.later,
@@ -107,6 +112,7 @@ fn look(resolved: &Resolved, name: String) -> Line {
     settings.queue.clone_from(&name);
     let at = QueueAt {
         settings: &settings,
+        any_shards: true,
         ..QueueAt::of(resolved, LOOK_MAX).looking(true)
     };
     let (counts, problem) = match at.run(Look) {
@@ -124,13 +130,14 @@ fn text(line: &Line) -> String {
     let name = escape(line.queue.as_bytes());
     match (&line.counts, &line.problem) {
         (Some(counts), _) => format!(
-            "{name:<28} {:>10} {:>9} {:>9} {:>9} {:>6}  {}\n",
+            "{name:<28} {:>10} {:>9} {:>9} {:>9} {:>6}  {}{}\n",
             counts.queued,
             counts.in_hand,
             counts.later,
             counts.errors,
             counts.nodes,
-            escape(counts.generator.as_deref().unwrap_or("none").as_bytes())
+            escape(counts.generator.as_deref().unwrap_or("none").as_bytes()),
+            away(&counts.away).map(|text| format!("  ({text})")).unwrap_or_default()
         ),
         (None, problem) => format!(
             "{name:<28} {}\n",

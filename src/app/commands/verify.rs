@@ -102,6 +102,7 @@ pub(super) fn run(asked: &Invocation, resolved: Resolved, flags: &Verify) -> Res
         settings: &settings,
         answer_min: Duration::ZERO,
         only_looks: false,
+        any_shards: false,
     };
     let report = queue.run(Verification { bed: &mut bed, load })?;
     if !report.findings.is_empty() {

@@ -13,8 +13,9 @@ use super::reply::{Answer, Refusal, ok};
 use super::request::decode;
 use super::{Dashboard, Parts};
 use crate::app::exit::Failure;
+use crate::app::on_engine::Opener;
 use crate::app::queues::Found;
-use crate::engine::any::AnyEngine;
+use crate::engine::Engine;
 
 /// The names are good for this time, however often they are asked for.
 const FIND_AGAIN: Duration = Duration::from_secs(5);
@@ -22,21 +23,19 @@ const FIND_AGAIN: Duration = Duration::from_secs(5);
 const OPEN_MAX: usize = 100;
 
 type Find = dyn Fn() -> Result<Found, Failure> + Send + Sync;
-type Open = dyn Fn(&str) -> Result<AnyEngine, Failure> + Send + Sync;
 /// The dashboards of other queues, by name.
-type Opened = BTreeMap<String, Arc<Dashboard<AnyEngine>>>;
+type Opened<E> = BTreeMap<String, Arc<Dashboard<E>>>;
 
-/// How other queues of the store are found and opened. Both may block.
-pub struct Others {
+/// How other queues of the store are found, which may block, and opened.
+pub struct Others<E> {
     pub find: Box<Find>,
-    pub open: Box<Open>,
+    pub open: Opener<E>,
 }
 
 /// What all dashboards of a process share.
-#[derive(Default)]
-pub(super) struct Roof {
-    others: Option<Arc<Others>>,
-    open: Mutex<Opened>,
+pub(super) struct Roof<E> {
+    others: Option<Arc<Others<E>>>,
+    open: Mutex<Opened<E>>,
     found: tokio::sync::Mutex<Option<(Instant, Found)>>,
 }
 
@@ -48,11 +47,12 @@ struct Queues<'a> {
     more: bool,
 }
 
-impl Roof {
-    pub(super) fn new(others: Option<Arc<Others>>) -> Self {
+impl<E: Engine> Roof<E> {
+    pub(super) fn new(others: Option<Others<E>>) -> Self {
         Self {
-            others,
-            ..Self::default()
+            others: others.map(Arc::new),
+            open: Mutex::default(),
+            found: tokio::sync::Mutex::default(),
         }
     }
 
@@ -87,11 +87,7 @@ impl Roof {
     }
 
     /// The dashboard of another queue, which must be there.
-    pub(super) async fn dashboard(
-        self: &Arc<Self>,
-        name: &str,
-        parts: Parts,
-    ) -> Result<Arc<Dashboard<AnyEngine>>, Refusal> {
+    pub(super) async fn dashboard(self: &Arc<Self>, name: &str, parts: Parts) -> Result<Arc<Dashboard<E>>, Refusal> {
         let absent = || Refusal::missing("there is no such queue here; see /api/v1/queues");
         let opened = |roof: &Self| roof.lock().get(name).cloned();
         if let Some(open) = opened(self) {
@@ -103,15 +99,14 @@ impl Roof {
         if !found.names.iter().any(|found| found == name) {
             return Err(absent());
         }
+        self.has_room()?;
+        let engine = (others.open)(name).await;
+        let engine = engine.map_err(|failure| Refusal::new(StatusCode::BAD_GATEWAY, "store", failure.line))?;
+        // Somebody else may have opened it meanwhile.
+        self.has_room()?;
         let mut open = self.lock();
-        if open.len() >= OPEN_MAX {
-            let line = format!("{OPEN_MAX} queues are open already: start another dashboard, with -q");
-            return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "queues", line));
-        }
-        let engine =
-            (others.open)(name).map_err(|failure| Refusal::new(StatusCode::BAD_GATEWAY, "store", failure.line))?;
         let dashboard = open.entry(name.into()).or_insert_with(|| {
-            let dashboard = Arc::new(Dashboard::new(Arc::new(engine), name, parts, self.clone()));
+            let dashboard = Arc::new(Dashboard::new(engine, name, parts, self.clone()));
             let sampled = dashboard.clone();
             tokio::spawn(async move { sampled.sample().await });
             dashboard
@@ -119,7 +114,15 @@ impl Roof {
         Ok(dashboard.clone())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Opened> {
+    fn has_room(&self) -> Result<(), Refusal> {
+        if self.lock().len() < OPEN_MAX {
+            return Ok(());
+        }
+        let line = format!("{OPEN_MAX} queues are open already: start another dashboard, with -q");
+        Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "queues", line))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Opened<E>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,13 @@
 //! One dashboard for all queues of a store.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::board::{Board, new_queue};
+use super::browser::Browser;
 use super::client::{self, Reply, post};
-use crate::fleet::{Fleet, said};
+use super::page::keep;
+use crate::e2e::push::{feed, good};
+use crate::fleet::{Fleet, PATIENCE, json_lines, program, said, within};
 use crate::server::RedisServer;
 
 fn get(board: &Board, path: &str) -> Reply {
@@ -54,6 +57,146 @@ fn every_queue_of_the_store_has_its_page_and_its_api() {
         let status = get(&board, absent).status;
         assert!(status == 404 || status == 400, "{absent}: {status}");
     }
+}
+
+/// So many messages, each with a key, in a queue with so many shards on these servers.
+fn spread(servers: &[&RedisServer], queue: &str, shards: usize, messages: usize) {
+    let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
+    let fleet = Fleet::at(urls.join(" ")).queue(queue).copies(0);
+    let fleet = fleet.env("QUEENRIGHT_SHARDS", &shards.to_string()).start();
+    let item = |number| format!("{{\"payload\":\"p{number}\",\"key\":\"k{number}\"}}\n");
+    let items: String = (0..messages).map(item).collect();
+    good(&feed(&fleet, &["push", "--json"], &items));
+}
+
+fn queued_in_shards(status: &Value) -> Vec<u64> {
+    let shards = status["shards"].as_array().expect("shards").iter();
+    shards.map(|shard| shard["queued"].as_u64().expect("a count")).collect()
+}
+
+/// Two servers with a queue in two shards, one in four and one without, and a dashboard of the last.
+fn under_one_roof() -> (Vec<RedisServer>, [String; 3], Board) {
+    let servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let both = [&servers[0], &servers[1]];
+    let mut queues = [new_queue(), new_queue(), new_queue()];
+    queues.sort_unstable();
+    spread(&both, &queues[0], 2, 40);
+    spread(&both, &queues[1], 4, 60);
+    push(&servers[0], &queues[2], &["one", "two", "three"]);
+    let board = Board::start(
+        &servers[0],
+        &queues[2],
+        &["--all-queues", "--shards", "1", "--url", &servers[1].url()],
+    );
+    (servers, queues, board)
+}
+
+#[test]
+fn queues_on_several_servers_are_listed_once_and_opened_with_as_many_shards_as_each_has() {
+    let (servers, [two, four, alone], board) = under_one_roof();
+    // Its home shard is on the other server, so it is none of these; of another one all shards are on the first server.
+    spread(&[&servers[1], &servers[0]], &new_queue(), 2, 40);
+    let listed = get(&board, "/api/v1/queues").json();
+    assert_eq!(listed, json!({"queues": [two, four, alone], "more": false}));
+    let apart = new_queue();
+    spread(&[&servers[0]], &apart, 3, 40);
+
+    let status = |queue: &str| get(&board, &format!("/q/{queue}/api/v1/status")).is(200).json();
+    for (queue, shards, all) in [(&two, 2, 40), (&four, 4, 60)] {
+        let status = status(queue);
+        assert_eq!(status["queued"], all, "{status}");
+        let parts = queued_in_shards(&status);
+        assert!(
+            parts.len() == shards && !parts.contains(&0) && parts.iter().sum::<u64>() == all,
+            "{status}"
+        );
+    }
+    assert_eq!(
+        (&status(&alone)["queued"], &status(&alone)["shards"]),
+        (&json!(3), &json!([]))
+    );
+    // What is done there is done in the whole queue.
+    let at = |path: &str| format!("/q/{four}/api/v1/{path}");
+    let pushed = board
+        .ask(&post(&at("messages"), &json!({"payload": "again", "key": "k17"})))
+        .json();
+    assert_eq!(pushed["repeated"], true, "{pushed}");
+    let listed = program()
+        .args([
+            "queues",
+            "--json",
+            "--shards",
+            "1",
+            "--url",
+            &servers[0].url(),
+            "--url",
+            &servers[1].url(),
+        ])
+        .output()
+        .expect("it starts");
+    let lines = json_lines(good(&listed).as_bytes());
+    let queued = |queue: &str| {
+        lines
+            .iter()
+            .find(|line| line["queue"] == queue)
+            .map(|line| line["queued"].clone())
+    };
+    assert_eq!(
+        [&two, &four, &alone].map(|queue| queued(queue)),
+        [40, 60, 3].map(|count| Some(json!(count)))
+    );
+
+    let says = "give the URLs in the order in which the queue was made";
+    let refused = || {
+        let reply = get(&board, &format!("/q/{apart}/api/v1/status"));
+        (reply.status == 502).then(|| reply.text())
+    };
+    // The list is a few seconds old.
+    let text = within(PATIENCE, refused).expect("it is known, and refused");
+    assert!(text.contains(says), "{text}");
+    let fewer = program()
+        .args(["queues", "--json", "--url", &servers[0].url()])
+        .output();
+    let lines = json_lines(good(&fewer.expect("it starts")).as_bytes());
+    let line = lines.iter().find(|line| line["queue"] == two).expect("it is listed");
+    let problem = line["problem"].as_str().expect("a problem");
+    assert!(
+        problem.contains("has 2 shards: give --shards 2, and the same URLs"),
+        "{problem}"
+    );
+}
+
+#[test]
+fn the_page_switches_to_a_queue_with_shards_and_shows_each_of_them() {
+    let (servers, [_, four, alone], board) = under_one_roof();
+    let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+    let fleet = Fleet::at(urls.join(" ")).queue(&four).env("QUEENRIGHT_SHARDS", "4");
+    let fleet = fleet
+        .args("--interval 5ms --work 0 --error-rate 0.05")
+        .copies(2)
+        .start_joined();
+    let browser = Browser::start();
+    browser.look(1280, 1500, false);
+    browser.open(&board.url);
+    browser.wait_for(
+        "three queues",
+        "return document.querySelectorAll('#queues option[value]:not([value=\"\"])').length === 3",
+    );
+    browser.wait_for(
+        "the one without shards",
+        &format!("return document.body.innerText.includes('{alone}') && !document.querySelector('#shards tbody tr')"),
+    );
+    browser.run(&format!(
+        "const all = document.getElementById('queues'); all.value = '{four}'; all.onchange();"
+    ));
+    browser.wait_for("its page", &format!("return location.pathname === '/q/{four}/'"));
+    let rows = "const rows = [...document.querySelectorAll('#shards tbody tr')].map((row) => row.innerText);";
+    browser.wait_for(
+        "four shards at work",
+        &format!("{rows} return rows.length === 4 && rows.every((row) => row.includes('answers') && /[1-9][0-9.]*\\/s/.test(row))"),
+    );
+    keep(&browser, "switched");
+    drop(fleet);
 }
 
 #[test]

@@ -89,6 +89,8 @@ fn a_server_that_is_away_costs_its_own_messages_a_wait_and_is_named() {
     assert_eq!(away, [false, true], "{looked}");
     let text = good(&feed(&fleet, &["status"], ""));
     assert!(text.contains("shard 1    away: "), "{text}");
+    let listed = good(&feed(&fleet, &["queues"], ""));
+    assert!(listed.contains("  (shard 1 is away)"), "{listed}");
     let drained = feed(&fleet, &["drain", "--timeout", "300ms"], "");
     assert_eq!(drained.status.code(), Some(1), "{}", said(&drained));
     assert!(said(&drained).contains("shard 1 does not answer"), "{}", said(&drained));
@@ -170,10 +172,6 @@ fn what_cannot_be_with_shards_is_said_in_one_line() {
                 "redis://a",
             ],
             "--url: the shards of one queue are all on servers, or all in files",
-        ),
-        (
-            &["dashboard", "--shards", "2", "--all-queues"],
-            "dashboard --all-queues does not know queues with shards yet",
         ),
         (
             &["bench", "--shards", "2"],

@@ -135,7 +135,7 @@ impl OnEngine for Work {
             if let Some(bound) = beside.dashboard {
                 let (address, shutdown) = (resolved.address.clone(), beside.shutdown.clone());
                 bound
-                    .serve(engine.clone(), settings.clone(), address, log, shutdown)
+                    .serve(engine.clone(), settings.clone(), address, log, shutdown, None)
                     .await;
             }
         };

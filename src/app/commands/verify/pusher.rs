@@ -83,6 +83,7 @@ impl Pusher {
                 settings: &settings,
                 answer_min: Duration::ZERO,
                 only_looks: false,
+                any_shards: false,
             };
             queue.run(pushing)
         })?;
