@@ -175,23 +175,37 @@ async fn collect_in<E: Engine>(
 
 /// Shows the failed messages and keeps them.
 pub async fn peek<E: Engine>(engine: Arc<E>, limit: Option<u64>, mut show: impl Show) -> Result<u64, ReadError> {
-    let mut shown = 0;
+    let (mut shown, mut absent) = (0, None);
     for shard in E::shards(&engine) {
-        let Some(below) = published(&*shard).await? else {
-            continue;
-        };
-        let mut from = 0;
-        loop {
-            let left = limit.map_or(u64::from(BATCH), |limit| (limit - shown).min(u64::from(BATCH)));
-            let mut failed = shard.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
-            failed.retain(|failed| failed.number < below);
-            let Some(last) = failed.last() else { break };
-            from = last.number + 1;
-            shown += failed.len() as u64;
-            show.show(&failed).map_err(ReadError::Output)?;
+        match peek_in(&*shard, limit, &mut shown, &mut show).await {
+            // What the other shards have is shown all the same.
+            Err(ReadError::Store(error)) => absent = absent.or(Some(error)),
+            ended => ended?,
         }
     }
-    Ok(shown)
+    absent.map_or(Ok(shown), |error| Err(error.into()))
+}
+
+/// The same in one shard; `all` counts what was shown.
+async fn peek_in<E: Engine>(
+    engine: &E,
+    limit: Option<u64>,
+    all: &mut u64,
+    show: &mut impl Show,
+) -> Result<(), ReadError> {
+    let Some(below) = published(engine).await? else {
+        return Ok(());
+    };
+    let mut from = 0;
+    loop {
+        let left = limit.map_or(u64::from(BATCH), |limit| (limit - *all).min(u64::from(BATCH)));
+        let mut failed = engine.failed(from, u32::try_from(left).unwrap_or(BATCH)).await?;
+        failed.retain(|failed| failed.number < below);
+        let Some(last) = failed.last() else { return Ok(()) };
+        from = last.number + 1;
+        *all += failed.len() as u64;
+        show.show(&failed).map_err(ReadError::Output)?;
+    }
 }
 
 /// How many numbers were given out. `None`: there is no queue.

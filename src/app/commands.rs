@@ -198,6 +198,16 @@ impl OnEngine for OnQueue<'_> {
     }
 }
 
+/// Refuses a queue that is not there, or that this program cannot work on, before anything is done. A shard that is away is no reason: only the home
+/// shard must be there.
+async fn check_queue<E: Engine>(engine: &Arc<E>) -> Result<(), Error> {
+    engine.check().await?;
+    match engine.published().await {
+        Err(error) if error.is_away() => E::shards(engine)[0].published().await.map(drop),
+        published => published.map(drop),
+    }
+}
+
 /// None: nobody has joined the queue yet.
 async fn status_if_any<E: Engine>(engine: &E) -> Result<Option<Status>, Error> {
     match engine.status().await {

@@ -254,17 +254,28 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         answers.into_iter().map(made).collect()
     }
 
+    /// What is to be done in all shards is done in none while one is away.
+    async fn all_answer(list: &List<E>) -> Result<()> {
+        let looks = Self::all(list, async |shard| shard.published().await).await;
+        let mut away = looks
+            .into_iter()
+            .filter(|look| look.as_ref().is_err_and(Error::is_away));
+        away.next().map_or(Ok(()), |look| look.map(drop))
+    }
+
     /// Asks one after the other, the home shard last: what it says is what all do.
     async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
-        let (mut last, mut none) = (None, None);
-        for shard in self.fresh().await?.shards.iter().rev() {
+        let (mut told, mut none) = (None, None);
+        let list = self.fresh().await?;
+        Self::all_answer(&list).await?;
+        for shard in list.shards.iter().rev() {
             match ask(shard.clone()).await {
-                Ok(answer) => last = Some(answer),
+                Ok(answer) => told = Some(answer),
                 Err(error @ Error::NoQueue { .. }) => none = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        last.ok_or_else(|| none.unwrap_or_else(nothing))
+        told.ok_or_else(|| none.unwrap_or_else(nothing))
     }
 
     /// The members of a process, by shard: of what a look shows, or of a member.

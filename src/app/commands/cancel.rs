@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::check_queue;
 use crate::api::cancel::{cancel, cancel_group};
 use crate::app::args::Cancel;
 use crate::app::exit::Failure;
@@ -22,9 +23,7 @@ pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &Cancel) -> Result<(),
             "at most {CANCELS_MAX} messages are cancelled at once"
         )));
     }
-    engine.check().await?;
-    // A queue of a newer layout is refused.
-    engine.published().await?;
+    check_queue(&engine).await?;
     if let Some(group) = &flags.group {
         return of_group(&*engine, group, flags.json).await;
     }

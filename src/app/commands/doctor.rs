@@ -199,7 +199,9 @@ impl Findings {
         for shard in shards {
             let of_shard = || self.all.iter().filter(|finding| finding.shard == Some(shard));
             let is_fine = |finding: &&Finding| finding.verdict == Verdict::Ok;
-            let first = of_shard().find(is_fine).map_or("", |finding| &finding.found);
+            let first = of_shard()
+                .find(is_fine)
+                .map_or("what is wrong is below", |finding| &finding.found);
             let (fine, all) = (of_shard().filter(is_fine).count(), of_shard().count());
             let verdict = of_shard().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
             // Writing to a String cannot fail.

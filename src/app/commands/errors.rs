@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::status_if_any;
+use super::{check_queue, status_if_any};
 use crate::api::failed::{Filter, scan};
 use crate::app::args::{Change, Errors, Select};
 use crate::app::exit::Failure;
 use crate::app::output::failed::{describe, lines};
 use crate::app::output::json;
+use crate::app::output::status::{away, shards_away};
 use crate::app::run::print;
 use crate::engine::{ERRORS_PER_CALL_MAX, Engine};
 use crate::error::Error;
@@ -18,16 +19,18 @@ use crate::settings::ms;
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, asked: &Errors) -> Result<(), Failure> {
     check(asked)?;
-    engine.check().await?;
-    // A queue that is not there, one of a newer layout and one with other names are refused before anything is done.
-    engine.published().await?;
+    check_queue(&engine).await?;
     match asked {
-        Errors::List(list) => print_all(&*engine, &list.select, list.json).await,
-        Errors::Export(select) => print_all(&*engine, select, true).await,
+        Errors::List(list) => print_all(&engine, &list.select, list.json).await,
+        Errors::Export(select) => print_all(&engine, select, true).await,
         Errors::Count(select) => {
             if *select == Select::default() {
-                let count = status_if_any(&*engine).await?.map_or(0, |status| status.errors);
-                return print(&format!("{count}\n"));
+                let status = status_if_any(&*engine).await?;
+                print(&format!("{}\n", status.as_ref().map_or(0, |status| status.errors)))?;
+                let missing = away(&status.as_ref().map(shards_away).unwrap_or_default());
+                return missing.map_or(Ok(()), |shards| {
+                    Err(Failure::no_redis(format!("{shards}: what failed there is not counted")))
+                });
             }
             let mut count = 0;
             scan(&*engine, &filter(&*engine, select).await?, select.limit, |failed| {
@@ -92,15 +95,28 @@ async fn filter<E: Engine>(engine: &E, select: &Select) -> Result<Filter, Failur
     })
 }
 
-async fn print_all<E: Engine>(engine: &E, select: &Select, json: bool) -> Result<(), Failure> {
-    let mut written = Ok(());
-    scan(engine, &filter(engine, select).await?, select.limit, |batch| {
-        if written.is_ok() {
-            written = print(&lines(batch, json));
+/// A shard that is away does not keep those of the others from being printed.
+async fn print_all<E: Engine>(engine: &Arc<E>, select: &Select, json: bool) -> Result<(), Failure> {
+    let filter = filter(&**engine, select).await?;
+    let (mut left, mut absent) = (select.limit.unwrap_or(u64::MAX), None);
+    for shard in E::shards(engine) {
+        let (mut printed, mut written) = (0, Ok(()));
+        let scanned = scan(&*shard, &filter, Some(left), |batch| {
+            printed += batch.len() as u64;
+            if written.is_ok() {
+                written = print(&lines(batch, json));
+            }
+        });
+        match scanned.await {
+            Err(error) if error.is_away() => absent = absent.or(Some(error)),
+            // Nobody has put anything there yet.
+            Err(Error::NoQueue { .. }) => {}
+            scanned => scanned?,
         }
-    })
-    .await?;
-    written
+        written?;
+        left -= printed;
+    }
+    absent.map_or(Ok(()), |error| Err(error.into()))
 }
 
 async fn alter<E: Engine>(engine: &E, change: &Change, requeue: bool) -> Result<(), Failure> {

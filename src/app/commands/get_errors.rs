@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
+use super::check_queue;
 use crate::api::failed::{Show, collect, peek};
 use crate::app::args::GetErrors;
 use crate::app::exit::Failure;
@@ -10,8 +11,7 @@ use crate::app::output::failed::lines;
 use crate::engine::{Engine, Failed};
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &GetErrors) -> Result<(), Failure> {
-    engine.check().await?;
-    engine.published().await?;
+    check_queue(&engine).await?;
     let show = Stdout { json: flags.json };
     if flags.keep {
         peek(engine, flags.limit, show).await?;

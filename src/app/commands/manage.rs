@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::check_queue;
 use crate::app::args::sources::Resolved;
 use crate::app::args::value::RateOrNone;
 use crate::app::args::{Drain, Handover as HandoverFlags, Limit, Nodes, Part, Purge, Which};
@@ -34,9 +35,7 @@ pub(super) async fn rest(took: Duration) {
 
 /// Pauses, or resumes.
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
-    engine.check().await?;
-    // A queue of a newer layout is refused.
-    engine.published().await?;
+    check_queue(&engine).await?;
     if let Some(group) = &which.group {
         return pause_group(&*engine, group, pause, which.json).await;
     }
@@ -77,9 +76,7 @@ async fn pause_group<E: Engine>(engine: &E, group: &str, pause: bool, as_json: b
 
 /// Shows the limit, or sets another.
 pub(super) async fn limit<E: Engine>(engine: Arc<E>, flags: &Limit) -> Result<(), Failure> {
-    engine.check().await?;
-    // A queue of a newer layout is refused.
-    engine.published().await?;
+    check_queue(&engine).await?;
     if let Some(RateOrNone(rate)) = flags.rate {
         let limits = Limits {
             rate,

@@ -99,6 +99,66 @@ fn a_server_that_is_away_costs_its_own_messages_a_wait_and_is_named() {
     each_came_once(&fleet, 1200);
 }
 
+#[test]
+fn what_is_done_in_all_shards_is_done_in_none_while_one_is_away_and_what_is_looked_at_is_shown_of_the_others() {
+    let mut servers: Vec<RedisServer> = (0..3).map(|_| RedisServer::durable()).collect();
+    let fleet = on(&servers).copies(0).start();
+    let keyed = |i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n");
+    good(&feed(
+        &fleet,
+        &["push", "--json"],
+        &(0..60).map(keyed).collect::<String>(),
+    ));
+    let burst = ["start", "--burst", "--work", "0", "--error-rate", "1", "--quiet"];
+    good(&feed(&fleet, &burst, ""));
+    let meta = |server: &RedisServer| {
+        let keys = server.command(&["KEYS", "{q*}:meta"]).expect("it answers");
+        let keys: Vec<String> = redis::from_redis_value(keys).expect("keys");
+        server.command(&["HGETALL", &keys[0]]).expect("it answers")
+    };
+    let of_shard = |shard: usize| {
+        let failed = json(&fleet)["shards"][shard]["errors"].clone();
+        usize::try_from(failed.as_u64().expect("a count")).expect("few")
+    };
+    let (first, last) = (of_shard(0), of_shard(2));
+    servers[1].kill();
+    let before = meta(&servers[2]);
+    for command in [
+        "pause handlers",
+        "resume",
+        "limit 5/s",
+        "limit none",
+        "purge --yes",
+        "purge --yes --force",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        let refused = feed(&fleet, &words, "");
+        assert_eq!(refused.status.code(), Some(69), "{command}: {}", said(&refused));
+        assert_eq!(meta(&servers[2]), before, "{command}");
+    }
+    let shown = |words: &[&str]| {
+        let output = feed(&fleet, words, "");
+        assert_eq!(output.status.code(), Some(69), "{words:?}: {}", said(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(shown(&["errors", "count"]), format!("{}\n", first + last));
+    assert_eq!(shown(&["errors", "list"]).lines().count(), first + last);
+    let most = (first + 1).to_string();
+    assert_eq!(shown(&["errors", "list", "--limit", &most]).lines().count(), first + 1);
+    assert_eq!(shown(&["get-errors", "--keep"]).lines().count(), first + last);
+    assert_eq!(shown(&["get-errors"]).lines().count(), first + last);
+    // What another shard knows needs that one alone.
+    assert!(good(&feed(&fleet, &["limit"], "")).contains("nothing is limited"));
+    let ended = feed(&fleet, &["cancel", "0"], "");
+    assert!(said(&ended).contains("message 0 has ended"), "{}", said(&ended));
+    let told = feed(&fleet, &["doctor"], "");
+    assert!(
+        said(&told).contains("0 of 1 checks are fine; what is wrong is below"),
+        "{}",
+        said(&told)
+    );
+}
+
 fn replica_of(primary: &RedisServer) -> RedisServer {
     let replica = RedisServer::with_args(&["--replicaof", &format!("127.0.0.1 {}", primary.port())]);
     let is_counted = || {
