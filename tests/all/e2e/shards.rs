@@ -110,7 +110,8 @@ fn what_is_done_in_all_shards_is_done_in_none_while_one_is_away_and_what_is_look
         &(0..60).map(keyed).collect::<String>(),
     ));
     let burst = ["start", "--burst", "--work", "0", "--error-rate", "1", "--quiet"];
-    good(&feed(&fleet, &burst, ""));
+    let burst = feed(&fleet, &burst, "");
+    assert!(burst.status.success(), "{}", said(&burst));
     let meta = |server: &RedisServer| {
         let keys = server.command(&["KEYS", "{q*}:meta"]).expect("it answers");
         let keys: Vec<String> = redis::from_redis_value(keys).expect("keys");
