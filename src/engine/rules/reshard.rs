@@ -36,7 +36,7 @@ pub(super) fn heed_line(store: &mut impl Store, meta: &mut Meta) -> Result<()> {
     Ok(())
 }
 
-/// Whether a reshard has made this shard that was given up before its one step, in the home shard: nobody has used it. In Redis it would have other keys.
+/// Whether a reshard has made this shard that was given up before its one step, in the home shard: nobody has used it. In Redis it may have other keys.
 fn is_left_over(store: &mut impl Store, meta: &mut Meta) -> Result<bool> {
     let names = store.names();
     let is_other = names.shard > 0 && shards(&meta.names) != (names.shards, names.shard);

@@ -23,7 +23,7 @@ local m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
 if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
 if m[1] and m[3] ~= ARGV[5] and tonumber(m[2]) <= $LAYOUT then
   --+ shards
-  if goes_on(ARGV[5], m[3]) then
+  if goes_on(ARGV[5], m[3]) or is_left_over(KEYS[1], KEYS[2], m[3], ARGV[5]) then
     note_shards(KEYS[1], m[3], ARGV[5]) -- guard: reshard-note
     m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
   end

@@ -17,7 +17,7 @@ if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
   if m[2] ~= ARGV[4] and tonumber(m[1]) <= $LAYOUT then
     --+ shards
-    if goes_on(ARGV[4], m[2]) then
+    if goes_on(ARGV[4], m[2]) or is_left_over(KEYS[1], KEYS[7], m[2], ARGV[4]) then
       note_shards(KEYS[1], m[2], ARGV[4]) -- guard: reshard-note
       m[2] = redis.call('HGET', KEYS[1], 'names')
     end

@@ -8,7 +8,7 @@
 redis.call('HDEL', KEYS[1], '') -- guard: opener-reshard
 local m = redis.call('HMGET', KEYS[1], 'layout', 'names')
 if not m[1] then return {'none'} end
-local later = tonumber(m[1]) <= $LAYOUT and goes_on(ARGV[1], m[2])
+local later = tonumber(m[1]) <= $LAYOUT and (goes_on(ARGV[1], m[2]) or is_left_over(KEYS[1], KEYS[3], m[2], ARGV[1]))
 if not later and m[2] ~= ARGV[1] then return {'other', m[1], m[2]} end
 local _, wall = hive(0, 0, 0)
 local waits = later and awaits_members(KEYS[1], KEYS[3], KEYS[4], ARGV[2], wall)
