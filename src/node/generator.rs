@@ -54,6 +54,8 @@ pub(crate) struct Maker<G> {
     builder: PackBuilder,
     /// The last epoch in which this process reigned.
     reigned: u64,
+    /// The source was told that it is elected, and not that this has ended.
+    elected: bool,
 }
 
 impl<G> Maker<G> {
@@ -62,7 +64,29 @@ impl<G> Maker<G> {
             generate,
             builder: PackBuilder::new(),
             reigned: 0,
+            elected: false,
         }))
+    }
+}
+
+impl<G: Generate> Maker<G> {
+    /// Waits for whoever used the maker before. One whose last publishes took too long to be answered was given up in the middle of its reign: of these nobody
+    /// knows anything here, and the source is told that this reign is over.
+    pub(crate) async fn taken(maker: Arc<Mutex<Self>>) -> Making<G> {
+        let mut making = maker.lock_owned().await;
+        making.deposed(0);
+        making
+    }
+
+    fn elected(&mut self, election: &Election) {
+        self.elected = true;
+        self.generate.elected(election);
+    }
+
+    fn deposed(&mut self, confirmed: u64) {
+        if std::mem::take(&mut self.elected) {
+            self.generate.deposed(confirmed);
+        }
     }
 }
 
@@ -74,7 +98,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
     pub(crate) async fn new(context: Context<E>, maker: Arc<Mutex<Maker<G>>>) -> Self {
         Self {
             context,
-            maker: maker.lock_owned().await,
+            maker: Maker::taken(maker).await,
             confirmed: Arc::default(),
             line: None,
         }
@@ -102,7 +126,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 },
             };
             if let (node, Some(reign)) = reign {
-                self.maker.generate.elected(&Election {
+                self.maker.elected(&Election {
                     number: reign.seq,
                     epoch: reign.epoch,
                     made: reign.made,
@@ -112,7 +136,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                 self.maker.reigned = reign.epoch;
                 self.confirmed.store(reign.made, Ordering::Relaxed);
                 let ended = self.reign(&node, &reign).await;
-                self.maker.generate.deposed(self.confirmed.load(Ordering::Relaxed));
+                self.maker.deposed(self.confirmed.load(Ordering::Relaxed));
                 ended?;
             }
         }
@@ -293,5 +317,51 @@ impl Token<'_> {
     fn is_of(self, standing: &Standing) -> bool {
         let reign = standing.reign.as_ref();
         standing.node == self.node && reign.is_some_and(|reign| reign.epoch == self.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::node::generate::{Draft, Made, Next};
+
+    /// What a source was told.
+    #[derive(Default)]
+    struct Told(Vec<&'static str>);
+
+    impl Generate for Told {
+        fn elected(&mut self, _: &Election) {
+            self.0.push("elected");
+        }
+
+        fn deposed(&mut self, _: u64) {
+            self.0.push("deposed");
+        }
+
+        async fn generate(&mut self, _: Next, _: &mut Draft) -> Made {
+            Made::End
+        }
+    }
+
+    #[tokio::test]
+    async fn a_source_whose_reign_was_given_up_in_the_middle_is_told_that_it_is_over() {
+        let maker = Maker::shared(Told::default());
+        let election = Election {
+            number: 0,
+            epoch: 1,
+            made: 0,
+            made_before: None,
+            cursor: Bytes::new(),
+        };
+        // Its task was aborted: nobody has told it.
+        Maker::taken(maker.clone()).await.elected(&election);
+        let mut next = Maker::taken(maker.clone()).await;
+        assert_eq!(next.generate.0, ["elected", "deposed"]);
+        next.elected(&election);
+        next.deposed(1);
+        drop(next);
+        assert_eq!(Maker::taken(maker).await.generate.0.len(), 4, "once each");
     }
 }

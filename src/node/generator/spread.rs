@@ -53,7 +53,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
         Self {
             used: used.min(shards.len()),
             shards,
-            maker: maker.lock_owned().await,
+            maker: Maker::taken(maker).await,
             lines: Vec::new(),
         }
     }
@@ -86,9 +86,10 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 epoch: reign.epoch,
             };
             let mut claims = Claims::new(&self.shards, token);
-            let Some((course, seats)) = claims.begin().await else {
+            let Some((mut course, seats)) = claims.begin().await else {
                 continue;
             };
+            course.retire(id(self.used), id(self.shards.len()));
             let made_before = course.made_before(self.maker.reigned);
             self.maker.reigned = reign.epoch;
             let mut run = Run {
@@ -112,7 +113,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
             let ended = run.publish().await;
             let confirmed = run.confirmed();
             drop(run);
-            self.maker.generate.deposed(confirmed);
+            self.maker.deposed(confirmed);
             ended?;
         }
     }
@@ -154,7 +155,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
     fn elect(&mut self, made_before: Option<u64>) {
         let next = self.course.next();
         self.is_over = false;
-        self.maker.generate.elected(&Election {
+        self.maker.elected(&Election {
             number: self.seats[0].as_ref().map_or(0, |seat| seat.seq),
             epoch: self.token.epoch,
             made: next.made,
@@ -198,7 +199,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
                     continue;
                 }
                 let confirmed = self.confirmed();
-                self.maker.generate.deposed(confirmed);
+                self.maker.deposed(confirmed);
                 self.elect(None);
                 fills = !fills;
                 continue;

@@ -56,6 +56,8 @@ pub(super) struct Course {
     reigns: Vec<(u64, u64)>,
     /// Shards that answer again, and the serial number of the first record that tells of it. Not stored.
     opening: Vec<(u32, u64)>,
+    /// Shards from this one on get nothing new. Not stored.
+    retired: Option<u32>,
 }
 
 /// Where the next messages come from.
@@ -96,6 +98,13 @@ impl Course {
         Ok(Some(course))
     }
 
+    /// Shards from this one on get nothing new, so every record from now on has them closed: one that goes away keeps nobody from beginning.
+    pub(super) fn retire(&mut self, from: u32, shards: u32) {
+        self.retired = Some(from);
+        self.closed.extend(from..shards);
+        self.opening.retain(|(shard, _)| *shard < from);
+    }
+
     /// A shard was claimed, and its last record has this serial number: what was in doubt there is known now.
     pub(super) fn claimed(&mut self, shard: u32, last: u64) {
         self.missing.retain_mut(|missing| match missing.doubt {
@@ -125,7 +134,7 @@ impl Course {
 
     /// A shard answers: it is open once another shard has a record that tells so.
     fn answers(&mut self, shard: u32) {
-        if self.closed.remove(&shard) {
+        if self.retired.is_none_or(|from| shard < from) && self.closed.remove(&shard) {
             self.opening.push((shard, self.serial + 1));
         }
     }

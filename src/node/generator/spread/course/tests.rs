@@ -359,3 +359,27 @@ fn a_cursor_that_is_no_record_is_refused() {
         assert!(Course::decode(&Bytes::copy_from_slice(bytes)).is_err());
     }
 }
+
+#[test]
+fn a_shard_that_gets_nothing_new_and_is_away_keeps_no_reign_from_beginning() {
+    let none = || Some(Bytes::new());
+    let begin = |epoch, records: &[Option<Bytes>]| Course::begin(epoch, records).expect("readable");
+    let mut course = begin(1, &[none(), none(), none()]).expect("all are claimed");
+    course.retire(2, 3);
+    assert!(course.is_shut(2) && !course.is_shut(1));
+    let (record, _) = course.send(0, 1, &cursor(1));
+    let mut next = begin(2, &[Some(record), none(), None]).expect("the third has no record that is higher");
+    next.retire(2, 3);
+    // It answers again, and is where it was.
+    next.claimed(2, 0);
+    let (record, _) = next.send(1, 1, &cursor(2));
+    assert!(begin(3, &[none(), Some(record.clone()), None]).is_some());
+    // After another reshard it is used again, once another shard has a record that says so.
+    let mut used = begin(4, &[none(), Some(record), none()]).expect("all are claimed");
+    assert!(used.is_shut(2));
+    let (record, serial) = used.send(0, 1, &cursor(3));
+    used.published(0);
+    used.kept(0, serial);
+    assert!(!used.is_shut(2));
+    assert!(begin(5, &[Some(record), none(), None]).is_none(), "it may know more");
+}
