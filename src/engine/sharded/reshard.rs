@@ -22,7 +22,8 @@ pub(super) async fn reshard_to<E: Engine<Shard = E>>(queue: &Sharded<E>, shards:
         match attempt(queue, shards).await {
             // What was planned does not go on from what is recorded by now: the next attempt looks again.
             Err(Error::Resharded { line, .. }) => queue.follow(&line)?,
-            Err(Error::OtherNames { .. }) => {}
+            // Or a shard that it was to make was made by someone else meanwhile, as one of another number.
+            Err(Error::OtherNames { .. } | Error::OtherShards { .. }) => {}
             done => return done,
         }
     }
@@ -57,9 +58,11 @@ async fn attempt<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Resul
     change(next.home()).await?;
     queue.follow(&names.line())?;
     tell_others(&next).await?;
-    // Who has paused or resumed in between did not know of the new shards.
+    // Who has paused or resumed in between did not know of the new shards. If nobody has, a shard that is away by now is no reason to fail.
     let paused = next.home().status().await?.paused;
-    queue.pause(Some(paused.generator), Some(paused.handlers)).await?;
+    if paused != status.paused {
+        queue.pause(Some(paused.generator), Some(paused.handlers)).await?;
+    }
     Ok(resharded(&next))
 }
 

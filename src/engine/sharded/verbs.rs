@@ -76,7 +76,8 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             }
             self.note_push(&push.call, Some(list.names.then.len()));
             let pushed = self.push_parts(&list, push).await;
-            if pushed.is_ok() {
+            // One that is refused in one shard may have been put in in another: a repeat of the call looks there.
+            if matches!(pushed, Ok(Pushed::Ok(_))) {
                 self.note_push(&push.call, None);
             }
             pushed

@@ -49,8 +49,8 @@ pub(super) fn status(mut looks: Vec<(Option<String>, Result<Status>)>, now: usiz
     whole.generator = whole.generator.map(|node| process_of(&node).to_string());
     whole.limits = Limits::of_part(whole.limits, now);
     whole.nodes = merged(std::mem::take(&mut whole.nodes));
-    mark_hot(&mut shards);
     shards.iter_mut().skip(now).for_each(|shard| shard.retired = true);
+    mark_hot(&mut shards);
     whole.shards = shards;
     Ok(whole)
 }
@@ -58,11 +58,13 @@ pub(super) fn status(mut looks: Vec<(Option<String>, Result<Status>)>, now: usiz
 /// With fewer messages than this no shard is hot.
 const HOT_MIN: u64 = 100;
 
-/// Marks the shards in which more messages wait than in the others: somebody pushes most of them there, or nobody handles them.
+/// Marks the shards in which more messages wait than in the others: somebody pushes most of them there, or nobody handles them. Those that get no new messages
+/// since a reshard run empty, and are no measure for the others.
 fn mark_hot(shards: &mut [ShardStatus]) {
-    let count = shards.iter().filter(|shard| shard.away.is_none()).count() as u64;
-    let all: u64 = shards.iter().map(|shard| shard.queued).sum();
-    for shard in shards.iter_mut() {
+    let used = |shard: &&ShardStatus| shard.away.is_none() && !shard.retired;
+    let count = shards.iter().filter(used).count() as u64;
+    let all: u64 = shards.iter().filter(used).map(|shard| shard.queued).sum();
+    for shard in shards.iter_mut().filter(|shard| !shard.retired) {
         shard.hot = shard.queued >= HOT_MIN && 2 * shard.queued * count > 3 * all;
     }
 }
@@ -396,6 +398,18 @@ mod tests {
         // One that is away says nothing of the others.
         assert_eq!(hot(&[1000, 1000, 0, 0], 3), [false; 4]);
         assert_eq!(hot(&[500], 9), [false]);
+    }
+
+    #[test]
+    fn a_shard_that_gets_no_new_messages_is_not_hot_and_makes_no_other_hot() {
+        let shard = |queued, retired| ShardStatus {
+            queued,
+            retired,
+            ..ShardStatus::default()
+        };
+        let mut shards = [shard(500, false), shard(0, true), shard(9000, true)];
+        mark_hot(&mut shards);
+        assert_eq!(shards.map(|shard| shard.hot), [false; 3]);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use queenright::engine::{Engine, Item, Resharded};
+use queenright::engine::sharded::shard_of_group;
+use queenright::engine::{Engine, Item, Push, Pushed, Resharded};
 
 use super::{World, play, push};
 
@@ -123,6 +124,77 @@ fn groups_keep_their_order_across_a_reshard() {
 #[test]
 fn a_queue_gets_more_shards_and_fewer_while_it_is_in_use() {
     play(1, None, grow_and_shrink).expect("it holds");
+}
+
+/// A shard that gets no new messages is away while the generator dies, and while the number of shards is changed.
+async fn away() {
+    let mut world = World::new(3, Duration::from_millis(5));
+    world.settings.messages = None;
+    for _ in 0..3 {
+        world.start();
+    }
+    world.until("it begins", |world| world.done() > 10).await;
+    world.reshard(2, Duration::from_secs(9)).await.expect("it is answered");
+    let done = world.done();
+    world.until("two are used", |world| world.done() > done + 10).await;
+    world.weather.toggle(2);
+    let generator = world.generator().expect("somebody generates");
+    world.kill(generator);
+    let done = world.done();
+    world
+        .until("another generator begins without it", |world| world.done() > done + 20)
+        .await;
+    let told = world.reshard(4, Duration::from_secs(9)).await.expect("it is answered");
+    assert_eq!((told.before, told.now, told.in_all), (2, 4, 4));
+    let done = world.done();
+    world
+        .until("all follow, and what is new is used", |world| {
+            world.done() > done + 20 && world.made(3) > 3
+        })
+        .await;
+    assert!(world.done() < world.items, "it is not over: {}", world.told());
+    world.end().await;
+}
+
+#[test]
+fn a_shard_that_is_away_keeps_nobody_from_following_or_generating() {
+    play(1, None, away).expect("it holds");
+}
+
+/// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
+async fn refused_in_part() {
+    let world = World::new(2, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let item = |shard| {
+        let moves = |group: &String| shard_of_group(group, 2) == shard && shard_of_group(group, 5) != shard;
+        let group = (0..).map(|i| format!("g{i}")).find(moves).expect("one of them");
+        Item::new("x").group(group)
+    };
+    let call = |call: &str, backlog_max, items| Push {
+        call: call.into(),
+        keep_ms: 600_000,
+        backlog_max,
+        birth: "birth".into(),
+        step_ms: 200,
+        server: String::new(),
+        only_known: false,
+        items,
+    };
+    let full = call("full", 100, vec![item(1)]);
+    queue.push(&full).await.expect("pushed");
+    let both = |backlog_max| call("both", backlog_max, vec![item(0), item(1)]);
+    let refused = queue.push(&both(2)).await.expect("answered");
+    assert!(matches!(refused, Pushed::Full), "{refused:?}");
+    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
+    let pushed = queue.push(&both(100)).await.expect("answered");
+    assert!(matches!(pushed, Pushed::Ok(_)), "{pushed:?}");
+    let published = queue.published().await.expect("a queue");
+    assert_eq!(published, 3, "nothing is there twice");
+}
+
+#[test]
+fn a_push_that_is_refused_in_part_and_made_again_after_a_reshard_puts_nothing_in_twice() {
+    play(1, None, refused_in_part).expect("it holds");
 }
 
 /// What happens under a seed.
