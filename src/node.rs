@@ -123,8 +123,10 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             meter: self.meter,
             beats_here: self.beats_here,
         };
+        let mut is_again = false;
         loop {
-            let reopening = Reopening::new(&shutdown);
+            let reopening = Reopening::new(&shutdown, is_again);
+            is_again = true;
             let ended = parts.run(&self.engine, &reopening).await;
             let is_resharded = match &ended {
                 Ok(()) => reopening.is_wanted(),
@@ -153,11 +155,12 @@ struct Parts<G, H> {
 }
 
 impl<G: Generate, H: Handle> Parts<G, H> {
-    /// Waits until the queue tells how many shards it has: an engine that can follows with that look.
+    /// Waits until the queue tells how many shards it has: an engine that can follows with that look. A shard that is away is not waited for, as long as the
+    /// home shard answers.
     async fn follow<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
         let mut backoff = Backoff::new(&self.settings);
         loop {
-            match engine.published().await {
+            match engine.status().await {
                 Ok(_) | Err(Error::NoQueue { .. }) => return Ok(()),
                 Err(error) if error.may_pass() => backoff.wait().await,
                 Err(error) => return Err(error),

@@ -33,16 +33,19 @@ pub(crate) struct Context<E> {
 #[derive(Debug, Clone)]
 pub(crate) struct Reopening {
     is_wanted: Arc<AtomicBool>,
+    /// The node was at work before: what a node cannot begin with, it waits for.
+    pub is_again: bool,
     stopper: Stopper,
     pub shutdown: Shutdown,
 }
 
 impl Reopening {
     /// What stops the node for good stops this one, too.
-    pub(crate) fn new(shutdown: &Shutdown) -> Self {
+    pub(crate) fn new(shutdown: &Shutdown, is_again: bool) -> Self {
         let (stopper, shutdown) = shutdown.inner();
         Self {
             is_wanted: Arc::default(),
+            is_again,
             stopper,
             shutdown,
         }

@@ -26,7 +26,7 @@ mod speed;
 mod stretch;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::JoinSet;
 
@@ -120,6 +120,15 @@ impl<E: Engine, H: Handle> Handler<E, H> {
                 self.context.requests.abandon(&node);
             }
         }
+    }
+}
+
+/// A handler that is given up, as one that has more in hand than --grace allows when the number of shards is changed, leaves it to others. The process may go on,
+/// and its meter with it.
+impl<E, H> Drop for Handler<E, H> {
+    fn drop(&mut self) {
+        let left = self.in_hand.swap(0, Ordering::Relaxed);
+        self.context.meter.in_hand.fetch_sub(left, Ordering::Relaxed);
     }
 }
 

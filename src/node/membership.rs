@@ -141,6 +141,8 @@ impl<E: Engine> Membership<E> {
             self.standing.borrow().node.clone()
         };
         let (worked, settings) = (!self.standing.borrow().node.is_empty(), &self.context.settings);
+        // Also before a reshard, after which it may lack the right to keys that are new.
+        let was_at_work = worked || self.context.reopening.is_again;
         let mut join = Join {
             node: node.clone(),
             lanes: LANES,
@@ -197,7 +199,7 @@ impl<E: Engine> Membership<E> {
                     return Ok(Some(node));
                 }
                 // What a node cannot begin with ends it; one that was at work waits.
-                Err(error) if error.is_away() || (worked && error.may_be_mended()) => {
+                Err(error) if error.is_away() || (was_at_work && error.may_be_mended()) => {
                     self.wait(&node, &error.to_string()).await;
                 }
                 Err(error) => return Err(error),

@@ -328,7 +328,7 @@ pub(super) mod tests {
             meter: Arc::default(),
             standing: watch::Sender::new(crate::node::membership::Standing::default()).subscribe(),
             shutdown: crate::node::shutdown::channel().1,
-            reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1),
+            reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1, false),
         }
     }
 

@@ -118,7 +118,7 @@ impl Bed {
             meter: Arc::default(),
             standing: standing.subscribe(),
             shutdown: crate::node::shutdown::channel().1,
-            reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1),
+            reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1, false),
         };
         Self {
             context,

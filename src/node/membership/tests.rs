@@ -54,7 +54,7 @@ async fn abandons(stops_when_deposed: bool) -> (Vec<(Event, Vec<NodeId>)>, Vec<N
         meter: Arc::default(),
         standing: standing.subscribe(),
         shutdown: crate::node::shutdown::channel().1,
-        reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1),
+        reopening: crate::node::context::Reopening::new(&crate::node::shutdown::channel().1, false),
     };
     let running = tokio::spawn(Membership::new(context, standing, Seat::default()).run());
     let joined = told.wait_for(|standing| !standing.node.is_empty()).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::push::{feed, good};
-use crate::fleet::{Fleet, json_lines, program, said};
+use crate::fleet::{Fleet, Line, json_lines, program, said};
 use crate::server::RedisServer;
 
 fn servers(count: usize) -> (Vec<RedisServer>, String) {
@@ -198,4 +198,86 @@ fn files_are_resharded_each_with_a_file_of_its_own() {
         "{:?}",
         published(&fleet)
     );
+}
+
+#[test]
+fn what_is_given_up_after_the_grace_is_in_hand_no_more() {
+    let (_servers, urls) = servers(2);
+    let fleet = Fleet::at(urls)
+        .env("QUEENRIGHT_SHARDS", "1")
+        .args("--prefer never --work 1s --error-rate 0 -c 3 --grace 100ms")
+        .copies(1)
+        .start_joined();
+    for payload in ["a", "b", "c"] {
+        good(&feed(&fleet, &["push", payload], ""));
+    }
+    fleet.wait_status("all are in hand", |status| status.in_hand == 3);
+    good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
+    fleet.wait_through(3);
+    fleet.term(0);
+    let stopping = |lines: &[Line]| lines.iter().find(|line| line.is("stopping")).cloned();
+    fleet.wait_for("it is told to stop", |lines| stopping(lines).is_some());
+    let stopping = stopping(&fleet.lines()).expect("it was");
+    assert_eq!(stopping.fields["in_hand"], 0);
+}
+
+#[test]
+fn copies_that_lack_the_right_to_new_shards_wait_for_it() {
+    let server = RedisServer::start();
+    let user = |keys: &str| {
+        let words = ["ACL", "SETUSER", "few", "on", ">secret", "+@all", "&*", keys];
+        server.command(&words).expect("a user");
+    };
+    user("~{qr:*");
+    let url = format!("redis://few:secret@127.0.0.1:{}", server.port());
+    let mut fleet = Fleet::at(url)
+        .args("--interval 5ms --work 0 --error-rate 0")
+        .copies(2)
+        .start_joined();
+    fleet.wait_status("it is under way", |status| status.done > 20);
+    let operator = ["reshard", "--to", "2", "--timeout", "1s", "--url", &server.url()];
+    let mut operator = program()
+        .args(operator)
+        .args(["--queue", fleet.queue()])
+        .spawn()
+        .expect("it starts");
+    fleet.wait_for("both say so", |lines| {
+        lines.iter().filter(|line| line.is("away")).count() >= 2
+    });
+    assert_eq!(
+        operator.wait().expect("it ends").code(),
+        Some(1),
+        "not all have followed"
+    );
+    fleet.nobody_exited_but(&[]);
+    user("~{q*");
+    let begun = Instant::now();
+    while published(&fleet).iter().any(|count| *count < 20) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", published(&fleet));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
+    let (mut servers, urls) = servers(3);
+    let fleet = Fleet::at(urls)
+        .env("QUEENRIGHT_SHARDS", "3")
+        .args("--prefer never --work 1s --error-rate 0 -c 2")
+        .copies(2)
+        .start_joined();
+    let keyed: String = (0..30)
+        .map(|i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n"))
+        .collect();
+    good(&feed(&fleet, &["push", "--json"], &keyed));
+    fleet.wait_status("both are at work", |status| status.in_hand >= 4);
+    let output = feed(&fleet, &["reshard", "--to", "2", "--timeout", "1ms"], "");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    // They have not followed yet: they finish what they have in hand.
+    servers[2].kill();
+    fleet.wait_for("all have followed", |lines| {
+        lines.iter().filter(|line| line.is("resharded")).count() == 2
+    });
+    let done = fleet.status().done;
+    fleet.wait_status("they go on", |status| status.done > done + 8);
 }
