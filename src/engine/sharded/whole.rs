@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
 use crate::engine::{
-    CancelledGroup, Engine, GroupFigures, Item, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
+    CancelledGroup, Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
 };
 use crate::error::{Error, Result};
 use crate::settings::Names;
@@ -86,16 +86,16 @@ fn add(whole: &mut Status, look: Status) {
     whole.nodes.extend(look.nodes);
 }
 
-/// A group is in one shard.
+/// A group is in one shard, but paused in all in which it may be.
 fn add_groups(whole: &mut GroupFigures, look: GroupFigures) {
-    let most = whole.longest.len().max(look.longest.len());
     whole.groups += look.groups;
     whole.messages += look.messages;
     whole.longest.extend(look.longest);
-    whole.longest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    whole.longest.truncate(most);
+    whole.longest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
+    whole.longest.truncate(LONGEST_GROUPS);
     whole.paused.extend(look.paused);
     whole.paused.sort_unstable();
+    whole.paused.dedup();
 }
 
 /// One entry for each process. It is alive if it is in any shard.
@@ -396,6 +396,26 @@ mod tests {
         // One that is away says nothing of the others.
         assert_eq!(hot(&[1000, 1000, 0, 0], 3), [false; 4]);
         assert_eq!(hot(&[500], 9), [false]);
+    }
+
+    #[test]
+    fn a_look_shows_the_longest_lines_of_all_shards_and_a_paused_group_once() {
+        let of = |group: &str, waiting| GroupFigures {
+            groups: 1,
+            messages: waiting,
+            longest: vec![(group.into(), waiting)],
+            paused: vec!["moved".into()],
+        };
+        let mut whole = of("a", 3);
+        for (group, waiting) in [("b", 5), ("c", 1), ("d", 3)] {
+            add_groups(&mut whole, of(group, waiting));
+        }
+        let longest = [("b", 5), ("d", 3), ("a", 3), ("c", 1)].map(|(group, waiting)| (group.to_string(), waiting));
+        assert_eq!(whole.longest, longest);
+        assert_eq!(
+            (whole.groups, whole.messages, whole.paused),
+            (4, 12, vec!["moved".to_string()])
+        );
     }
 
     #[test]
