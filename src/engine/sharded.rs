@@ -68,8 +68,8 @@ pub struct Sharded<E> {
     urls: u32,
     /// Where each shard is, in turn, for people: without user or password.
     places: Vec<String>,
-    /// Pushes that are not answered, and after how many reshards each was first sent: a repeat looks where the call went.
-    unanswered: Mutex<VecDeque<(String, usize)>>,
+    /// Pushes that are not answered, and after how many reshards each was sent, the fewest first: a repeat looks where the call went.
+    unanswered: Mutex<VecDeque<(String, Vec<usize>)>>,
 }
 
 type Open<E> = Arc<dyn Fn(&Names) -> Result<E> + Send + Sync>;
@@ -324,7 +324,7 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
         let mut receipts = vec![None; push.items.len()];
         let sent_at = self.sent_at(&push.call);
-        for round in whole::rounds(&list.names, sent_at) {
+        for round in whole::rounds(&list.names, &sent_at) {
             let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
             for (shard, part, places) in whole::parts(push, &left, &round) {
                 match list.shards[shard].push(&part).await? {
@@ -343,11 +343,11 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         })
     }
 
-    /// After how many reshards a push was first sent, if it was and is not answered.
-    fn sent_at(&self, call: &str) -> Option<usize> {
+    /// After how many reshards a push was sent that is not answered.
+    fn sent_at(&self, call: &str) -> Vec<usize> {
         let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         let found = unanswered.iter().find(|(other, _)| other == call);
-        found.map(|(_, reshards)| *reshards)
+        found.map_or_else(Vec::new, |(_, sent_at)| sent_at.clone())
     }
 
     /// A push is sent after so many reshards; None: it is answered.
@@ -356,13 +356,19 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         let known = unanswered.iter().position(|(other, _)| other == call);
         match (known, reshards) {
             (Some(at), None) => drop(unanswered.remove(at)),
+            (Some(at), Some(reshards)) => {
+                let sent_at = &mut unanswered[at].1;
+                if !sent_at.contains(&reshards) {
+                    sent_at.push(reshards);
+                }
+            }
             (None, Some(reshards)) => {
                 if unanswered.len() == UNANSWERED_MAX {
                     unanswered.pop_front();
                 }
-                unanswered.push_back((call.to_string(), reshards));
+                unanswered.push_back((call.to_string(), vec![reshards]));
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 }

@@ -129,7 +129,9 @@ pub(super) struct Round {
     shards: usize,
     /// After how many reshards that was.
     reshards: usize,
-    /// How many there are now.
+    /// After how many reshards the push is sent, or was.
+    sent: usize,
+    /// How many shards there are when it is sent.
     now: usize,
     kind: Kind,
 }
@@ -146,20 +148,25 @@ enum Kind {
 
 /// The rounds of a push: where its messages may have been, or belong, as the number of shards was before each reshard; then where they belong now. No step
 /// spans two shards, but whoever comes to an older shard in such a round leaves it the later number of shards, so that nobody puts anything new in there after it.
-pub(super) fn rounds(names: &Names, sent_at: Option<usize>) -> Vec<Round> {
-    let (counts, now): (Vec<usize>, _) = (names.shard_counts().collect(), names.shards_now());
+///
+/// One that was sent before, after fewer reshards, and is not answered, is first sent again just as it was then, each time: so it is answered what it did.
+pub(super) fn rounds(names: &Names, sent_at: &[usize]) -> Vec<Round> {
+    let counts: Vec<usize> = names.shard_counts().collect();
     let last = counts.len() - 1;
-    let of = |reshards: usize, kind| Round {
-        shards: counts[reshards],
-        reshards,
-        now,
-        kind,
+    let as_sent = |sent: usize| {
+        let of = |reshards: usize, kind| Round {
+            shards: counts[reshards],
+            reshards,
+            sent,
+            now: counts[sent],
+            kind,
+        };
+        let put_in = if sent < last { Kind::Again } else { Kind::Now };
+        let before: Vec<Round> = (0..sent).map(|reshards| of(reshards, Kind::Before)).collect();
+        before.into_iter().chain([of(sent, put_in)])
     };
-    let again = sent_at
-        .filter(|sent_at| *sent_at < last)
-        .map(|sent_at| of(sent_at, Kind::Again));
-    let before = (0..last).map(|reshards| of(reshards, Kind::Before));
-    again.into_iter().chain(before).chain([of(last, Kind::Now)]).collect()
+    let before = sent_at.iter().copied().filter(|sent| *sent < last);
+    before.chain([last]).flat_map(as_sent).collect()
 }
 
 /// The part of a push for each shard in a round, of the messages at these places, with the places of those that it has. A group is in one shard. Apart from
@@ -195,10 +202,10 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
         .collect()
 }
 
-/// A shard answers a call once: each round is one of its own.
+/// A shard answers a call once: each round is one of its own. Which messages it has follows from when it was sent.
 fn call_of(push: &Push, round: &Round) -> String {
     match (round.kind, round.reshards) {
-        (Kind::Before, reshards) => format!("{}.{reshards}", push.call),
+        (Kind::Before, reshards) => format!("{}.{reshards}~{}", push.call, round.sent),
         (_, 0) => push.call.clone(),
         (_, reshards) => format!("{}~{reshards}", push.call),
     }
@@ -302,7 +309,7 @@ mod tests {
 
     fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
         let left: Vec<usize> = (0..push.items.len()).collect();
-        let rounds = rounds(&Names::default().of_shard(0, shards), None);
+        let rounds = rounds(&Names::default().of_shard(0, shards), &[]);
         assert_eq!(rounds.len(), 1);
         super::parts(push, &left, &rounds[0])
     }
@@ -314,7 +321,7 @@ mod tests {
         let keyed: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).chain([None]).collect();
         let push = push("call", &keyed);
         let left: Vec<usize> = (0..push.items.len()).collect();
-        let told = |sent_at: Option<usize>| -> Vec<Told> {
+        let told = |sent_at: &[usize]| -> Vec<Told> {
             let of = |round: &Round| {
                 let parts = super::parts(&push, &left, round);
                 let (call, only) = (parts[0].1.call.clone(), parts[0].1.only_known);
@@ -329,9 +336,9 @@ mod tests {
             };
             rounds(&names, sent_at).iter().map(of).collect()
         };
-        let rounds = told(None);
+        let rounds = told(&[]);
         let calls: Vec<(&str, bool)> = rounds.iter().map(|round| (round.0.as_str(), round.1)).collect();
-        assert_eq!(calls, [("call.0", true), ("call.1", true), ("call~2", false)]);
+        assert_eq!(calls, [("call.0~2", true), ("call.1~2", true), ("call~2", false)]);
         for (reshards, shards) in [(0, 3), (1, 5)] {
             let moved = (0..40).filter(|place| spread(&texts[*place], shards) != spread(&texts[*place], 2));
             let mut expected: Vec<(usize, usize)> = moved.map(|place| (place, spread(&texts[place], shards))).collect();
@@ -342,10 +349,16 @@ mod tests {
         }
         assert_eq!(rounds[2].2.len(), 41);
         // What was sent before a reshard, and not answered, is asked for as it was sent.
-        let again = told(Some(0));
+        let again = told(&[0]);
         assert_eq!((again[0].0.as_str(), again[0].1, again[0].2.len()), ("call", true, 41));
         assert_eq!(again[1..], rounds[..]);
-        assert_eq!(told(Some(2)), rounds);
+        assert_eq!(told(&[2]), rounds);
+        // And so each time that it was sent.
+        let again = told(&[0, 1]);
+        let calls: Vec<&str> = again.iter().map(|round| &*round.0).collect();
+        assert_eq!(calls, ["call", "call.0~1", "call~1", "call.0~2", "call.1~2", "call~2"]);
+        let moved = (0..40).filter(|place| spread(&texts[*place], 3) != spread(&texts[*place], 5));
+        assert_eq!(again[1].2.len(), moved.count(), "as it was sent then");
         assert_eq!(places_of("k1", &names)[0], spread("k1", 2));
     }
 
