@@ -263,19 +263,52 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         away.next().map_or(Ok(()), |look| look.map(drop))
     }
 
+    /// There is no queue while nobody has put anything into any shard; or there are others since.
+    async fn is_there(list: &List<E>) -> Result<()> {
+        let mut looks = Self::all(list, async |shard| shard.published().await).await;
+        let told = looks
+            .iter()
+            .position(|look| matches!(look, Err(Error::Resharded { .. })));
+        if let Some(told) = told {
+            return looks.swap_remove(told).map(drop);
+        }
+        let is_made = |look: &Result<u64>| !matches!(look, Err(Error::NoQueue { .. }));
+        if looks.iter().any(is_made) {
+            return Ok(());
+        }
+        looks.into_iter().next().map_or(Ok(()), |look| look.map(drop))
+    }
+
+    /// Makes a shard that nobody has put anything into yet, of a queue that is there: what is said of the whole queue counts there, too, once somebody does.
+    async fn make(&self, list: &List<E>, shard: usize) -> Result<()> {
+        let birth = self.status().await?.birth;
+        reshard::make(&*list.shards[shard], shard, &birth).await
+    }
+
     /// Asks one after the other, the home shard last: what it says is what all do.
     async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
-        let (mut told, mut none) = (None, None);
+        let (mut told, mut none, mut unmade) = (None, None, Vec::new());
         let list = self.fresh().await?;
         Self::all_answer(&list).await?;
-        for shard in list.shards.iter().rev() {
+        for (number, shard) in list.shards.iter().enumerate().rev() {
             match ask(shard.clone()).await {
                 Ok(answer) => told = Some(answer),
-                Err(error @ Error::NoQueue { .. }) => none = Some(error),
+                Err(error @ Error::NoQueue { .. }) => {
+                    none = Some(error);
+                    unmade.push(number);
+                }
                 Err(error) => return Err(error),
             }
         }
-        told.ok_or_else(|| none.unwrap_or_else(nothing))
+        let mut told = told.ok_or_else(|| none.unwrap_or_else(nothing))?;
+        for number in unmade {
+            self.make(&list, number).await?;
+            let answer = ask(list.shards[number].clone()).await?;
+            if number == 0 {
+                told = answer;
+            }
+        }
+        Ok(told)
     }
 
     /// The members of a process, by shard: of what a look shows, or of a member.

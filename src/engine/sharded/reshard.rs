@@ -51,6 +51,10 @@ async fn attempt<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Resul
             reason: "a limit is shared out among the shards: remove it first (queenright limit none), and set it again afterwards".into(),
         });
     }
+    if matches!(list.home().published().await, Err(Error::NoQueue { .. })) {
+        // Others have pushed into the rest, and nobody has come here yet.
+        make(list.home(), 0, &status.birth).await?;
+    }
     let names = list.names.resharded(shards, queue.urls);
     let next = queue.list_of(names.clone(), open)?;
     make_new(&list, &next, &status).await?;
@@ -78,20 +82,25 @@ async fn change<E: Engine>(home: &E) -> Result<()> {
     })
 }
 
+/// Makes a shard of the queue of this birth, with nothing in it.
+pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Result<()> {
+    let nothing = Push {
+        call: format!("reshard-{birth}"),
+        keep_ms: 0,
+        backlog_max: u64::MAX >> 12,
+        birth: format!("{birth}-{number}"),
+        step_ms: STEP_MS,
+        server: String::new(),
+        only_known: false,
+        items: Vec::new(),
+    };
+    shard.push(&nothing).await.map(drop)
+}
+
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
     for (number, shard) in next.shards.iter().enumerate().skip(list.shards.len()) {
-        let nothing = Push {
-            call: format!("reshard-{}", status.birth),
-            keep_ms: 0,
-            backlog_max: u64::MAX >> 12,
-            birth: format!("{}-{number}", status.birth),
-            step_ms: STEP_MS,
-            server: String::new(),
-            only_known: false,
-            items: Vec::new(),
-        };
-        shard.push(&nothing).await?;
+        make(&**shard, number, &status.birth).await?;
         shard
             .pause(Some(status.paused.generator), Some(status.paused.handlers))
             .await?;
