@@ -140,6 +140,8 @@ pub(super) struct Round {
 enum Kind {
     /// The call was sent then, and is not answered: what came of it, or that nothing will.
     Again,
+    /// Messages that have a key, and are where their group is: whether the key is remembered. A line in which the group waits says nothing of that.
+    Look,
     /// Messages whose group or key was elsewhere then are put in there if they have to be.
     Before,
     /// Puts in what is left.
@@ -162,8 +164,13 @@ pub(super) fn rounds(names: &Names, sent_at: &[usize]) -> Vec<Round> {
             kind,
         };
         let put_in = if sent < last { Kind::Again } else { Kind::Now };
+        let looks: Vec<Round> = if sent > 0 {
+            (0..=sent).map(|reshards| of(reshards, Kind::Look)).collect()
+        } else {
+            Vec::new()
+        };
         let before: Vec<Round> = (0..sent).map(|reshards| of(reshards, Kind::Before)).collect();
-        before.into_iter().chain([of(sent, put_in)])
+        looks.into_iter().chain(before).chain([of(sent, put_in)])
     };
     let before = sent_at.iter().copied().filter(|sent| *sent < last);
     before.chain([last]).flat_map(as_sent).collect()
@@ -183,6 +190,10 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
         if kind == Kind::Before && (of.is_none() || of == shard_for(item, now)) {
             continue;
         }
+        let is_looked_for = item.key.is_some() && item.group.is_some();
+        if kind == Kind::Look && !is_looked_for {
+            continue;
+        }
         let (part, places) = parts.entry(of.unwrap_or(free)).or_insert_with(|| {
             let part = Push {
                 call: call_of(push, round),
@@ -193,7 +204,11 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
             };
             (part, Vec::new())
         });
-        part.items.push(item.clone());
+        let mut item = item.clone();
+        if kind == Kind::Look {
+            item.group = None;
+        }
+        part.items.push(item);
         places.push(*place);
     }
     parts
@@ -205,6 +220,7 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
 /// A shard answers a call once: each round is one of its own. Which messages it has follows from when it was sent.
 fn call_of(push: &Push, round: &Round) -> String {
     match (round.kind, round.reshards) {
+        (Kind::Look, reshards) => format!("{}?{reshards}~{}", push.call, round.sent),
         (Kind::Before, reshards) => format!("{}.{reshards}~{}", push.call, round.sent),
         (_, 0) => push.call.clone(),
         (_, reshards) => format!("{}~{reshards}", push.call),
@@ -334,7 +350,9 @@ mod tests {
                     |part: &(usize, Push, Vec<usize>)| part.2.iter().map(|place| (*place, part.0)).collect::<Vec<_>>();
                 (call, only, parts.iter().flat_map(at).collect())
             };
-            rounds(&names, sent_at).iter().map(of).collect()
+            let rounds = rounds(&names, sent_at);
+            // Nobody here has a key and a group.
+            rounds.iter().filter(|round| round.kind != Kind::Look).map(of).collect()
         };
         let rounds = told(&[]);
         let calls: Vec<(&str, bool)> = rounds.iter().map(|round| (round.0.as_str(), round.1)).collect();
@@ -353,6 +371,17 @@ mod tests {
         assert_eq!((again[0].0.as_str(), again[0].1, again[0].2.len()), ("call", true, 41));
         assert_eq!(again[1..], rounds[..]);
         assert_eq!(told(&[2]), rounds);
+        // A key of a message of a group is looked for everywhere first, without the group: in whose line it would be put in.
+        let mut grouped = push.clone();
+        grouped.items[7].group = Some("g".into());
+        let all = super::rounds(&names, &[]);
+        let looks = all.iter().filter(|round| round.kind == Kind::Look);
+        let looks: Vec<_> = looks.flat_map(|round| super::parts(&grouped, &left, round)).collect();
+        let places: Vec<usize> = looks.iter().map(|(shard, ..)| *shard).collect();
+        assert_eq!(places, [3, 5, 2].map(|shards| spread("g", shards)));
+        for (_, part, places) in looks {
+            assert_eq!((part.only_known, places, &part.items[0].group), (true, vec![7], &None));
+        }
         // And so each time that it was sent.
         let again = told(&[0, 1]);
         let calls: Vec<&str> = again.iter().map(|round| &*round.0).collect();
