@@ -51,10 +51,6 @@ async fn attempt<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Resul
             reason: "a limit is shared out among the shards: remove it first (queenright limit none), and set it again afterwards".into(),
         });
     }
-    if matches!(list.home().published().await, Err(Error::NoQueue { .. })) {
-        // Others have pushed into the rest, and nobody has come here yet.
-        make(list.home(), 0, &status.birth).await?;
-    }
     let names = list.names.resharded(shards, queue.urls);
     let next = queue.list_of(names.clone(), open)?;
     make_new(&list, &next, &status).await?;
@@ -99,7 +95,15 @@ pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Res
 
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
-    for (number, shard) in next.shards.iter().enumerate().skip(list.shards.len()) {
+    for (number, shard) in next.shards.iter().enumerate() {
+        // Nobody may have come yet to some that are there.
+        let before = match list.shards.get(number) {
+            Some(shard) => Some(shard.published().await),
+            None => None,
+        };
+        if before.is_some_and(|before| !matches!(before, Err(Error::NoQueue { .. }))) {
+            continue;
+        }
         make(&**shard, number, &status.birth).await?;
         shard
             .pause(Some(status.paused.generator), Some(status.paused.handlers))
