@@ -68,8 +68,8 @@ pub struct Sharded<E> {
     urls: u32,
     /// Where each shard is, in turn, for people: without user or password.
     places: Vec<String>,
-    /// Pushes that are not answered, and after how many reshards each was first sent: a repeat looks where the call went.
-    unanswered: Mutex<VecDeque<(String, usize)>>,
+    /// Pushes that are not answered, and after how many reshards each was sent, the fewest first: a repeat looks where the call went.
+    unanswered: Mutex<VecDeque<(String, Vec<usize>)>>,
 }
 
 type Open<E> = Arc<dyn Fn(&Names) -> Result<E> + Send + Sync>;
@@ -263,19 +263,52 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         away.next().map_or(Ok(()), |look| look.map(drop))
     }
 
+    /// There is no queue while nobody has put anything into any shard; or there are others since.
+    async fn is_there(list: &List<E>) -> Result<()> {
+        let mut looks = Self::all(list, async |shard| shard.published().await).await;
+        let told = looks
+            .iter()
+            .position(|look| matches!(look, Err(Error::Resharded { .. })));
+        if let Some(told) = told {
+            return looks.swap_remove(told).map(drop);
+        }
+        let is_made = |look: &Result<u64>| !matches!(look, Err(Error::NoQueue { .. }));
+        if looks.iter().any(is_made) {
+            return Ok(());
+        }
+        looks.into_iter().next().map_or(Ok(()), |look| look.map(drop))
+    }
+
+    /// Makes a shard that nobody has put anything into yet, of a queue that is there: what is said of the whole queue counts there, too, once somebody does.
+    async fn make(&self, list: &List<E>, shard: usize) -> Result<()> {
+        let birth = self.status().await?.birth;
+        reshard::make(&*list.shards[shard], shard, &birth).await
+    }
+
     /// Asks one after the other, the home shard last: what it says is what all do.
     async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
-        let (mut told, mut none) = (None, None);
+        let (mut told, mut none, mut unmade) = (None, None, Vec::new());
         let list = self.fresh().await?;
         Self::all_answer(&list).await?;
-        for shard in list.shards.iter().rev() {
+        for (number, shard) in list.shards.iter().enumerate().rev() {
             match ask(shard.clone()).await {
                 Ok(answer) => told = Some(answer),
-                Err(error @ Error::NoQueue { .. }) => none = Some(error),
+                Err(error @ Error::NoQueue { .. }) => {
+                    none = Some(error);
+                    unmade.push(number);
+                }
                 Err(error) => return Err(error),
             }
         }
-        told.ok_or_else(|| none.unwrap_or_else(nothing))
+        let mut told = told.ok_or_else(|| none.unwrap_or_else(nothing))?;
+        for number in unmade {
+            self.make(&list, number).await?;
+            let answer = ask(list.shards[number].clone()).await?;
+            if number == 0 {
+                told = answer;
+            }
+        }
+        Ok(told)
     }
 
     /// The members of a process, by shard: of what a look shows, or of a member.
@@ -324,7 +357,7 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
         let mut receipts = vec![None; push.items.len()];
         let sent_at = self.sent_at(&push.call);
-        for round in whole::rounds(&list.names, sent_at) {
+        for round in whole::rounds(&list.names, &sent_at) {
             let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
             for (shard, part, places) in whole::parts(push, &left, &round) {
                 match list.shards[shard].push(&part).await? {
@@ -343,11 +376,11 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         })
     }
 
-    /// After how many reshards a push was first sent, if it was and is not answered.
-    fn sent_at(&self, call: &str) -> Option<usize> {
+    /// After how many reshards a push was sent that is not answered.
+    fn sent_at(&self, call: &str) -> Vec<usize> {
         let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         let found = unanswered.iter().find(|(other, _)| other == call);
-        found.map(|(_, reshards)| *reshards)
+        found.map_or_else(Vec::new, |(_, sent_at)| sent_at.clone())
     }
 
     /// A push is sent after so many reshards; None: it is answered.
@@ -356,13 +389,19 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         let known = unanswered.iter().position(|(other, _)| other == call);
         match (known, reshards) {
             (Some(at), None) => drop(unanswered.remove(at)),
+            (Some(at), Some(reshards)) => {
+                let sent_at = &mut unanswered[at].1;
+                if !sent_at.contains(&reshards) {
+                    sent_at.push(reshards);
+                }
+            }
             (None, Some(reshards)) => {
                 if unanswered.len() == UNANSWERED_MAX {
                     unanswered.pop_front();
                 }
-                unanswered.push_back((call.to_string(), reshards));
+                unanswered.push_back((call.to_string(), vec![reshards]));
             }
-            _ => {}
+            (None, None) => {}
         }
     }
 }

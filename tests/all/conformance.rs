@@ -44,7 +44,7 @@ use std::pin::Pin;
 use std::sync::Once;
 use std::time::Duration;
 
-pub use bench::{Bench, LocalBench, QUEUE, RedisBench, SqliteBench, engine, patient};
+pub use bench::{Bench, LocalBench, Opener, QUEUE, RedisBench, SqliteBench, engine, patient};
 pub use hive::{Hive, packs};
 
 type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `layers` | each room of `src/` uses only those before it |
 //! | `conformance` | one suite of checks, run against every engine |
-//! | `oracle` | random histories: the scripts on a real Redis and the rules in Rust give the same answers and leave the same state |
+//! | `oracle` | random histories: the scripts on a real Redis and the rules in Rust give the same answers and leave the same state; shards tell what one queue tells |
 //! | `mutants` | removing any guard from the scripts or the rules fails a check |
 //! | `model` | every state that small fleets can reach keeps every promise |
 //! | `shards` | fleets on several shards: every message of the generator once, whatever is killed, lost or away |

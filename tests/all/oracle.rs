@@ -6,6 +6,7 @@
 mod history;
 mod ledger;
 pub mod twin;
+mod whole;
 
 use history::History;
 pub use twin::{Answer, Call, Twin, local};

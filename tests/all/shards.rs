@@ -8,6 +8,7 @@ mod on_redis;
 mod resharding;
 mod store;
 mod turns;
+mod young;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};

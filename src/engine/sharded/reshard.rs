@@ -81,20 +81,33 @@ async fn change<E: Engine>(home: &E) -> Result<()> {
     })
 }
 
+/// Makes a shard of the queue of this birth, with nothing in it.
+pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Result<()> {
+    let nothing = Push {
+        call: format!("reshard-{birth}"),
+        keep_ms: 0,
+        backlog_max: u64::MAX >> 12,
+        birth: format!("{birth}-{number}"),
+        step_ms: STEP_MS,
+        server: String::new(),
+        only_known: false,
+        items: Vec::new(),
+    };
+    shard.push(&nothing).await.map(drop)
+}
+
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
-    for (number, shard) in next.shards.iter().enumerate().skip(list.shards.len()) {
-        let nothing = Push {
-            call: format!("reshard-{}", status.birth),
-            keep_ms: 0,
-            backlog_max: u64::MAX >> 12,
-            birth: format!("{}-{number}", status.birth),
-            step_ms: STEP_MS,
-            server: String::new(),
-            only_known: false,
-            items: Vec::new(),
+    for (number, shard) in next.shards.iter().enumerate() {
+        // Nobody may have come yet to some that are there.
+        let before = match list.shards.get(number) {
+            Some(shard) => Some(shard.published().await),
+            None => None,
         };
-        shard.push(&nothing).await?;
+        if before.is_some_and(|before| !matches!(before, Err(Error::NoQueue { .. }))) {
+            continue;
+        }
+        make(&**shard, number, &status.birth).await?;
         shard
             .pause(Some(status.paused.generator), Some(status.paused.handlers))
             .await?;

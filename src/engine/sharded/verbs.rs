@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{List, Sharded, first_number, made, nothing, process_of, reshard, shard_of, whole};
 use crate::engine::{
     Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
-    Handover, Held, History, Item, Join, Joined, Limits, NodeId, Paused, PausedGroup, Publish, Published, Purged, Push,
-    Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Resharded, Status, StoreInfo, Wake,
+    Handover, Held, History, Item, Join, Joined, Limits, NodeId, NodeStatus, Paused, PausedGroup, Publish, Published,
+    Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Resharded, Status, StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
 use crate::settings::Names;
@@ -138,7 +138,10 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         for shard in Self::shards_of_group(&list, group) {
             let told = match list.shards[shard].pause_group(group, paused).await {
                 // Nobody has put anything there yet.
-                Err(Error::NoQueue { .. }) if answer.is_some() => continue,
+                Err(Error::NoQueue { .. }) => {
+                    self.make(&list, shard).await?;
+                    list.shards[shard].pause_group(group, paused).await?
+                }
                 told => told?,
             };
             answer = Some(match (answer, told) {
@@ -153,15 +156,20 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn cancel(&self, numbers: &[u64]) -> Result<Vec<Cancelled>> {
         let (list, mut answers) = (self.fresh().await?, vec![Cancelled::Unpublished; numbers.len()]);
+        let mut is_there = false;
         for (shard, part) in Self::by_shard(&list, numbers) {
             let places = (0..numbers.len()).filter(|place| shard_of(numbers[*place]) == shard);
             let told = match list.shards[shard].cancel(&part).await {
                 Err(Error::NoQueue { .. }) => continue,
                 told => told?,
             };
+            is_there = true;
             for (place, answer) in places.zip(told) {
                 answers[place] = answer;
             }
+        }
+        if !is_there {
+            Self::is_there(&list).await?;
         }
         Ok(answers)
     }
@@ -171,12 +179,16 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         let mut answer = None;
         for shard in Self::shards_of_group(&list, group) {
             let told = match list.shards[shard].cancel_group(group).await {
-                Err(Error::NoQueue { .. }) if answer.is_some() => continue,
+                // Nobody has put anything there yet.
+                Err(Error::NoQueue { .. }) => continue,
                 told => told?,
             };
             answer = Some(whole::cancelled(answer, told));
         }
-        answer.ok_or_else(nothing)
+        if answer.is_none() {
+            Self::is_there(&list).await?;
+        }
+        Ok(answer.unwrap_or(CancelledGroup::Asked { waiting: 0 }))
     }
 
     async fn limit(&self, limits: &Limits) -> Result<()> {
@@ -200,17 +212,20 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn handover(&self, to: Option<&str>) -> Result<Handover> {
         let list = self.fresh().await?;
-        let Some(to) = to.filter(|to| !to.is_empty()) else {
-            return list.home().handover(to).await;
+        let members = match list.home().status().await {
+            // Nobody has put anything there yet.
+            Err(Error::NoQueue { .. }) => {
+                self.make(&list, 0).await?;
+                Vec::new()
+            }
+            home => home?.nodes,
         };
-        let home = list.home().status().await?;
-        let member = home
-            .nodes
-            .iter()
-            .find(|found| process_of(&found.node) == process_of(to));
-        list.home()
-            .handover(Some(member.map_or(to, |member| &member.node)))
-            .await
+        let of = |to: &&str| {
+            let is_named = |found: &&NodeStatus| process_of(&found.node) == process_of(to) && !to.is_empty();
+            members.iter().find(is_named).map(|member| &*member.node)
+        };
+        let to = to.map(|to| of(&to).unwrap_or(to));
+        list.home().handover(to).await
     }
 
     async fn purge(&self, force: bool) -> Result<Purged> {
@@ -259,7 +274,11 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
-        match self.list().shards.get(shard_of(number)) {
+        let mut list = self.list();
+        if shard_of(number) >= list.shards.len() {
+            list = self.fresh().await?;
+        }
+        match list.shards.get(shard_of(number)) {
             Some(shard) => shard.await_ending(number, at_most).await,
             None => Ok(false),
         }
@@ -267,13 +286,13 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn find(&self, number: u64) -> Result<Found> {
         let look = async |list: Arc<List<E>>| {
-            let Some(shard) = list.shards.get(shard_of(number)) else {
-                return Ok(Found::Unpublished);
-            };
-            match shard.find(number).await {
-                Err(Error::NoQueue { .. }) => Ok(Found::Unpublished),
-                found => found,
+            if let Some(shard) = list.shards.get(shard_of(number)) {
+                let found = shard.find(number).await;
+                if !matches!(found, Err(Error::NoQueue { .. })) {
+                    return found;
+                }
             }
+            Self::is_there(&list).await.map(|()| Found::Unpublished)
         };
         self.following(look).await
     }

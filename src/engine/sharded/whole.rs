@@ -5,7 +5,7 @@ use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
 use crate::engine::{
-    CancelledGroup, Engine, GroupFigures, Item, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
+    CancelledGroup, Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
 };
 use crate::error::{Error, Result};
 use crate::settings::Names;
@@ -88,16 +88,16 @@ fn add(whole: &mut Status, look: Status) {
     whole.nodes.extend(look.nodes);
 }
 
-/// A group is in one shard.
+/// A group is in one shard, but paused in all in which it may be.
 fn add_groups(whole: &mut GroupFigures, look: GroupFigures) {
-    let most = whole.longest.len().max(look.longest.len());
     whole.groups += look.groups;
     whole.messages += look.messages;
     whole.longest.extend(look.longest);
-    whole.longest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    whole.longest.truncate(most);
+    whole.longest.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| b.0.cmp(&a.0)));
+    whole.longest.truncate(LONGEST_GROUPS);
     whole.paused.extend(look.paused);
     whole.paused.sort_unstable();
+    whole.paused.dedup();
 }
 
 /// One entry for each process. It is alive if it is in any shard.
@@ -131,7 +131,9 @@ pub(super) struct Round {
     shards: usize,
     /// After how many reshards that was.
     reshards: usize,
-    /// How many there are now.
+    /// After how many reshards the push is sent, or was.
+    sent: usize,
+    /// How many shards there are when it is sent.
     now: usize,
     kind: Kind,
 }
@@ -140,6 +142,8 @@ pub(super) struct Round {
 enum Kind {
     /// The call was sent then, and is not answered: what came of it, or that nothing will.
     Again,
+    /// Messages that have a key, and are where their group is: whether the key is remembered. A line in which the group waits says nothing of that.
+    Look,
     /// Messages whose group or key was elsewhere then are put in there if they have to be.
     Before,
     /// Puts in what is left.
@@ -148,20 +152,30 @@ enum Kind {
 
 /// The rounds of a push: where its messages may have been, or belong, as the number of shards was before each reshard; then where they belong now. No step
 /// spans two shards, but whoever comes to an older shard in such a round leaves it the later number of shards, so that nobody puts anything new in there after it.
-pub(super) fn rounds(names: &Names, sent_at: Option<usize>) -> Vec<Round> {
-    let (counts, now): (Vec<usize>, _) = (names.shard_counts().collect(), names.shards_now());
+///
+/// One that was sent before, after fewer reshards, and is not answered, is first sent again just as it was then, each time: so it is answered what it did.
+pub(super) fn rounds(names: &Names, sent_at: &[usize]) -> Vec<Round> {
+    let counts: Vec<usize> = names.shard_counts().collect();
     let last = counts.len() - 1;
-    let of = |reshards: usize, kind| Round {
-        shards: counts[reshards],
-        reshards,
-        now,
-        kind,
+    let as_sent = |sent: usize| {
+        let of = |reshards: usize, kind| Round {
+            shards: counts[reshards],
+            reshards,
+            sent,
+            now: counts[sent],
+            kind,
+        };
+        let put_in = if sent < last { Kind::Again } else { Kind::Now };
+        let looks: Vec<Round> = if sent > 0 {
+            (0..=sent).map(|reshards| of(reshards, Kind::Look)).collect()
+        } else {
+            Vec::new()
+        };
+        let before: Vec<Round> = (0..sent).map(|reshards| of(reshards, Kind::Before)).collect();
+        looks.into_iter().chain(before).chain([of(sent, put_in)])
     };
-    let again = sent_at
-        .filter(|sent_at| *sent_at < last)
-        .map(|sent_at| of(sent_at, Kind::Again));
-    let before = (0..last).map(|reshards| of(reshards, Kind::Before));
-    again.into_iter().chain(before).chain([of(last, Kind::Now)]).collect()
+    let before = sent_at.iter().copied().filter(|sent| *sent < last);
+    before.chain([last]).flat_map(as_sent).collect()
 }
 
 /// The part of a push for each shard in a round, of the messages at these places, with the places of those that it has. A group is in one shard. Apart from
@@ -178,6 +192,10 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
         if kind == Kind::Before && (of.is_none() || of == shard_for(item, now)) {
             continue;
         }
+        let is_looked_for = item.key.is_some() && item.group.is_some();
+        if kind == Kind::Look && !is_looked_for {
+            continue;
+        }
         let (part, places) = parts.entry(of.unwrap_or(free)).or_insert_with(|| {
             let part = Push {
                 call: call_of(push, round),
@@ -188,7 +206,11 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
             };
             (part, Vec::new())
         });
-        part.items.push(item.clone());
+        let mut item = item.clone();
+        if kind == Kind::Look {
+            item.group = None;
+        }
+        part.items.push(item);
         places.push(*place);
     }
     parts
@@ -197,10 +219,11 @@ pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, P
         .collect()
 }
 
-/// A shard answers a call once: each round is one of its own.
+/// A shard answers a call once: each round is one of its own. Which messages it has follows from when it was sent.
 fn call_of(push: &Push, round: &Round) -> String {
     match (round.kind, round.reshards) {
-        (Kind::Before, reshards) => format!("{}.{reshards}", push.call),
+        (Kind::Look, reshards) => format!("{}?{reshards}~{}", push.call, round.sent),
+        (Kind::Before, reshards) => format!("{}.{reshards}~{}", push.call, round.sent),
         (_, 0) => push.call.clone(),
         (_, reshards) => format!("{}~{reshards}", push.call),
     }
@@ -304,7 +327,7 @@ mod tests {
 
     fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
         let left: Vec<usize> = (0..push.items.len()).collect();
-        let rounds = rounds(&Names::default().of_shard(0, shards), None);
+        let rounds = rounds(&Names::default().of_shard(0, shards), &[]);
         assert_eq!(rounds.len(), 1);
         super::parts(push, &left, &rounds[0])
     }
@@ -316,7 +339,7 @@ mod tests {
         let keyed: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).chain([None]).collect();
         let push = push("call", &keyed);
         let left: Vec<usize> = (0..push.items.len()).collect();
-        let told = |sent_at: Option<usize>| -> Vec<Told> {
+        let told = |sent_at: &[usize]| -> Vec<Told> {
             let of = |round: &Round| {
                 let parts = super::parts(&push, &left, round);
                 let (call, only) = (parts[0].1.call.clone(), parts[0].1.only_known);
@@ -329,11 +352,13 @@ mod tests {
                     |part: &(usize, Push, Vec<usize>)| part.2.iter().map(|place| (*place, part.0)).collect::<Vec<_>>();
                 (call, only, parts.iter().flat_map(at).collect())
             };
-            rounds(&names, sent_at).iter().map(of).collect()
+            let rounds = rounds(&names, sent_at);
+            // Nobody here has a key and a group.
+            rounds.iter().filter(|round| round.kind != Kind::Look).map(of).collect()
         };
-        let rounds = told(None);
+        let rounds = told(&[]);
         let calls: Vec<(&str, bool)> = rounds.iter().map(|round| (round.0.as_str(), round.1)).collect();
-        assert_eq!(calls, [("call.0", true), ("call.1", true), ("call~2", false)]);
+        assert_eq!(calls, [("call.0~2", true), ("call.1~2", true), ("call~2", false)]);
         for (reshards, shards) in [(0, 3), (1, 5)] {
             let moved = (0..40).filter(|place| spread(&texts[*place], shards) != spread(&texts[*place], 2));
             let mut expected: Vec<(usize, usize)> = moved.map(|place| (place, spread(&texts[place], shards))).collect();
@@ -344,10 +369,27 @@ mod tests {
         }
         assert_eq!(rounds[2].2.len(), 41);
         // What was sent before a reshard, and not answered, is asked for as it was sent.
-        let again = told(Some(0));
+        let again = told(&[0]);
         assert_eq!((again[0].0.as_str(), again[0].1, again[0].2.len()), ("call", true, 41));
         assert_eq!(again[1..], rounds[..]);
-        assert_eq!(told(Some(2)), rounds);
+        assert_eq!(told(&[2]), rounds);
+        // A key of a message of a group is looked for everywhere first, without the group: in whose line it would be put in.
+        let mut grouped = push.clone();
+        grouped.items[7].group = Some("g".into());
+        let all = super::rounds(&names, &[]);
+        let looks = all.iter().filter(|round| round.kind == Kind::Look);
+        let looks: Vec<_> = looks.flat_map(|round| super::parts(&grouped, &left, round)).collect();
+        let places: Vec<usize> = looks.iter().map(|(shard, ..)| *shard).collect();
+        assert_eq!(places, [3, 5, 2].map(|shards| spread("g", shards)));
+        for (_, part, places) in looks {
+            assert_eq!((part.only_known, places, &part.items[0].group), (true, vec![7], &None));
+        }
+        // And so each time that it was sent.
+        let again = told(&[0, 1]);
+        let calls: Vec<&str> = again.iter().map(|round| &*round.0).collect();
+        assert_eq!(calls, ["call", "call.0~1", "call~1", "call.0~2", "call.1~2", "call~2"]);
+        let moved = (0..40).filter(|place| spread(&texts[*place], 3) != spread(&texts[*place], 5));
+        assert_eq!(again[1].2.len(), moved.count(), "as it was sent then");
         assert_eq!(places_of("k1", &names)[0], spread("k1", 2));
     }
 
@@ -410,6 +452,26 @@ mod tests {
         let mut shards = [shard(500, false), shard(0, true), shard(9000, true)];
         mark_hot(&mut shards);
         assert_eq!(shards.map(|shard| shard.hot), [false; 3]);
+    }
+
+    #[test]
+    fn a_look_shows_the_longest_lines_of_all_shards_and_a_paused_group_once() {
+        let of = |group: &str, waiting| GroupFigures {
+            groups: 1,
+            messages: waiting,
+            longest: vec![(group.into(), waiting)],
+            paused: vec!["moved".into()],
+        };
+        let mut whole = of("a", 3);
+        for (group, waiting) in [("b", 5), ("c", 1), ("d", 3)] {
+            add_groups(&mut whole, of(group, waiting));
+        }
+        let longest = [("b", 5), ("d", 3), ("a", 3), ("c", 1)].map(|(group, waiting)| (group.to_string(), waiting));
+        assert_eq!(whole.longest, longest);
+        assert_eq!(
+            (whole.groups, whole.messages, whole.paused),
+            (4, 12, vec!["moved".to_string()])
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! An engine, with a wall clock that the check sets.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use queenright::engine::memory::{Local, State, Stored};
 use queenright::engine::redis::keys::Keys;
@@ -17,6 +18,9 @@ use crate::server::RedisServer;
 
 /// The queue of every check.
 pub const QUEUE: &str = "bench";
+
+/// Opens the shard of these names.
+pub type Opener<E> = Box<dyn Fn(&Names) -> Result<E> + Send + Sync>;
 
 pub trait Bench: Sized {
     type Engine: Engine;
@@ -49,6 +53,10 @@ pub trait Bench: Sized {
     async fn hush_crown(&self) {}
     /// As if the process of this node had died, and its connections were closed.
     async fn hide(&self, node: &str);
+    /// Opens the shards of one queue, beside the queue of this bench: each in a store of its own, with the same clock.
+    fn opener(&self) -> Opener<Self::Engine>;
+    /// Everything that is stored in one of them.
+    async fn dump(shard: &Self::Engine) -> State;
 }
 
 /// The queue in memory.
@@ -141,6 +149,22 @@ impl Bench for LocalBench {
 
     async fn hide(&self, node: &str) {
         self.engine.state().connected.0.remove(node);
+    }
+
+    fn opener(&self) -> Opener<Local> {
+        let (wall_ms, shards) = (self.wall_ms.clone(), Mutex::new(BTreeMap::new()));
+        Box::new(move |names| {
+            let mut shards = shards.lock().unwrap_or_else(PoisonError::into_inner);
+            let shard = shards.entry(names.shard).or_insert_with(|| {
+                let clock = wall_ms.clone();
+                Local::with_clock(QUEUE, move || clock.load(Ordering::Relaxed))
+            });
+            Ok(shard.named(names))
+        })
+    }
+
+    async fn dump(shard: &Local) -> State {
+        shard.state().clone()
     }
 }
 
@@ -250,6 +274,18 @@ impl Bench for SqliteBench {
 
     async fn hide(&self, node: &str) {
         self.engine.hide(node);
+    }
+
+    fn opener(&self) -> Opener<SqliteEngine> {
+        let (path, wall_ms) = (self.path.clone(), self.wall_ms.clone());
+        Box::new(move |names| {
+            let path = path.with_extension(format!("shard-{}.db", names.shard));
+            open(&path, names, &wall_ms, None)
+        })
+    }
+
+    async fn dump(shard: &SqliteEngine) -> State {
+        shard.dump().await.expect("readable")
     }
 }
 
@@ -395,5 +431,14 @@ impl Bench for RedisBench {
 
     async fn hide(&self, node: &str) {
         self.engine.show(node, false).await.expect("the server answers");
+    }
+
+    fn opener(&self) -> Opener<RedisEngine> {
+        let (server, scripts) = (self.server.clone(), self.scripts.clone());
+        Box::new(move |names| Ok(engine(&server.server(), Keys::new(QUEUE, names), &scripts)))
+    }
+
+    async fn dump(shard: &RedisEngine) -> State {
+        shard.dump().await.expect("readable")
     }
 }
