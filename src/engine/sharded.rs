@@ -254,9 +254,9 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         answers.into_iter().map(made).collect()
     }
 
-    /// What is to be done in all shards is done in none while one is away.
-    async fn all_answer(list: &List<E>) -> Result<()> {
-        let looks = Self::all(list, async |shard| shard.published().await).await;
+    /// What is to be done in all of these shards is done in none while one is away.
+    async fn all_answer(shards: &[Arc<E>]) -> Result<()> {
+        let looks = join_all(shards.iter().map(async |shard| shard.published().await)).await;
         let mut away = looks
             .into_iter()
             .filter(|look| look.as_ref().is_err_and(Error::is_away));
@@ -285,11 +285,12 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         reshard::make(&*list.shards[shard], shard, &birth).await
     }
 
-    /// Asks one after the other, the home shard last: what it says is what all do.
+    /// Asks one after the other, the home shard last: what it says is what all do. One that only runs empty since a reshard, and is away, is left out: its server
+    /// may be gone for good.
     async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
         let (mut told, mut none, mut unmade) = (None, None, Vec::new());
         let list = self.fresh().await?;
-        Self::all_answer(&list).await?;
+        Self::all_answer(&list.shards[..list.now()]).await?;
         for (number, shard) in list.shards.iter().enumerate().rev() {
             match ask(shard.clone()).await {
                 Ok(answer) => told = Some(answer),
@@ -297,6 +298,7 @@ impl<E: Engine<Shard = E>> Sharded<E> {
                     none = Some(error);
                     unmade.push(number);
                 }
+                Err(error) if error.is_away() && number >= list.now() => {}
                 Err(error) => return Err(error),
             }
         }

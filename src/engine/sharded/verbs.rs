@@ -238,7 +238,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         }
         // The home shard last: as long as it is there, the rest can be removed again.
         let (list, mut is_gone) = (self.fresh().await?, false);
-        Self::all_answer(&list).await?;
+        Self::all_answer(&list.shards).await?;
         for shard in list.shards.iter().skip(1).rev() {
             match shard.purge(force).await {
                 Ok(Purged::Gone) => is_gone = true,

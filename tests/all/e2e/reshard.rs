@@ -280,4 +280,11 @@ fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
     });
     let done = fleet.status().done;
     fleet.wait_status("they go on", |status| status.done > done + 8);
+    // A server that only ran empty, and may be gone for good, keeps nobody from stopping the others.
+    good(&feed(&fleet, &["pause"], ""));
+    let status = good(&feed(&fleet, &["status"], ""));
+    assert!(status.contains("paused"), "{status}");
+    good(&feed(&fleet, &["resume"], ""));
+    let refused = feed(&fleet, &["purge", "--force", "--yes"], "");
+    assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
 }
