@@ -42,16 +42,14 @@ pub struct Chosen {
     pub password: Option<PasswordFrom>,
 }
 
-/// The number of the last URL, if the others do not count.
-const LAST: usize = usize::MAX;
-
-/// All stores that the sources name: the last URL; or, where a number of shards is given, all URLs of one source.
+/// All stores that the sources name: one; or, where a number of shards is given, all URLs of one source.
 pub fn choose_all(stack: &Stack, notes: &mut Vec<String>) -> Result<Vec<Chosen>, Usage> {
-    let has_shards = stack.get(&SHARDS).is_some();
-    if !has_shards {
-        return Ok(vec![choose(stack, LAST, notes)?.0]);
-    }
     let (first, count) = choose(stack, 0, notes)?;
+    if count > 1 && stack.get(&SHARDS).is_none() {
+        return Err(Usage::new(format!(
+            "{count} URLs are for a queue with shards: say with --shards how many it has (1, if it has none yet), or give one URL"
+        )));
+    }
     let mut all = vec![first];
     for number in 1..count {
         // What there is to note has been noted.
@@ -60,7 +58,7 @@ pub fn choose_all(stack: &Stack, notes: &mut Vec<String>) -> Result<Vec<Chosen>,
     Ok(all)
 }
 
-/// The URL with this number, or the last one, and how many there are.
+/// The URL with this number, and how many there are.
 fn choose(stack: &Stack, number: usize, notes: &mut Vec<String>) -> Result<(Chosen, usize), Usage> {
     let (place, count) = place(stack, number)?;
     let (depth, url) = match place {
@@ -185,9 +183,11 @@ fn place(stack: &Stack, number: usize) -> Result<(Place, usize), Usage> {
                 return Err(either(given, rival));
             }
             let mut urls: Vec<&str> = given.texts().collect();
-            // A variable or a file has one text: there, spaces are between the URLs.
-            if number != LAST && urls.len() == 1 {
-                urls = given.text().split_whitespace().collect();
+            // A variable or a file has one text: there, spaces are between the URLs. In the path of a file they may be part of it.
+            let parts = || given.text().split_whitespace();
+            let is_url = |part: &str| part.contains("://") || part.starts_with("sqlite:");
+            if urls.len() == 1 && (stack.get(&SHARDS).is_some() || parts().all(is_url)) {
+                urls = parts().collect();
             }
             let url = urls.get(number).copied().unwrap_or(given.text());
             let place = match StoreUrl::parse(url) {

@@ -202,3 +202,17 @@ fn an_address_in_a_variable_that_is_not_read_is_refused() {
     // Empty variables count as unset.
     assert_eq!(case("").env("QUEENRIGHT_URL", "").good().address, "localhost:6379");
 }
+
+#[test]
+fn several_urls_without_a_number_of_shards_are_refused() {
+    // The last one alone was used: a queue in another place than anybody meant.
+    let refused = "2 URLs are for a queue with shards: say with --shards how many it has (1, if it has none yet), or give one URL";
+    let flags = case("push x --url redis://one --url redis://two");
+    let variable = case("start").env("REDIS_URL", "redis://one redis://two");
+    let files = case("start").env("REDIS_URL", "sqlite:a.db sqlite:b.db");
+    for case in [flags, variable, files] {
+        assert!(case.line().contains(refused), "{}", case.line());
+    }
+    let spaced = case("start").env("REDIS_URL", "sqlite:/my files/queue.db").good();
+    assert!(matches!(spaced.store, Store::Sqlite(_)));
+}
