@@ -15,7 +15,7 @@ use tokio::time::Instant;
 const TURN: Duration = Duration::from_millis(10);
 /// With fewer calls than this a turn goes on: to go on to the next lane costs two, since one lane settles and does not take, and the other takes
 /// and does not settle.
-const TURN_CALLS: u32 = 32;
+const TURN_CALLS: u32 = 64;
 /// But not for longer than this.
 const TURN_MAX: Duration = Duration::from_millis(100);
 
@@ -58,6 +58,13 @@ struct Turn {
 impl Turn {
     fn until(&self) -> Instant {
         self.began + if self.calls < TURN_CALLS { TURN_MAX } else { TURN }
+    }
+}
+
+impl Inner {
+    /// Whose turn it is.
+    fn turn_at(&self, now: impl FnOnce() -> Instant) -> Option<Turn> {
+        self.turn.filter(|turn| now() < turn.until())
     }
 }
 
@@ -120,7 +127,7 @@ impl Share {
         inner.busy = inner.busy.saturating_sub(count);
         self.slots.wake_next(&inner);
         self.slots.wake_starved(&mut inner);
-        self.slots.wake_waiting(&inner);
+        self.slots.wake_waiting(&inner, Instant::now);
     }
 
     /// Whether a slot is to end at the end of its pack, since other lanes wait for one.
@@ -140,7 +147,7 @@ impl Share {
         let before = std::mem::replace(&mut inner.held[self.lane], held);
         if held < before {
             self.slots.wake_starved(&mut inner);
-            self.slots.wake_waiting(&inner);
+            self.slots.wake_waiting(&inner, Instant::now);
         }
         let others = |all: &[usize]| all.iter().sum::<usize>() - all[self.lane];
         others(&inner.held) + others(&inner.asked)
@@ -156,15 +163,15 @@ impl Share {
     }
 
     /// Whether this lane may ask for messages, if there is room enough. If not, it waits for its turn, and is woken; it looks again at the
-    /// time that is told, if one is. One that does not ask, but waits for the bell, needs room and no turn.
+    /// time that is told: then the turn of another is over. One that does not ask, but waits for the bell, needs room and no turn.
     pub(super) fn may_ask(&self, has_room: bool, asks: bool, now: Instant) -> (bool, Option<Instant>) {
         let mut inner = self.slots.lock();
         if !asks {
             inner.starved[self.lane] = !has_room;
-            self.slots.leave(&mut inner, self.lane);
+            self.slots.leave(&mut inner, self.lane, || now);
             return (has_room, None);
         }
-        let turn = inner.turn.filter(|turn| now < turn.until());
+        let turn = inner.turn_at(|| now);
         let is_first = inner.waiting.front().is_none_or(|first| *first == self.lane);
         let may = match turn {
             Some(turn) => turn.lane == self.lane,
@@ -177,9 +184,9 @@ impl Share {
             inner.waiting.push_back(self.lane);
         }
         if has_room && turn.is_none() {
-            self.slots.wake_waiting(&inner);
+            self.slots.wake_waiting(&inner, || now);
         }
-        (false, turn.filter(|_| has_room).map(|turn| turn.until()))
+        (false, turn.map(|turn| turn.until()))
     }
 
     /// A call that asks for so many is sent: it is this lane's turn, and until the call is answered it waits for nothing else.
@@ -197,12 +204,12 @@ impl Share {
             _ => {}
         }
         inner.asked[self.lane] += count;
-        self.slots.leave(&mut inner, self.lane);
+        self.slots.leave(&mut inner, self.lane, || now);
     }
 
     /// The lane is in a call: it leaves its place in the line to the next.
     pub(super) fn steps_back(&self) {
-        self.slots.leave(&mut self.slots.lock(), self.lane);
+        self.slots.leave(&mut self.slots.lock(), self.lane, Instant::now);
     }
 
     /// The lane asks for nothing now: if it is its turn, that is over.
@@ -212,9 +219,9 @@ impl Share {
         if had_turn {
             inner.turn = None;
         }
-        self.slots.leave(&mut inner, self.lane);
+        self.slots.leave(&mut inner, self.lane, Instant::now);
         if had_turn {
-            self.slots.wake_waiting(&inner);
+            self.slots.wake_waiting(&inner, Instant::now);
         }
     }
 
@@ -224,7 +231,7 @@ impl Share {
         let asked = &mut inner.asked[self.lane];
         *asked = asked.saturating_sub(count);
         self.slots.wake_starved(&mut inner);
-        self.slots.wake_waiting(&inner);
+        self.slots.wake_waiting(&inner, Instant::now);
     }
 
     /// Notes whether this lane has nothing to do. True: nor has any other, and they are told.
@@ -254,11 +261,11 @@ impl Slots {
     }
 
     /// Takes a lane out of the line of those that wait for room.
-    fn leave(&self, inner: &mut Inner, lane: usize) {
+    fn leave(&self, inner: &mut Inner, lane: usize, now: impl FnOnce() -> Instant) {
         let was_first = inner.waiting.front() == Some(&lane);
         inner.waiting.retain(|other| *other != lane);
         if was_first {
-            self.wake_waiting(inner);
+            self.wake_waiting(inner, now);
         }
     }
 
@@ -271,9 +278,12 @@ impl Slots {
         }
     }
 
-    /// There may be room. Who is woken and does not ask passes it on.
-    fn wake_waiting(&self, inner: &Inner) {
-        if let Some(lane) = inner.waiting.front() {
+    /// There may be room. Who is woken and does not ask passes it on. While it is the turn of another nobody is woken: that one may ask for what each
+    /// of its messages leaves, and whoever waits looks again when its turn is over.
+    fn wake_waiting(&self, inner: &Inner, now: impl FnOnce() -> Instant) {
+        if let Some(lane) = inner.waiting.front()
+            && inner.turn_at(now).is_none_or(|turn| turn.lane == *lane)
+        {
             self.woken[*lane].notify_one();
         }
     }
@@ -346,13 +356,16 @@ mod tests {
             lanes[0].asks(1, now + TURN / 2);
             lanes[0].answered(1);
         }
-        assert!(is_woken(&lanes[1]), "there may have been room");
+        assert!(
+            !is_woken(&lanes[1]),
+            "nothing that it does in its turn concerns the others"
+        );
         assert!(!may(0, true, now + TURN), "others wait");
         assert!(is_woken(&lanes[1]) && !is_woken(&lanes[2]));
         assert!(!may(2, true, now + TURN), "the other came first");
         assert!(may(1, true, now + TURN));
         lanes[1].asks(1, now + TURN);
-        assert!(is_woken(&lanes[2]), "there may be room for more");
+        assert!(!is_woken(&lanes[2]), "it is the turn of another again");
         assert!(!may(2, true, now + TURN));
         // One that has nothing to ask for ends its turn.
         lanes[1].passes();
@@ -366,7 +379,7 @@ mod tests {
         assert!(!lanes[1].may_ask(false, true, now).0 && !lanes[2].may_ask(false, false, now).0);
         assert!(!is_woken(&lanes[1]) && !is_woken(&lanes[2]));
         lanes[0].answered(1);
-        assert!(is_woken(&lanes[1]) && is_woken(&lanes[2]));
+        assert!(!is_woken(&lanes[1]) && is_woken(&lanes[2]));
         // It is not in the way of others, however often it looks.
         assert!(lanes[2].may_ask(true, false, now).0);
         assert!(!is_woken(&lanes[1]));

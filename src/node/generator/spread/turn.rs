@@ -4,7 +4,7 @@ use super::super::batch::PUBLISH_BYTES_MAX;
 
 /// A shard is sent so many bytes before it is the turn of the next, if each publish is as large as it may be. Large messages are few in each
 /// publish: then several go to the same shard, so that whoever takes them finds more than a few there.
-const TURN_BYTES: usize = 4 * PUBLISH_BYTES_MAX;
+const TURN_BYTES: usize = 16 * PUBLISH_BYTES_MAX;
 
 pub(super) struct Turn {
     shard: usize,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_publishes_go_to_each_shard_in_turn_and_large_ones_four_in_a_row() {
+    fn small_publishes_go_to_each_shard_in_turn_and_large_ones_sixteen_in_a_row() {
         let mut turn = Turn::of(5, 3);
         let mut next = |bytes| {
             let shard = turn.in_turn().next().expect("one");
@@ -55,7 +55,10 @@ mod tests {
         };
         let small: Vec<usize> = (0..4).map(|_| next(10)).collect();
         assert_eq!(small, [2, 0, 1, 2]);
-        let large: Vec<usize> = (0..6).map(|_| next(PUBLISH_BYTES_MAX)).collect();
-        assert_eq!(large, [0, 0, 0, 0, 1, 1]);
+        let large: Vec<usize> = (0..33).map(|_| next(PUBLISH_BYTES_MAX)).collect();
+        assert_eq!(
+            large,
+            [[0; 16], [1; 16]].concat().into_iter().chain([2]).collect::<Vec<_>>()
+        );
     }
 }
