@@ -83,7 +83,14 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
             if shards == "1 shard" {
                 &[""][..]
             } else {
-                &["", ", Redis", ", clients", ", shares"]
+                &[
+                    "",
+                    " on one server, Redis",
+                    " on one server, clients",
+                    ", Redis",
+                    ", clients",
+                    ", shares",
+                ]
             }
         };
         let rows = move |shards: &&str| {

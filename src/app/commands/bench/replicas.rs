@@ -30,9 +30,13 @@ pub(super) fn replicas(session: &Session, load: Load) -> Rows {
             through(&session, flat, &generator, (HANDLERS, &format!("{HANDLER} {replicas}")))
         };
         let one_by_one = |replicas: &str| {
-            let (generator, handler) = single::copies();
-            let handler = format!("{handler} {replicas}");
-            through(&session, single, &format!("{generator} {replicas}"), (1, &handler))
+            let generator = format!("{} {replicas}", single::generator());
+            through(
+                &session,
+                single,
+                &generator,
+                (1, &format!("{} {replicas}", single::HANDLER)),
+            )
         };
         for (what, move_all) in [
             ("flat-out", &flat_out as &dyn Fn(&str) -> Result<_, Failure>),

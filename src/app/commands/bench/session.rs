@@ -294,13 +294,20 @@ impl<'a, E: Engine> Queue<'a, E> {
             .until(what, every, || Ok(self.status()?.as_ref().and_then(&mut look)))
     }
 
+    /// Each once: several shards may be on one.
     pub(super) fn servers(&self) -> Vec<&'a Session> {
-        self.parts.iter().map(|(server, _)| *server).collect()
+        let mut servers: Vec<&Session> = Vec::new();
+        for (server, _) in &self.parts {
+            if !servers.iter().any(|other| std::ptr::eq(*other, *server)) {
+                servers.push(server);
+            }
+        }
+        servers
     }
 
     /// The servers as copies are told of them.
     pub(super) fn url(&self) -> String {
-        let urls: Vec<String> = self.parts.iter().map(|(server, _)| server.url()).collect();
+        let urls: Vec<String> = self.servers().into_iter().map(Session::url).collect();
         urls.join(" ")
     }
 }

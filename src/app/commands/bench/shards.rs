@@ -1,8 +1,9 @@
 //! One queue over 1, 2, 4 and 8 servers. All of them share this machine, so what counts is not the rate but what a message costs: if that is
 //! the same on 8 servers as on one, and each has as many messages as any other, then 8 machines carry eight times as much.
 //!
-//! That many servers take the caches of this machine from each other, which those on machines of their own do not. So the same load is also put
-//! on as many queues without shards, one on each server, at the same time: what shards cost is what is beyond that.
+//! That many servers take the caches of this machine from each other, and each finds fewer calls at once when it wakes up; those on machines of their own
+//! do not. So the same load is also put on as many shards *on one server*, where nothing but the number of shards differs: that is what shards cost. And it
+//! is put on as many queues without shards, one on each server, at the same time: that is what many servers cost on one machine.
 
 use std::time::{Duration, Instant};
 
@@ -18,21 +19,34 @@ use super::{Load, Rows};
 use crate::app::exit::Failure;
 use crate::app::lab::server::{Fsync, Server};
 use crate::app::output::screen::counted;
+use crate::engine::Engine;
 use crate::engine::redis::RedisEngine;
 use crate::engine::sharded::Sharded;
 
 const SHARDS: [usize; 4] = [1, 2, 4, 8];
+/// As much as a queue has by default.
+const BACKLOG: u64 = 1_000_000;
 /// So many copies are idle.
 const IDLE: usize = 6;
 
 type Spread<'a> = Queue<'a, Sharded<RedisEngine>>;
 
-/// A load.
+/// A load. Each shard has as much of it, however many there are: what is done at the start counts for as much.
 struct What<'a> {
     name: &'static str,
-    generator: String,
+    generator: &'a str,
     handlers: (usize, &'a str),
+    /// How many messages each shard gets, and how many may wait there.
     messages: u64,
+    backlog: u64,
+}
+
+impl What<'_> {
+    /// Moves them through a queue of so many shards.
+    fn through<E: Engine>(&self, queue: &Queue<E>, shards: usize) -> Result<(f64, Cost), Failure> {
+        let generator = format!("{} --max-backlog {}", self.generator, self.backlog * shards as u64);
+        through_queue(queue, self.messages * shards as u64, &generator, self.handlers)
+    }
 }
 
 /// What one load did on so many shards, round by round.
@@ -44,6 +58,8 @@ struct Measured {
     uneven: Vec<f64>,
     /// The cost on as many queues without shards.
     apart: Vec<Cost>,
+    /// The cost with all shards on one server.
+    together: Vec<Cost>,
 }
 
 pub(super) fn shards(session: &Session, load: Load) -> Rows {
@@ -54,26 +70,29 @@ pub(super) fn shards(session: &Session, load: Load) -> Rows {
     let servers: Vec<Session> = (0..SHARDS[SHARDS.len() - 1])
         .map(|_| session.durable(Fsync::Never))
         .collect::<Result<_, _>>()?;
-    let (one_by_one, one_handler) = single::copies();
+    let large = format!("bench-node {GENERATOR} --payload 16000");
     let mut rows = Vec::new();
     for what in [
         What {
             name: "one by one",
-            generator: one_by_one,
-            handlers: (1, &one_handler),
-            messages: load.of(200_000, 4_000),
+            generator: GENERATOR,
+            handlers: (1, single::HANDLER),
+            messages: load.of(100_000, 500),
+            backlog: single::BACKLOG,
         },
         What {
             name: "16 KB",
-            generator: format!("bench-node {GENERATOR} --payload 16000"),
+            generator: &large,
             handlers: (HANDLERS, HANDLER),
-            messages: load.of(25_000, 400),
+            messages: load.of(12_000, 50),
+            backlog: BACKLOG,
         },
         What {
             name: "tiny",
-            generator: GENERATOR.to_string(),
+            generator: GENERATOR,
             handlers: (HANDLERS, HANDLER),
-            messages: load.of(8_000_000, 40_000),
+            messages: load.of(4_000_000, 5_000),
+            backlog: BACKLOG,
         },
     ] {
         let mut measured: Vec<Measured> = SHARDS.map(Measured::of).into();
@@ -81,9 +100,11 @@ pub(super) fn shards(session: &Session, load: Load) -> Rows {
             for on in &mut measured {
                 let all: Vec<&Session> = servers[..on.shards].iter().collect();
                 let queue = Session::sharded(&all)?;
-                let (rate, cost) = through_queue(&queue, what.messages, &what.generator, what.handlers)?;
+                let (rate, cost) = what.through(&queue, on.shards)?;
                 on.note(&queue, rate, cost)?;
                 on.apart.push(apart(&all, &what)?);
+                let queue = Session::sharded(&vec![&servers[0]; on.shards])?;
+                on.together.push(what.through(&queue, on.shards)?.1);
             }
         }
         rows.extend(table(what.name, &measured));
@@ -103,6 +124,7 @@ impl Measured {
             costs: Vec::new(),
             uneven: Vec::new(),
             apart: Vec::new(),
+            together: Vec::new(),
         }
     }
 
@@ -118,10 +140,6 @@ impl Measured {
         self.costs.push(cost);
         Ok(())
     }
-
-    fn of_each(&self, meter: fn(&Cost) -> f64) -> Vec<f64> {
-        self.costs.iter().map(meter).collect()
-    }
 }
 
 /// The same load on a queue of its own for each server, all at the same time: what a message costs.
@@ -130,11 +148,11 @@ fn apart(servers: &[&Session], what: &What) -> Result<Cost, Failure> {
     // As many nodes as the others have, together; but no server is without.
     let (copies, handler) = what.handlers;
     let handler = handler.replace("--nodes 50", &format!("--nodes {}", 50_usize.div_ceil(count)));
-    let of_one = |server: &Session| {
-        let queue = server.queue()?;
-        let messages = what.messages / count as u64;
-        through_queue(&queue, messages, &what.generator, (copies, &handler)).map(|(_, cost)| cost)
+    let what = What {
+        handlers: (copies, &handler),
+        ..*what
     };
+    let of_one = |server: &Session| what.through(&server.queue()?, 1).map(|(_, cost)| cost);
     let costs: Vec<Result<Cost, Failure>> = std::thread::scope(|scope| {
         let running: Vec<_> = servers.iter().map(|server| scope.spawn(|| of_one(server))).collect();
         let ended = |run: std::thread::ScopedJoinHandle<_>| {
@@ -170,15 +188,22 @@ fn table(name: &str, measured: &[Measured]) -> Vec<Row> {
         })
         .collect();
     for (what, meter) in [
-        (", Redis", (|cost: &Cost| cost.redis_cpu) as fn(&Cost) -> f64),
-        (", clients", |cost| cost.client_cpu),
+        ("Redis", (|cost: &Cost| cost.redis_cpu) as fn(&Cost) -> f64),
+        ("clients", |cost| cost.client_cpu),
     ] {
+        let of = |costs: &[Cost]| costs.iter().map(meter).collect::<Vec<f64>>();
         for on in &measured[1..] {
-            let apart: Vec<f64> = on.apart.iter().map(meter).collect();
-            let row = Row::new(named(on, what), "us", on.of_each(meter)).beside(apart);
-            let one = row.value() / median(&measured[0].of_each(meter));
-            let note = format!("CPU a message; baseline: as many queues without shards; {one:.2} x one shard");
-            rows.push(row.target(RatioAtMost(1.1)).note(note));
+            let row = Row::new(named(on, &format!(" on one server, {what}")), "us", of(&on.together));
+            let row = row.beside(of(&measured[0].together)).target(RatioAtMost(1.1));
+            let commands = typical(&on.together).commands;
+            rows.push(row.note(format!("CPU a message; baseline: one shard; {commands:.3} commands")));
+        }
+        for on in &measured[1..] {
+            let row = Row::new(named(on, &format!(", {what}")), "us", of(&on.costs)).beside(of(&on.apart));
+            let one = row.value() / median(&of(&measured[0].costs));
+            rows.push(row.target(RatioAtMost(1.1)).note(format!(
+                "CPU a message; baseline: as many queues without shards; {one:.2} x one shard"
+            )));
         }
     }
     for on in &measured[1..] {
