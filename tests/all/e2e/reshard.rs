@@ -266,10 +266,10 @@ fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
         .args("--prefer never --work 1s --error-rate 0 -c 2")
         .copies(2)
         .start_joined();
-    let keyed: String = (0..30)
+    let keyed: Vec<String> = (0..30)
         .map(|i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n"))
         .collect();
-    good(&feed(&fleet, &["push", "--json"], &keyed));
+    good(&feed(&fleet, &["push", "--json"], &keyed.concat()));
     fleet.wait_status("both are at work", |status| status.in_hand >= 4);
     let output = feed(&fleet, &["reshard", "--to", "2", "--timeout", "1ms"], "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

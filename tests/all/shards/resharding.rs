@@ -167,7 +167,7 @@ async fn refused_in_part() {
     let queue = world.queue(&Arc::default());
     let item = |shard| {
         let moves = |group: &String| shard_of_group(group, 2) == shard && shard_of_group(group, 5) != shard;
-        let group = (0..).map(|i| format!("g{i}")).find(moves).expect("one of them");
+        let group = (0..1000).map(|i| format!("g{i}")).find(moves).expect("one of them");
         Item::new("x").group(group)
     };
     let call = |call: &str, backlog_max, items| Push {
