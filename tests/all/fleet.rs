@@ -292,8 +292,15 @@ impl Fleet {
     /// One more copy, with arguments that win over the fleet's. Returns its index.
     pub fn add(&mut self, args: &str) -> usize {
         let copy = self.copies.len();
-        let mut command = self.command(&["start", "--log", "json"]);
-        command.args(&self.args).args(args.split_whitespace());
+        let given = self.args.iter().map(String::as_str).chain(args.split_whitespace());
+        let mut given: Vec<&str> = given.collect();
+        let mut url = self.url.as_str();
+        while let Some(flag) = given.iter().position(|arg| *arg == "--url") {
+            url = given.remove(flag + 1);
+            given.remove(flag);
+        }
+        let mut command = self.command_at(url, &["start", "--log", "json"]);
+        command.args(given);
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
         let (log, stderr) = (self.log.clone(), child.stderr.take().expect("piped"));
         self.copies.push(child);
@@ -312,6 +319,11 @@ impl Fleet {
 
     /// The program with other arguments, on this fleet's queue.
     pub fn command(&self, args: &[&str]) -> Command {
+        self.command_at(&self.url, args)
+    }
+
+    /// The same by another way.
+    pub fn command_at(&self, url: &str, args: &[&str]) -> Command {
         let mut command = match self.within.split_first() {
             Some((first, rest)) => {
                 let mut command = Command::new(first);
@@ -322,7 +334,7 @@ impl Fleet {
         };
         command.args(args).args(["--queue", &self.queue]);
         // Several are of a queue with shards.
-        for url in self.url.split(' ') {
+        for url in url.split(' ') {
             command.args(["--url", url]);
         }
         command.current_dir(&self.directory);

@@ -190,8 +190,8 @@ fn a_reader_that_is_killed_at_any_step_loses_nothing_and_only_its_last_batch_is_
     let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
     let url = format!("redis://{}", proxy.address());
     let read = || {
-        let mut command = fleet.command(&["get-errors", "--json", "--limit", "700"]);
-        command.args(["--url", &url]).stdout(Stdio::piped());
+        let mut command = fleet.command_at(&url, &["get-errors", "--json", "--limit", "700"]);
+        command.stdout(Stdio::piped());
         let mut reader = command.spawn().expect("the program starts");
         let mut pipe = reader.stdout.take().expect("piped");
         let printing = std::thread::spawn(move || {
