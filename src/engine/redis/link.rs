@@ -360,9 +360,11 @@ impl Link {
         let Connection { redis, flow, .. } = &mut open.connection;
         if before.is_none() && matches!(behind, Behind::Nothing | Behind::Look) {
             let sent = Instant::now();
-            let answer = redis.send_packed_command(cmd);
-            let answer = self.wait_for((open.changes, flow), self.answer_timeout, answer);
-            let answer = self.past_the_wait(pin!(answer)).await?;
+            let answer = {
+                let answer = pin!(redis.send_packed_command(cmd));
+                let answer = self.wait_for((open.changes, flow), self.answer_timeout, answer);
+                self.past_the_wait(pin!(answer)).await?
+            };
             self.trips.took(sent.elapsed());
             return Ok(Sent::plain(answer.extract_error()?));
         }
@@ -373,9 +375,11 @@ impl Link {
         pipe.add_command(cmd.clone());
         let own = pipe.len();
         let mark = self.behind(behind, open.mark.as_ref(), &mut pipe);
-        let answers = redis.send_packed_commands(&pipe, 0, pipe.len());
-        let answers = self.wait_for((open.changes, flow), self.answer_timeout, answers);
-        let mut answers = self.past_the_wait(pin!(answers)).await?.into_iter();
+        let mut answers = {
+            let answers = pin!(redis.send_packed_commands(&pipe, 0, pipe.len()));
+            let answers = self.wait_for((open.changes, flow), self.answer_timeout, answers);
+            self.past_the_wait(pin!(answers)).await?.into_iter()
+        };
         let mut answer = Value::Nil;
         // What is refused first says why; what follows may only say that it was.
         for part in answers.by_ref().take(own) {

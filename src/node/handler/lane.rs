@@ -7,7 +7,7 @@ mod seen;
 mod shared;
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use futures_util::stream::FuturesUnordered;
@@ -192,12 +192,15 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
-        let call = lending(self.own.share.cloned(), self.late(), send(self.context, call));
+        let (share, late) = (self.own.share.cloned(), self.late());
         if self.pool.is_far() {
-            self.flight.push(Box::pin(call));
+            self.flight
+                .push(Box::pin(lending(share, late, send(self.context, call))));
             return Ok(None);
         }
-        let landed = self.during(call).await?;
+        // A call is kilobytes, as a future: it stays where it is made, instead of being copied from one that waits for it to the next.
+        let call = pin!(send(self.context, call));
+        let landed = self.during(lending(share, late, call)).await?;
         Ok(self.land(landed).await)
     }
 
