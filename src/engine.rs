@@ -27,6 +27,7 @@ pub(crate) mod private;
 mod protocol;
 mod record;
 pub mod redis;
+mod requeue;
 pub mod rules;
 pub mod sharded;
 #[cfg(feature = "sqlite")]
@@ -48,6 +49,7 @@ pub use layout::LAYOUT;
 use layout::check_layout;
 pub use limits::*;
 pub use protocol::*;
+pub(crate) use requeue::requeue;
 pub use store_info::StoreInfo;
 pub use watching::{Gone, Sights};
 

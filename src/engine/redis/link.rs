@@ -21,7 +21,7 @@ use super::place::Place;
 use super::refusal::{self, classify};
 use super::scripts::Script;
 use super::stream::{Connection, Flow};
-use crate::engine::Ticket;
+use crate::engine::{Ticket, requeue};
 use crate::error::Result;
 use crate::settings::Settings;
 use kept::{Behind, Mark, Sent};
@@ -225,6 +225,13 @@ impl Link {
     ) -> RedisResult<T> {
         let (mut answer, mut moved) = (pin!(answer), flow.moved());
         let mut elsewhere = pin!(self.locator.changed_since(changes));
+        // The task that sends stands in line behind this one: it goes first, since a timer that is the next to end costs a system call.
+        tokio::select! {
+            biased;
+            () = &mut elsewhere => return Err(left()),
+            answer = &mut answer => return answer,
+            () = requeue() => {}
+        }
         // Nearly all answers come within the first wait.
         let (mut step, mut still) = (at_most, Duration::ZERO);
         loop {

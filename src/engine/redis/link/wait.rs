@@ -17,6 +17,7 @@ use super::super::scripts::Script;
 use super::super::stream::Connection;
 use super::kept::{Behind, random};
 use super::{Link, Open};
+use crate::engine::requeue;
 use crate::error::Result;
 
 /// Redis 6.2 takes less than this for no limit at all.
@@ -156,6 +157,12 @@ impl Link {
     ) -> RedisResult<T> {
         let Some(waits) = &self.waits else { return answer.await };
         if !waits.is_to_end() {
+            // As in `wait_for`: what is to be sent goes before the timer.
+            tokio::select! {
+                biased;
+                answer = &mut answer => return answer,
+                () = requeue() => {}
+            }
             tokio::select! {
                 biased;
                 answer = &mut answer => return answer,
