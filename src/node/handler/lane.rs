@@ -24,7 +24,7 @@ use super::next::{Next, next};
 use super::patience::Patience;
 use super::pool::Pool;
 use super::stretch::Finished;
-use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket};
+use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket, requeue};
 use crate::error::Result;
 use crate::message::Pack;
 use crate::mutants::guard;
@@ -192,15 +192,15 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
         if awaits_bell {
             return self.call_at_the_bell(call).await;
         }
-        let (share, late) = (self.own.share.cloned(), self.late());
+        let (share, soon) = (self.own.share.cloned(), self.late());
         if self.pool.is_far() {
             self.flight
-                .push(Box::pin(lending(share, late, send(self.context, call))));
+                .push(Box::pin(lending(share, soon, send(self.context, call))));
             return Ok(None);
         }
         // A call is kilobytes, as a future: it stays where it is made, instead of being copied from one that waits for it to the next.
         let call = pin!(send(self.context, call));
-        let landed = self.during(lending(share, late, call)).await?;
+        let landed = self.during(lending(share, soon, call)).await?;
         Ok(self.land(landed).await)
     }
 
@@ -230,7 +230,10 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
                 ticket,
                 took,
             });
-            return Ok(self.land(Landed { call, answer, lost: 0 }).await);
+            let ended = self.land(Landed { call, answer, lost: 0 }).await;
+            // What came is begun with before this lane prepares for its end.
+            requeue().await;
+            return Ok(ended);
         }
         // A wait that was given up may have made the call or not. To send the same call again tells which.
         if !self.accepts() {
