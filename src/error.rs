@@ -43,10 +43,8 @@ pub enum Error {
         recorded: String,
         given: String,
     },
-    /// The queue was made with another number of shards.
-    #[error(
-        "queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it was made with"
-    )]
+    /// The queue has another number of shards.
+    #[error("queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it has")]
     OtherShards { queue: String, recorded: u32, given: u32 },
     /// The number of shards was changed since the queue was opened. A queue that is opened with all of its shards follows by itself.
     #[error("queue {queue:?} has {shards} shards since a reshard: open it again")]

@@ -274,6 +274,8 @@ impl QueueAt<'_> {
             Err(_) if self.others.is_empty() => return Err(refused.into()),
             whole => Arc::new(whole?),
         };
+        // With the number of a reshard it finds the shards once it is told of that.
+        let _ = whole.published().await;
         for shard in Sharded::shards(&whole) {
             if let Err(Error::NoQueue { .. }) = shard.published().await {
                 return Err(refused.into());
