@@ -1,6 +1,6 @@
 //! What commands and copies do that come to a queue after its number of shards was changed: with the old number or the new one, with more URLs, and with URLs in another order.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use serde_json::Value;
 
@@ -26,6 +26,68 @@ fn published(fleet: &Fleet) -> Vec<u64> {
     let shards = status["shards"].as_array().expect("shards");
     let of = |shard: &Value| shard["published"].as_u64().expect("a count");
     shards.iter().map(of).collect()
+}
+
+/// What gets no new messages is not empty soon: nobody handles it.
+fn reshard(fleet: &Fleet, to: &str) {
+    let output = feed(fleet, &["reshard", "--to", to, "--timeout", "100ms"], "");
+    let code = output.status.code();
+    assert!(
+        code == Some(0) || said(&output).contains("left in shard"),
+        "{}",
+        said(&output)
+    );
+}
+
+fn with_shards(fleet: &Fleet, shards: &str, words: &[&str]) -> Command {
+    let mut command = fleet.command(words);
+    command.args(["--shards", shards]);
+    command
+}
+
+#[test]
+fn a_push_with_any_number_of_shards_that_there_ever_was_is_put_in_where_it_is_looked_for() {
+    let server = RedisServer::start();
+    let fleet = Fleet::on(&server).env("QUEENRIGHT_SHARDS", "3").copies(0).start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    let mut all = 1;
+    for to in ["5", "8", "2"] {
+        reshard(&fleet, to);
+        for shards in ["3", "5", "8", "2"]
+            .iter()
+            .take_while(|shards| **shards != to)
+            .chain([&to])
+        {
+            for _ in 0..4 {
+                let output = with_shards(&fleet, shards, &["push", "y"]).output().expect("it starts");
+                good(&output);
+                all += 1;
+            }
+            assert_eq!(published(&fleet).iter().sum::<u64>(), all, "{shards} after {to}");
+        }
+    }
+    let metas = server.command(&["KEYS", "{q*}:meta"]).expect("it answers");
+    let metas: Vec<String> = redis::from_redis_value(metas).expect("keys");
+    assert_eq!(metas.len(), 8, "no other shard was made: {metas:?}");
+}
+
+#[test]
+fn files_are_pushed_to_with_a_number_of_shards_from_in_between() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let url = |i: usize| format!("sqlite:{}", directory.path().join(format!("{i}.db")).display());
+    let urls: Vec<String> = (0..8).map(url).collect();
+    let fleet = Fleet::at(urls.join(" "))
+        .env("QUEENRIGHT_SHARDS", "3")
+        .copies(0)
+        .start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    for to in ["5", "8"] {
+        good(&feed(&fleet, &["reshard", "--to", to], ""));
+    }
+    for _ in 0..8 {
+        good(&with_shards(&fleet, "5", &["push", "y"]).output().expect("it starts"));
+    }
+    assert_eq!(published(&fleet).iter().sum::<u64>(), 9);
 }
 
 #[test]
