@@ -65,7 +65,8 @@ pub enum Error {
     /// There is no such queue.
     #[error("there is no queue {queue:?} yet: it is created when the first node starts or someone pushes")]
     NoQueue { queue: String },
-    /// The queue is full. Nothing of the call was put in.
+    /// The queue is full, or the shard of a message is. Nothing was put in of the step that was refused, in which a push ends
+    /// ([`push_with`](crate::push::push_with)); what it has told before is in.
     #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise backlog_max")]
     Full { queue: String, most: u64 },
     /// A payload, or a generator's cursor, is larger than a store takes.

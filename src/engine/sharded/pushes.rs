@@ -70,6 +70,8 @@ impl<E: Engine<Shard = E>> Sharded<E> {
                             receipts[place] = Some(receipt).filter(|receipt| *receipt != Receipt::NOT_HERE);
                         }
                     }
+                    // What is in is said: it must not be pushed again under another id.
+                    Pushed::Full if receipts.iter().any(Option::is_some) => return Ok(Pushed::Part(receipts)),
                     other => return Ok(other),
                 }
             }

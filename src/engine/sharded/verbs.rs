@@ -68,7 +68,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         whole::shard_for(item, self.list().now())
     }
 
-    /// Where its messages are of several shards and one of these has no room, those of others may have been put in.
+    /// Where its messages are of several shards and one of these has no room, those of others may have been put in: [`Pushed::Part`].
     async fn push(&self, push: &Push) -> Result<Pushed> {
         let push_all = async |list: Arc<List<E>>| self.push_into(&list, push).await;
         self.following(push_all).await

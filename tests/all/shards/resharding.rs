@@ -5,9 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use queenright::engine::sharded::shard_of_group;
-use queenright::engine::{Engine, Item, Push, Pushed, Resharded};
+use queenright::engine::{Engine, Item, Push, Pushed, Receipt, Resharded};
+use queenright::error::Error;
+use queenright::{Settings, push};
 
-use super::{World, play, push};
+use super::{World, play};
 
 /// How many seeds the gate plays.
 const SEEDS: u64 = 80;
@@ -53,19 +55,19 @@ async fn grow_and_shrink() {
             world.start();
         }
         world.until("it begins", |world| world.done() > 10).await;
-        push(&world, 1, 20).await;
+        super::push(&world, 1, 20).await;
         let told = world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
         assert_eq!((told.before, told.now, told.in_all), (first, 5, 5));
         // What was pushed before is known, wherever its key belongs now.
-        push(&world, 1, 20).await;
+        super::push(&world, 1, 20).await;
         world
             .until("all shards are used", |world| (0..5).all(|shard| world.made(shard) > 3))
             .await;
         let told = world.reshard(2, Duration::from_secs(9)).await.expect("it is answered");
         assert_eq!((told.before, told.now, told.in_all), (5, 2, 5));
         let before = [world.made(2), world.made(3), world.made(4)];
-        push(&world, 1, 20).await;
-        push(&world, 2, 20).await;
+        super::push(&world, 1, 20).await;
+        super::push(&world, 2, 20).await;
         let (done, all) = (world.done(), world.items);
         assert!(done < all, "it is not over: {}", world.told());
         world.until("two go on", |world| world.done() > done + 20).await;
@@ -184,7 +186,10 @@ async fn refused_in_part() {
     queue.push(&full).await.expect("pushed");
     let both = |backlog_max| call("both", backlog_max, vec![item(0), item(1)]);
     let refused = queue.push(&both(2)).await.expect("answered");
-    assert!(matches!(refused, Pushed::Full), "{refused:?}");
+    let Pushed::Part(told) = &refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(told.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
     world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
     let pushed = queue.push(&both(100)).await.expect("answered");
     assert!(matches!(pushed, Pushed::Ok(_)), "{pushed:?}");
@@ -195,6 +200,70 @@ async fn refused_in_part() {
 #[test]
 fn a_push_that_is_refused_in_part_and_made_again_after_a_reshard_puts_nothing_in_twice() {
     play(1, None, refused_in_part).expect("it holds");
+}
+
+/// A push as `push::push` makes it, of a queue with so much room in all.
+async fn push_all<E: Engine>(queue: &E, world: &World, backlog_max: u64, items: &[Item]) -> (Result<(), Error>, usize) {
+    let settings = Settings {
+        backlog_max,
+        ..world.settings.clone()
+    };
+    let mut told = 0;
+    let count = |receipts: &[Receipt]| told += receipts.len();
+    let pushed = push::push_with(queue, &settings, Duration::from_mins(1), items, count).await;
+    (pushed, told)
+}
+
+/// One shard has no room for a message of a call of which another one is in, in another shard.
+async fn full_in_part() {
+    let group = |before: usize, now: usize, other: &str| {
+        let is_there = |group: &String| shard_of_group(group, 2) == before && shard_of_group(group, 5) == now;
+        let mut groups = (0..10_000).map(|i| format!("g{i}")).filter(is_there);
+        groups.find(|group| group != other).expect("one of them")
+    };
+    let item = |group: &str| Item::new("x").group(group);
+    let world = World::new(2, Duration::from_millis(5));
+    // One that does not hear of the reshard before it pushes.
+    let (queue, late) = (world.queue(&Arc::default()), world.queue(&Arc::default()));
+    let (stays, moves) = (group(1, 4, ""), group(0, 4, ""));
+    for _ in 0..2 {
+        push_all(&*late, &world, 1000, &[item(&stays)])
+            .await
+            .0
+            .expect("there is room");
+    }
+    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
+    // Five in each shard: there is no more room in the last one.
+    let filling: Vec<Item> = (0..5).map(|_| item(&moves)).collect();
+    push_all(&*queue, &world, 1000, &filling)
+        .await
+        .0
+        .expect("there is room");
+    let published = async || queue.published().await.expect("a queue");
+    assert_eq!(published().await, 7);
+
+    // The group of the first one still has a line in the shard of before.
+    let both = [item(&stays), item(&moves)];
+    let (refused, told) = push_all(&*queue, &world, 25, &both).await;
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!((told, published().await), (1, 8), "the first one is in, once");
+
+    // A call that was cut by the number of before.
+    let both = [item(&group(1, 3, "")), item(&group(1, 4, &stays))];
+    let (refused, told) = push_all(&*late, &world, 25, &both).await;
+    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
+    assert_eq!((told, published().await), (1, 9), "the first one is in, once");
+
+    // What is put in behind one that is refused at first is told in the order given, once there is room for all.
+    let both = [item(&moves), item(&stays)];
+    let (pushed, told) = push_all(&*queue, &world, 1000, &both).await;
+    pushed.expect("there is room");
+    assert_eq!((told, published().await), (2, 11));
+}
+
+#[test]
+fn a_push_for_which_one_shard_has_no_room_puts_nothing_in_twice() {
+    play(1, None, full_in_part).expect("it holds");
 }
 
 /// What happens under a seed.
@@ -228,7 +297,7 @@ async fn storm() {
             6 => world.weather.toggle(fastrand::usize(..world.shards_now())),
             7 => world.weather.clear(),
             // Also what was pushed before: a key is remembered, wherever it belongs by now.
-            8..10 => push(&world, fastrand::u32(..=step), 3).await,
+            8..10 => super::push(&world, fastrand::u32(..=step), 3).await,
             10 if replicated => world.weather.cut_off(fastrand::usize(..6), fastrand::bool()),
             11 if replicated => {
                 let shard = fastrand::usize(..6);
