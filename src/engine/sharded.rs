@@ -8,6 +8,7 @@
 
 mod pushes;
 mod reshard;
+mod rounds;
 mod verbs;
 mod whole;
 

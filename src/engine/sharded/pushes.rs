@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use super::{List, Sharded, UNANSWERED_MAX, whole};
+use super::{List, Sharded, UNANSWERED_MAX, rounds};
 use crate::engine::{Engine, Push, Pushed, Receipt};
 use crate::error::{Error, Result};
 
@@ -61,9 +61,9 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
         let mut receipts = vec![None; push.items.len()];
         let sent_at = self.sent_at(&push.call);
-        for round in whole::rounds(&list.names, &sent_at) {
+        for round in rounds::rounds(&list.names, &sent_at) {
             let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
-            for (shard, part, places) in whole::parts(push, &left, &round) {
+            for (shard, part, places) in rounds::parts(push, &left, &round) {
                 match list.shards[shard].push(&part).await? {
                     Pushed::Ok(found) => {
                         for (place, receipt) in places.into_iter().zip(found) {

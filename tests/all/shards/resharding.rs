@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use queenright::engine::sharded::shard_of_group;
+use queenright::engine::sharded::{shard_of, shard_of_group};
 use queenright::engine::{Engine, Item, Push, Pushed, Receipt, Resharded};
 use queenright::error::Error;
+use queenright::settings::Names;
 use queenright::{Settings, push};
 
 use super::{World, play};
@@ -264,6 +265,84 @@ async fn full_in_part() {
 #[test]
 fn a_push_for_which_one_shard_has_no_room_puts_nothing_in_twice() {
     play(1, None, full_in_part).expect("it holds");
+}
+
+/// What of a group was pushed for later becomes due in the shard of before, when its messages wait in the shard of now.
+async fn straggler() {
+    let mut world = World::new(2, Duration::from_millis(5));
+    (world.settings.messages, world.items) = (Some(0), 0);
+    world.start();
+    let queue = world.queue(&Arc::default());
+    let group = (0..10_000)
+        .map(|i| format!("g{i}"))
+        .find(|group| shard_of_group(group, 2) != shard_of_group(group, 5));
+    let group = &group.expect("one of them");
+    let (before, now) = (shard_of_group(group, 2), shard_of_group(group, 5));
+    let item = |payload: &'static str| Item::new(payload).group(group);
+    let shard = async |item: Item| {
+        let pushed = push::push(&*queue, &world.settings, Duration::from_mins(1), &[item]).await;
+        shard_of(pushed.expect("there is room")[0].number)
+    };
+    let later = item("later").delay(Duration::from_secs(5));
+    assert_eq!(shard(later).await, before);
+    queue.pause_group(group, true).await.expect("paused");
+    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
+    assert_eq!(shard(item("one")).await, now, "nothing waits in the shard of before");
+    let is_due = |world: &World| world.shards[before].state().lines.keys().any(|(of, _)| of == group);
+    world.until("what comes later is due", is_due).await;
+    assert_eq!(shard(item("two").key("k")).await, now, "where the one before it waits");
+    assert_eq!(
+        shard(item("two again").key("k")).await,
+        now,
+        "where its key is remembered"
+    );
+}
+
+#[test]
+fn messages_of_a_group_that_has_moved_do_not_go_after_one_that_was_left_behind() {
+    play(1, None, straggler).expect("it holds");
+}
+
+/// A shard has lost the reshard in a failover. Messages of a group wait elsewhere that belonged there.
+async fn forgotten() {
+    let world = World::new(2, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let mut groups = (0..10_000).map(|i| format!("g{i}"));
+    let group = groups.find(|group| shard_of_group(group, 2) == 1 && shard_of_group(group, 5) != 1);
+    let item = Item::new("x").group(group.expect("one of them"));
+    let push = async || {
+        let pushed = push::push(
+            &*queue,
+            &world.settings,
+            Duration::from_mins(1),
+            std::slice::from_ref(&item),
+        )
+        .await;
+        shard_of(pushed.expect("there is room")[0].number)
+    };
+    assert_eq!(push().await, 1);
+    let purged = world.shards[1].state().lines.pop_first();
+    assert!(purged.is_some(), "it is handled");
+    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
+    let now = push().await;
+    assert_ne!(now, 1);
+    let line = |names: &Names| names.in_shard(1).line();
+    if let Some(meta) = &mut world.shards[1].state().meta {
+        assert_eq!(meta.names, line(&world.names.resharded(5, 1)));
+        meta.names = line(&world.names);
+    }
+    assert_eq!(push().await, now, "where the one before it waits");
+    let told = world.shards[1].state().meta.as_ref().map(|meta| meta.names.clone());
+    assert_eq!(
+        told,
+        Some(line(&world.names.resharded(5, 1))),
+        "nobody who knows less can put anything in there"
+    );
+}
+
+#[test]
+fn a_shard_of_before_hears_of_the_reshard_again_from_whoever_pushes_into_a_group_that_was_there() {
+    play(1, None, forgotten).expect("it holds");
 }
 
 /// What happens under a seed.
