@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output};
 
+use queenright::engine::sharded::shard_of_group;
 use serde_json::Value;
 
 use super::push::{feed, good};
@@ -202,4 +203,33 @@ fn a_queue_in_files_gets_more_files_again_and_again() {
         line.contains("has its shards over 3 URLs") || line.contains("needs a file of its own"),
         "{line}"
     );
+}
+
+#[test]
+fn a_push_needs_the_earlier_shards_of_its_key_or_group_and_no_others() {
+    let mut servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let fleet = Fleet::at(url_of(&servers))
+        .env("QUEENRIGHT_SHARDS", "2")
+        .copies(0)
+        .start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    reshard(&fleet, "1");
+    let of = |shard| {
+        let mut groups = (0..100).map(|i| format!("g{i}"));
+        groups
+            .find(|group| shard_of_group(group, 2) == shard)
+            .expect("one of them")
+    };
+    servers[1].kill();
+    for words in [
+        &["push", "y"][..],
+        &["push", "y", "--key", &of(0)],
+        &["push", "y", "--group", &of(0)],
+    ] {
+        good(&feed(&fleet, words, ""));
+    }
+    for option in ["--key", "--group"] {
+        let refused = feed(&fleet, &["push", "y", option, &of(1)], "");
+        assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
+    }
 }
