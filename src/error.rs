@@ -43,10 +43,8 @@ pub enum Error {
         recorded: String,
         given: String,
     },
-    /// The queue was made with another number of shards.
-    #[error(
-        "queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it was made with"
-    )]
+    /// The queue has another number of shards.
+    #[error("queue {queue:?} has {recorded} shards, and this node works on {given}: open it with as many as it has")]
     OtherShards { queue: String, recorded: u32, given: u32 },
     /// The number of shards was changed since the queue was opened. A queue that is opened with all of its shards follows by itself.
     #[error("queue {queue:?} has {shards} shards since a reshard: open it again")]
@@ -67,7 +65,8 @@ pub enum Error {
     /// There is no such queue.
     #[error("there is no queue {queue:?} yet: it is created when the first node starts or someone pushes")]
     NoQueue { queue: String },
-    /// The queue is full. Nothing of the call was put in.
+    /// The queue is full, or the shard of a message is. Nothing was put in of the step that was refused, in which a push ends
+    /// ([`push_with`](crate::push::push_with)); what it has told before is in.
     #[error("queue {queue:?} has no room: at most {most} messages may wait; push again later, or raise backlog_max")]
     Full { queue: String, most: u64 },
     /// A payload, or a generator's cursor, is larger than a store takes.

@@ -2,6 +2,7 @@
 
 mod wait;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ pub const KEEP: Duration = Duration::from_hours(1);
 /// generator, in the order given; a message whose key was pushed within `keep` gets the number that it has, and is not
 /// put in again. At [`Settings::backlog_max`] waiting messages it fails with [`Error::Full`].
 ///
-/// More than a thousand messages, or 256 KB, are pushed in several steps: after an error, those before may be in the
+/// More than a thousand messages, or 256 KB, or of several shards, are pushed in several steps: after an error, some of them may be in the
 /// queue. With keys it is safe to push them all again.
 ///
 /// In a program the engine is `AnyEngine::open("redis://localhost", &settings)?`, opened once.
@@ -56,7 +57,8 @@ pub async fn push<E: Engine>(engine: &E, settings: &Settings, keep: Duration, it
     Ok(receipts)
 }
 
-/// The same, and tells after each step what was put in: also when a later one fails.
+/// The same, and tells after each step what was put in, in the order given: also when a later one fails. Since a [reshard](Engine::reshard_to) a step may have messages of several
+/// shards. If one of these is full, what is told ends before the first message that is refused, and of those behind it some of the same step may be in.
 pub async fn push_with<E: Engine>(
     engine: &E,
     settings: &Settings,
@@ -67,17 +69,8 @@ pub async fn push_with<E: Engine>(
     for item in items {
         check(item)?;
     }
-    let (mut rest, mut most) = (items, PUSH_ITEMS_MAX);
-    while !rest.is_empty() {
-        let (mut bytes, mut shard) = (0, None);
-        let fits = |item: &&Item| {
-            bytes += item.payload.len();
-            let of = engine.shard_for(item);
-            let is_apart = of.is_some() && shard.is_some() && of != shard;
-            shard = shard.or(of);
-            bytes <= CALL_BYTES_MAX && !is_apart
-        };
-        let count = rest.iter().take(most).take_while(fits).count().max(1);
+    let mut steps = Steps::new(items);
+    while let Some(places) = steps.next(engine) {
         let call = Push {
             call: new_id(),
             keep_ms: ms(keep).min(DELAY_MS_MAX),
@@ -86,15 +79,20 @@ pub async fn push_with<E: Engine>(
             step_ms: settings.step_ms(),
             server: String::new(),
             only_known: false,
-            items: rest[..count].to_vec(),
+            items: places.iter().map(|place| items[*place].clone()).collect(),
         };
         match send(engine, settings, &call).await? {
-            Pushed::Ok(given) => {
-                told(&given);
-                rest = &rest[count..];
+            Pushed::Ok(given) => steps.took(&places, given.into_iter().map(Some)),
+            Pushed::Part(given) => {
+                let refused = given.iter().filter(|receipt| receipt.is_none()).count();
+                steps.took(&places, given);
+                steps.most = (refused / 2).max(1);
             }
             // There may be room for half of them.
-            Pushed::Full if count > 1 => most = count / 2,
+            Pushed::Full if places.len() > 1 => {
+                steps.most = places.len() / 2;
+                steps.took(&places, places.iter().map(|_| None));
+            }
             Pushed::Full => {
                 return Err(Error::Full {
                     queue: settings.queue.clone(),
@@ -111,8 +109,72 @@ pub async fn push_with<E: Engine>(
                 });
             }
         }
+        let given = steps.untold();
+        if !given.is_empty() {
+            told(&given);
+        }
     }
     Ok(())
+}
+
+/// Which messages are in, and which go with the next step.
+struct Steps<'a> {
+    items: &'a [Item],
+    receipts: Vec<Option<Receipt>>,
+    /// How many have been told, from the first one on.
+    told: usize,
+    /// The places of those that are not in.
+    left: VecDeque<usize>,
+    /// How many may go with one step.
+    most: usize,
+}
+
+impl<'a> Steps<'a> {
+    fn new(items: &'a [Item]) -> Self {
+        Self {
+            items,
+            receipts: vec![None; items.len()],
+            told: 0,
+            left: (0..items.len()).collect(),
+            most: PUSH_ITEMS_MAX,
+        }
+    }
+
+    /// Takes the places of the next step: of one shard, and not too large. None: all are in.
+    fn next(&mut self, engine: &impl Engine) -> Option<Vec<usize>> {
+        let (mut bytes, mut shard) = (0, None);
+        let fits = |place: &&usize| {
+            let item = &self.items[**place];
+            bytes += item.payload.len();
+            let of = engine.shard_for(item);
+            let is_apart = of.is_some() && shard.is_some() && of != shard;
+            shard = shard.or(of);
+            bytes <= CALL_BYTES_MAX && !is_apart
+        };
+        let count = self.left.iter().take(self.most).take_while(fits).count().max(1);
+        let count = count.min(self.left.len());
+        (count > 0).then(|| self.left.drain(..count).collect())
+    }
+
+    /// What became of the messages at these places; those without a receipt go with the next step.
+    fn took(&mut self, places: &[usize], given: impl IntoIterator<Item = Option<Receipt>>) {
+        for (place, receipt) in places.iter().zip(given) {
+            self.receipts[*place] = receipt;
+        }
+        for place in places.iter().rev().filter(|place| self.receipts[**place].is_none()) {
+            self.left.push_front(*place);
+        }
+    }
+
+    /// Those that can be told now, in the order given.
+    fn untold(&mut self) -> Vec<Receipt> {
+        let given: Vec<Receipt> = self.receipts[self.told..]
+            .iter()
+            .map_while(|receipt| *receipt)
+            .collect();
+        self.told += given.len();
+        given
+    }
 }
 
 /// Whether a message can be pushed.

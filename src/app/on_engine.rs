@@ -146,7 +146,9 @@ impl<'a> QueueAt<'a> {
     ) -> Result<(), Failure> {
         let (servers, shard) = (self.others.len() + 1, names.shard as usize);
         for server in (0..servers).filter(|server| *server != shard % servers) {
-            if at(names, server)?.published().await.is_ok() {
+            let found = at(names, server)?.published().await;
+            // It is there as well if it tells of a reshard, or has another number of shards than was given.
+            if matches!(found, Ok(_) | Err(Error::Resharded { .. } | Error::OtherShards { .. })) {
                 return Err(Failure::usage(format!(
                     "--url: shard {shard} of queue {:?} is at URL {}, and belongs at URL {}: give the URLs in the order in which the queue was made",
                     self.settings.queue,
@@ -274,6 +276,8 @@ impl QueueAt<'_> {
             Err(_) if self.others.is_empty() => return Err(refused.into()),
             whole => Arc::new(whole?),
         };
+        // With the number of a reshard it finds the shards once it is told of that.
+        let _ = whole.published().await;
         for shard in Sharded::shards(&whole) {
             if let Err(Error::NoQueue { .. }) = shard.published().await {
                 return Err(refused.into());

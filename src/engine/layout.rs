@@ -31,7 +31,7 @@ pub(super) fn check_layout(queue: &str, names: &Names, layout: u64, recorded: &s
     if found.0 != given.0 {
         return Err(Error::OtherShards {
             queue: queue.to_string(),
-            recorded: found.0,
+            recorded: shards_now(recorded),
             given: given.0,
         });
     }
@@ -86,6 +86,13 @@ pub(crate) fn first_record(made: u64, epoch: u64, cursor: &[u8]) -> Vec<u8> {
 pub(super) fn shards(line: &str) -> (u32, u32) {
     let said = |of: &str| line.rsplit(' ').find_map(|part| part.strip_prefix(of)?.parse().ok());
     (said("shards=").unwrap_or(1), said("shard=").unwrap_or(0))
+}
+
+/// How many shards get new messages, as a line of names tells.
+fn shards_now(line: &str) -> u32 {
+    let then = line.rsplit_once(" then=").and_then(|(_, then)| then.rsplit(',').next());
+    let now = then.and_then(|last| last.split('/').next()?.parse().ok());
+    now.unwrap_or(shards(line).0)
 }
 
 #[cfg(test)]
@@ -160,7 +167,7 @@ mod tests {
         let error = check_layout("jobs", &of(1), LAYOUT, &of(3).line()).expect_err("refused");
         assert_eq!(
             error.to_string(),
-            "queue \"jobs\" has 3 shards, and this node works on 1: open it with as many as it was made with"
+            "queue \"jobs\" has 3 shards, and this node works on 1: open it with as many as it has"
         );
         assert!(matches!(
             check_layout("jobs", &of(3), LAYOUT, &of(1).line()),
@@ -170,6 +177,12 @@ mod tests {
                 ..
             })
         ));
+        // Of one that was resharded, the number that it has now is told.
+        let now = of(3).resharded(5, 1).resharded(8, 2);
+        for (names, line) in [(of(4), now.line()), (of(5).resharded(6, 1), now.line())] {
+            let error = check_layout("jobs", &names, LAYOUT, &line).expect_err("refused");
+            assert!(matches!(error, Error::OtherShards { recorded: 8, .. }), "{error}");
+        }
         let second = Names::default().of_shard(2, 3);
         let error = check_layout("jobs", &of(3), LAYOUT, &second.line()).expect_err("refused");
         assert_eq!(

@@ -6,7 +6,9 @@
 //! **Numbers.** Each shard has a range of [`SHARD_NUMBERS`] numbers: that of shard `s` begins at `s × SHARD_NUMBERS`. So no number comes
 //! twice, a shard numbers without a gap and without asking another, and a number tells its shard.
 
+mod pushes;
 mod reshard;
+mod rounds;
 mod verbs;
 mod whole;
 
@@ -17,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use futures_util::future::join_all;
 
-use super::{Engine, NodeId, NodeStatus, Push, Pushed, Receipt};
+use super::{Engine, NodeId, NodeStatus};
 use crate::error::{Error, Result};
 use crate::settings::Names;
 
@@ -79,7 +81,9 @@ struct List<E> {
     /// Of the home shard.
     names: Names,
     shards: Vec<Arc<E>>,
-    /// The home shard, and where replicas are waited for these too, know of all reshards that these names tell of.
+    /// The home shard has told that these are all. Before that, a shard that was not found may be one that is looked for where it is not.
+    is_checked: AtomicBool,
+    /// The same, and with replicas that are waited for these too know of all reshards that these names tell of.
     is_known: AtomicBool,
 }
 
@@ -88,6 +92,7 @@ impl<E> List<E> {
         Self {
             names,
             shards,
+            is_checked: AtomicBool::new(false),
             is_known: AtomicBool::new(false),
         }
     }
@@ -98,6 +103,10 @@ impl<E> List<E> {
 
     fn now(&self) -> usize {
         self.names.shards_now()
+    }
+
+    fn is_checked(&self) -> bool {
+        self.shards.len() == 1 || self.is_checked.load(Ordering::Relaxed)
     }
 }
 
@@ -178,6 +187,7 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         let told = (0..list.shards.len()).find_map(|shard| known.in_shard(shard).continued(line));
         // Another call was told before, and all of it is opened.
         let Some(now) = told else { return Ok(()) };
+        let is_checked = now.shard == 0 || list.is_checked();
         let names = if now.shard == 0 {
             now
         } else {
@@ -187,13 +197,17 @@ impl<E: Engine<Shard = E>> Sharded<E> {
             names
         };
         *list = Arc::new(self.list_of(names, open)?);
+        list.is_checked.store(is_checked, Ordering::Relaxed);
         Ok(())
     }
 
     /// Opens all shards of these names: also those that were open, since each is told the names with its calls.
     fn list_of(&self, names: Names, open: &Open<E>) -> Result<List<E>> {
         names.check()?;
-        if let Some(last) = names.then.last().filter(|last| last.urls != self.urls) {
+        // More than there were are no harm, as long as each shard is where it was.
+        let is_elsewhere =
+            |urls: u32| (0..names.shards_in_all()).any(|shard| at_url(shard, urls) != at_url(shard, self.urls));
+        if let Some(last) = names.then.last().filter(|last| is_elsewhere(last.urls)) {
             return Err(Error::Setting {
                 setting: "shards",
                 reason: format!(
@@ -223,14 +237,36 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         Err(nothing())
     }
 
-    /// The shards as they are now: asks the home shard, for calls that would not be told.
+    /// The shards as they are now: asks the home shard, for calls that would not be told. One that has told before may be away.
     async fn fresh(&self) -> Result<Arc<List<E>>> {
         let look = async |list: Arc<List<E>>| match list.home().published().await {
-            Err(error @ Error::Resharded { .. }) => Err(error),
-            // Whatever else it is, the call itself finds it.
-            _ => Ok(list),
+            Ok(_) => {
+                list.is_checked.store(true, Ordering::Relaxed);
+                Ok(list)
+            }
+            // Nobody has put anything there yet. Where there is one shard, the call itself finds whatever else it is.
+            Err(Error::NoQueue { .. }) => Ok(list),
+            Err(error) if !matches!(error, Error::Resharded { .. }) && list.shards.len() == 1 => Ok(list),
+            Err(error) if error.is_away() && (list.is_checked() || Self::others_are_there(&list).await) => Ok(list),
+            Err(error) => Err(error),
         };
         self.following(look).await
+    }
+
+    /// The same, and asks only if the home shard has not told yet whether these are all.
+    async fn checked(&self) -> Result<Arc<List<E>>> {
+        let list = self.list();
+        if list.is_checked() {
+            Ok(list)
+        } else {
+            self.fresh().await
+        }
+    }
+
+    /// While the home shard does not answer: each of the others was made as one of so many.
+    async fn others_are_there(list: &List<E>) -> bool {
+        let looks = join_all(list.shards.iter().skip(1).map(async |shard| shard.published().await)).await;
+        looks.iter().all(Result::is_ok)
     }
 
     /// Asks all shards at once.
@@ -338,74 +374,11 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     fn shards_of_group(list: &List<E>, group: &str) -> Vec<usize> {
         whole::places_of(group, &list.names)
     }
+}
 
-    /// Whether the home shard cannot forget these shards with a failover: then nobody would look for what was put into those that are new.
-    async fn is_known(list: &List<E>) -> Result<bool> {
-        if list.names.then.is_empty() || list.is_known.load(Ordering::Relaxed) {
-            return Ok(true);
-        }
-        match list.home().reshard("").await {
-            Ok(false) => Ok(false),
-            Ok(true) => {
-                list.is_known.store(true, Ordering::Relaxed);
-                Ok(true)
-            }
-            // The first push makes it, with these names.
-            Err(Error::NoQueue { .. }) => Ok(true),
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
-        let mut receipts = vec![None; push.items.len()];
-        let sent_at = self.sent_at(&push.call);
-        for round in whole::rounds(&list.names, &sent_at) {
-            let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
-            for (shard, part, places) in whole::parts(push, &left, &round) {
-                match list.shards[shard].push(&part).await? {
-                    Pushed::Ok(found) => {
-                        for (place, receipt) in places.into_iter().zip(found) {
-                            receipts[place] = Some(receipt).filter(|receipt| *receipt != Receipt::NOT_HERE);
-                        }
-                    }
-                    other => return Ok(other),
-                }
-            }
-        }
-        let receipts: Option<Vec<_>> = receipts.into_iter().collect();
-        receipts.map(Pushed::Ok).ok_or_else(|| Error::Protocol {
-            detail: "a push was answered in part".into(),
-        })
-    }
-
-    /// After how many reshards a push was sent that is not answered.
-    fn sent_at(&self, call: &str) -> Vec<usize> {
-        let unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = unanswered.iter().find(|(other, _)| other == call);
-        found.map_or_else(Vec::new, |(_, sent_at)| sent_at.clone())
-    }
-
-    /// A push is sent after so many reshards; None: it is answered.
-    fn note_push(&self, call: &str, reshards: Option<usize>) {
-        let mut unanswered = self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = unanswered.iter().position(|(other, _)| other == call);
-        match (known, reshards) {
-            (Some(at), None) => drop(unanswered.remove(at)),
-            (Some(at), Some(reshards)) => {
-                let sent_at = &mut unanswered[at].1;
-                if !sent_at.contains(&reshards) {
-                    sent_at.push(reshards);
-                }
-            }
-            (None, Some(reshards)) => {
-                if unanswered.len() == UNANSWERED_MAX {
-                    unanswered.pop_front();
-                }
-                unanswered.push_back((call.to_string(), vec![reshards]));
-            }
-            (None, None) => {}
-        }
-    }
+/// At which URL a shard is.
+fn at_url(shard: usize, urls: u32) -> usize {
+    shard % urls.max(1) as usize
 }
 
 /// The answer of a shard, which may not have been made yet: then there is nothing in it.

@@ -37,6 +37,7 @@ mod promoted;
 pub mod push;
 mod refusals;
 mod reshard;
+mod resharded;
 mod retries;
 mod roles;
 mod rolling;

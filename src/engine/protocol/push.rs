@@ -122,10 +122,13 @@ impl Item {
 pub enum Pushed {
     /// What became of each message, in the order given.
     Ok(Vec<Receipt>),
-    /// The backlog is full. Nothing was written.
+    /// The backlog is full. Nothing of the call was put in.
     Full,
+    /// One of several shards is full. What became of those messages that are in, or were before; the others were not put in. They are pushed with another call, without
+    /// these: or the same call is made again.
+    Part(Vec<Option<Receipt>>),
     /// This is another server than before, or has started anew: it may lack the last writes, and members that saw more have not
-    /// spoken to it yet. Nothing was put in: push again.
+    /// spoken to it yet. Nothing was put in there: make the same call again.
     Unheard,
 }
 

@@ -68,20 +68,9 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         whole::shard_for(item, self.list().now())
     }
 
-    /// Where its messages are of several shards and one of these has no room, those of others may have been put in.
+    /// Where its messages are of several shards and one of these has no room, those of others may have been put in: [`Pushed::Part`].
     async fn push(&self, push: &Push) -> Result<Pushed> {
-        let push_all = async |list: Arc<List<E>>| {
-            if !Self::is_known(&list).await? {
-                return Ok(Pushed::Unheard);
-            }
-            self.note_push(&push.call, Some(list.names.then.len()));
-            let pushed = self.push_parts(&list, push).await;
-            // One that is refused in one shard may have been put in in another: a repeat of the call looks there.
-            if matches!(pushed, Ok(Pushed::Ok(_))) {
-                self.note_push(&push.call, None);
-            }
-            pushed
-        };
+        let push_all = async |list: Arc<List<E>>| self.push_into(&list, push).await;
         self.following(push_all).await
     }
 
@@ -274,7 +263,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn await_ending(&self, number: u64, at_most: Duration) -> Result<bool> {
-        let mut list = self.list();
+        let mut list = self.checked().await?;
         if shard_of(number) >= list.shards.len() {
             list = self.fresh().await?;
         }
@@ -294,6 +283,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
             }
             Self::is_there(&list).await.map(|()| Found::Unpublished)
         };
+        self.checked().await?;
         self.following(look).await
     }
 

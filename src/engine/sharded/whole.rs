@@ -1,11 +1,11 @@
-//! Of the answers of all shards, that of the queue; and of a push the part of each shard.
+//! Of the answers of all shards, that of the queue; and to which shard a message belongs.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
 use crate::engine::{
-    CancelledGroup, Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Push, Requeued, ShardStatus, Status,
+    CancelledGroup, Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Requeued, ShardStatus, Status,
 };
 use crate::error::{Error, Result};
 use crate::settings::Names;
@@ -125,110 +125,6 @@ fn merged(members: Vec<NodeStatus>) -> Vec<NodeStatus> {
     nodes.into_values().collect()
 }
 
-/// One round of a push.
-pub(super) struct Round {
-    /// How many shards there are, or were then.
-    shards: usize,
-    /// After how many reshards that was.
-    reshards: usize,
-    /// After how many reshards the push is sent, or was.
-    sent: usize,
-    /// How many shards there are when it is sent.
-    now: usize,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// The call was sent then, and is not answered: what came of it, or that nothing will.
-    Again,
-    /// Messages that have a key, and are where their group is: whether the key is remembered. A line in which the group waits says nothing of that.
-    Look,
-    /// Messages whose group or key was elsewhere then are put in there if they have to be.
-    Before,
-    /// Puts in what is left.
-    Now,
-}
-
-/// The rounds of a push: where its messages may have been, or belong, as the number of shards was before each reshard; then where they belong now. No step
-/// spans two shards, but whoever comes to an older shard in such a round leaves it the later number of shards, so that nobody puts anything new in there after it.
-///
-/// One that was sent before, after fewer reshards, and is not answered, is first sent again just as it was then, each time: so it is answered what it did.
-pub(super) fn rounds(names: &Names, sent_at: &[usize]) -> Vec<Round> {
-    let counts: Vec<usize> = names.shard_counts().collect();
-    let last = counts.len() - 1;
-    let as_sent = |sent: usize| {
-        let of = |reshards: usize, kind| Round {
-            shards: counts[reshards],
-            reshards,
-            sent,
-            now: counts[sent],
-            kind,
-        };
-        let put_in = if sent < last { Kind::Again } else { Kind::Now };
-        let looks: Vec<Round> = if sent > 0 {
-            (0..=sent).map(|reshards| of(reshards, Kind::Look)).collect()
-        } else {
-            Vec::new()
-        };
-        let before: Vec<Round> = (0..sent).map(|reshards| of(reshards, Kind::Before)).collect();
-        looks.into_iter().chain(before).chain([of(sent, put_in)])
-    };
-    let before = sent_at.iter().copied().filter(|sent| *sent < last);
-    before.chain([last]).flat_map(as_sent).collect()
-}
-
-/// The part of a push for each shard in a round, of the messages at these places, with the places of those that it has. A group is in one shard. Apart from
-/// that, a key is always pushed to the same shard, where it is remembered; and what has neither goes with the first that has, or where the id of the call says, so
-/// that a repeat of the call goes there, too.
-pub(super) fn parts(push: &Push, left: &[usize], round: &Round) -> Vec<(usize, Push, Vec<usize>)> {
-    let mut parts: BTreeMap<usize, (Push, Vec<usize>)> = BTreeMap::new();
-    let Round { shards, now, kind, .. } = *round;
-    let fixed = left.iter().find_map(|place| shard_for(&push.items[*place], shards));
-    let free = fixed.unwrap_or_else(|| spread(&push.call, shards));
-    for place in left {
-        let item = &push.items[*place];
-        let of = shard_for(item, shards);
-        if kind == Kind::Before && (of.is_none() || of == shard_for(item, now)) {
-            continue;
-        }
-        let is_looked_for = item.key.is_some() && item.group.is_some();
-        if kind == Kind::Look && !is_looked_for {
-            continue;
-        }
-        let (part, places) = parts.entry(of.unwrap_or(free)).or_insert_with(|| {
-            let part = Push {
-                call: call_of(push, round),
-                backlog_max: push.backlog_max.div_ceil(now as u64),
-                only_known: kind != Kind::Now,
-                items: Vec::new(),
-                ..push.clone()
-            };
-            (part, Vec::new())
-        });
-        let mut item = item.clone();
-        if kind == Kind::Look {
-            item.group = None;
-        }
-        part.items.push(item);
-        places.push(*place);
-    }
-    parts
-        .into_iter()
-        .map(|(shard, (part, places))| (shard, part, places))
-        .collect()
-}
-
-/// A shard answers a call once: each round is one of its own. Which messages it has follows from when it was sent.
-fn call_of(push: &Push, round: &Round) -> String {
-    match (round.kind, round.reshards) {
-        (Kind::Look, reshards) => format!("{}?{reshards}~{}", push.call, round.sent),
-        (Kind::Before, reshards) => format!("{}.{reshards}~{}", push.call, round.sent),
-        (_, 0) => push.call.clone(),
-        (_, reshards) => format!("{}~{reshards}", push.call),
-    }
-}
-
 /// The shards in which a group or a key may be: that of now first, then those in which it was before a reshard.
 pub(super) fn places_of(text: &str, names: &Names) -> Vec<usize> {
     let mut places = Vec::new();
@@ -304,113 +200,6 @@ pub(super) async fn requeue_each<E: Engine<Shard = E>>(queue: &Sharded<E>, numbe
 mod tests {
     use super::super::shard_of;
     use super::*;
-
-    fn push(call: &str, keys: &[Option<&str>]) -> Push {
-        let item = |key: Option<&str>| match key {
-            Some(key) => Item::new("x").key(key),
-            None => Item::new("x"),
-        };
-        Push {
-            call: call.into(),
-            keep_ms: 1,
-            backlog_max: 10,
-            birth: "b".into(),
-            step_ms: 1,
-            server: String::new(),
-            only_known: false,
-            items: keys.iter().copied().map(item).collect(),
-        }
-    }
-
-    /// Of a round: the id of its call, whether only what is known is put in, and the shard of each message.
-    type Told = (String, bool, Vec<(usize, usize)>);
-
-    fn parts(push: &Push, shards: usize) -> Vec<(usize, Push, Vec<usize>)> {
-        let left: Vec<usize> = (0..push.items.len()).collect();
-        let rounds = rounds(&Names::default().of_shard(0, shards), &[]);
-        assert_eq!(rounds.len(), 1);
-        super::parts(push, &left, &rounds[0])
-    }
-
-    #[test]
-    fn after_a_reshard_what_was_elsewhere_is_looked_for_there_first() {
-        let names = Names::default().of_shard(0, 3).resharded(5, 1).resharded(2, 1);
-        let texts: Vec<String> = (0..40).map(|i| format!("k{i}")).collect();
-        let keyed: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).chain([None]).collect();
-        let push = push("call", &keyed);
-        let left: Vec<usize> = (0..push.items.len()).collect();
-        let told = |sent_at: &[usize]| -> Vec<Told> {
-            let of = |round: &Round| {
-                let parts = super::parts(&push, &left, round);
-                let (call, only) = (parts[0].1.call.clone(), parts[0].1.only_known);
-                assert!(
-                    parts
-                        .iter()
-                        .all(|part| part.1.call == call && part.1.only_known == only)
-                );
-                let at =
-                    |part: &(usize, Push, Vec<usize>)| part.2.iter().map(|place| (*place, part.0)).collect::<Vec<_>>();
-                (call, only, parts.iter().flat_map(at).collect())
-            };
-            let rounds = rounds(&names, sent_at);
-            // Nobody here has a key and a group.
-            rounds.iter().filter(|round| round.kind != Kind::Look).map(of).collect()
-        };
-        let rounds = told(&[]);
-        let calls: Vec<(&str, bool)> = rounds.iter().map(|round| (round.0.as_str(), round.1)).collect();
-        assert_eq!(calls, [("call.0~2", true), ("call.1~2", true), ("call~2", false)]);
-        for (reshards, shards) in [(0, 3), (1, 5)] {
-            let moved = (0..40).filter(|place| spread(&texts[*place], shards) != spread(&texts[*place], 2));
-            let mut expected: Vec<(usize, usize)> = moved.map(|place| (place, spread(&texts[place], shards))).collect();
-            let mut found = rounds[reshards].2.clone();
-            expected.sort_unstable();
-            found.sort_unstable();
-            assert_eq!(found, expected, "only what was elsewhere");
-        }
-        assert_eq!(rounds[2].2.len(), 41);
-        // What was sent before a reshard, and not answered, is asked for as it was sent.
-        let again = told(&[0]);
-        assert_eq!((again[0].0.as_str(), again[0].1, again[0].2.len()), ("call", true, 41));
-        assert_eq!(again[1..], rounds[..]);
-        assert_eq!(told(&[2]), rounds);
-        // A key of a message of a group is looked for everywhere first, without the group: in whose line it would be put in.
-        let mut grouped = push.clone();
-        grouped.items[7].group = Some("g".into());
-        let all = super::rounds(&names, &[]);
-        let looks = all.iter().filter(|round| round.kind == Kind::Look);
-        let looks: Vec<_> = looks.flat_map(|round| super::parts(&grouped, &left, round)).collect();
-        let places: Vec<usize> = looks.iter().map(|(shard, ..)| *shard).collect();
-        assert_eq!(places, [3, 5, 2].map(|shards| spread("g", shards)));
-        for (_, part, places) in looks {
-            assert_eq!((part.only_known, places, &part.items[0].group), (true, vec![7], &None));
-        }
-        // And so each time that it was sent.
-        let again = told(&[0, 1]);
-        let calls: Vec<&str> = again.iter().map(|round| &*round.0).collect();
-        assert_eq!(calls, ["call", "call.0~1", "call~1", "call.0~2", "call.1~2", "call~2"]);
-        let moved = (0..40).filter(|place| spread(&texts[*place], 3) != spread(&texts[*place], 5));
-        assert_eq!(again[1].2.len(), moved.count(), "as it was sent then");
-        assert_eq!(places_of("k1", &names)[0], spread("k1", 2));
-    }
-
-    #[test]
-    fn a_key_goes_to_one_shard_and_a_call_without_keys_too() {
-        let of = |call: &str, key: &str| parts(&push(call, &[Some(key)]), 5)[0].0;
-        assert_eq!(of("one", "same"), of("other", "same"));
-        let whole = parts(&push("call", &[None; 9]), 5);
-        assert_eq!((whole.len(), whole[0].2.len(), whole[0].1.backlog_max), (1, 9, 2));
-        let mixed = parts(&push("call", &[Some("a"), None, Some("b"), Some("c"), Some("d")]), 5);
-        let mut places: Vec<usize> = mixed.iter().flat_map(|part| part.2.clone()).collect();
-        places.sort_unstable();
-        assert_eq!(places, [0, 1, 2, 3, 4]);
-        // Whatever its key is, a message is where its group is.
-        let mut grouped = push("call", &[Some("a"), Some("b"), Some("c"), None]);
-        for item in &mut grouped.items {
-            item.group = Some("customer-7".into());
-        }
-        let grouped = parts(&grouped, 5);
-        assert_eq!((grouped.len(), grouped[0].0), (1, spread("customer-7", 5)));
-    }
 
     #[test]
     fn texts_spread_evenly() {

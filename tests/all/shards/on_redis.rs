@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use queenright::engine::any::AnyEngine;
 use queenright::engine::redis::RedisEngine;
 use queenright::engine::redis::keys::Keys;
 use queenright::engine::sharded::{Sharded, shard_of};
-use queenright::engine::{Engine, Item, Purged, Push, Pushed};
+use queenright::engine::{Engine, Found, Item, Purged, Push, Pushed, Receipt};
 use queenright::error::Error;
 use queenright::generate::Next;
 use queenright::settings::Names;
 use queenright::shutdown::Shutdown;
-use queenright::{Message, Node, Settings, failed, shutdown};
+use queenright::{Message, Node, Settings, failed, push, shutdown};
 use tokio::task::JoinHandle;
 
 use crate::server::RedisServer;
@@ -58,7 +59,7 @@ fn start(server: &RedisServer, shutdown: &Shutdown, seen: &Seen) -> JoinHandle<q
 }
 
 /// Pushes forty messages with keys, twice.
-async fn push(whole: &Sharded<RedisEngine>) {
+async fn push_forty(whole: &Sharded<RedisEngine>) {
     let push = Push {
         call: "once".into(),
         keep_ms: 60_000,
@@ -114,7 +115,7 @@ fn four_shards_on_one_redis_are_one_queue() {
         let (seen, (stopper, shutdown)) = (Seen::default(), shutdown::channel());
         let running: Vec<_> = (0..3).map(|_| start(&server, &shutdown, &seen)).collect();
         let whole = queue(&server);
-        push(&whole).await;
+        push_forty(&whole).await;
         let all = MESSAGES + PUSHED;
         let status = loop {
             let status = whole.status().await.expect("a look");
@@ -155,4 +156,67 @@ fn four_shards_on_one_redis_are_one_queue() {
     });
     let keys = server.command(&["KEYS", "*meta"]).expect("keys");
     assert_eq!(format!("{keys:?}"), "array([])");
+}
+
+/// In a program: with the number of shards that there is since a reshard, which was opened while the home shard was away.
+#[tokio::test]
+async fn a_program_that_has_not_reached_the_home_shard_puts_nothing_in_elsewhere() {
+    let mut servers = [RedisServer::durable(), RedisServer::durable()];
+    let settings = |shards| {
+        let mut settings = Settings::default();
+        settings.names.shards = shards;
+        settings
+    };
+    let urls = [servers[0].url(), servers[1].url()];
+    let urls: Vec<&str> = urls.iter().map(String::as_str).collect();
+    let open = |urls: &[&str], shards| AnyEngine::open_shards(urls, &settings(shards)).expect("two addresses");
+    let first = open(&urls, 2);
+    let item = |i: usize| Item::new(format!("p{i}")).key(format!("k{i}"));
+    let all: Vec<Item> = (0..20).map(item).collect();
+    let keep = Duration::from_mins(1);
+    let receipts = push::push(&first, &settings(2), keep, &all).await.expect("pushed");
+    let elsewhere: Vec<u64> = receipts
+        .iter()
+        .map(|receipt| receipt.number)
+        .filter(|number| shard_of(*number) == 1)
+        .collect();
+    let number = *elsewhere.first().expect("some are there");
+
+    // All others are there, so it is as many as there are.
+    servers[0].kill();
+    assert_eq!(open(&urls, 2).find(number).await, Ok(Found::Queued));
+    servers[0].restart();
+    first.reshard_to(5).await.expect("another number");
+
+    // Whoever has not asked the home shard does not say that a message is not there, nor puts one in.
+    servers[0].kill();
+    let late = open(&urls, 5);
+    let refused = [
+        late.find(number).await.map(drop),
+        late.cancel(&[number]).await.map(drop),
+        late.requeue(&[number]).await.map(drop),
+        late.endings(&[number]).await.map(drop),
+        late.await_ending(number, Duration::from_millis(1)).await.map(drop),
+    ];
+    for (place, refused) in refused.iter().enumerate() {
+        assert!(refused.as_ref().is_err_and(Error::is_away), "{place}: {refused:?}");
+    }
+    // Those who have asked it go on.
+    assert_eq!(first.find(number).await, Ok(Found::Queued));
+    let back = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        servers[0].restart();
+    };
+    let settings = settings(5);
+    let (again, ()) = tokio::join!(push::push(&late, &settings, keep, &all), back);
+    let again = again.expect("pushed");
+    let numbers = |receipts: &[Receipt]| receipts.iter().map(|receipt| receipt.number).collect::<Vec<_>>();
+    assert_eq!(numbers(&again), numbers(&receipts), "each is known");
+    let free: Vec<Item> = (0..9).map(|_| Item::new("free")).collect();
+    for item in free {
+        push::push(&open(&urls, 5), &settings, keep, &[item])
+            .await
+            .expect("pushed");
+    }
+    assert_eq!(first.published().await, Ok(29));
 }

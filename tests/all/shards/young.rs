@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use queenright::engine::memory::Local;
-use queenright::engine::sharded::{Sharded, first_number};
-use queenright::engine::{Cancelled, CancelledGroup, Engine, Found, Handover, Item, PausedGroup};
+use queenright::engine::sharded::{Sharded, first_number, shard_of, shard_of_group};
+use queenright::engine::{Cancelled, CancelledGroup, Engine, Found, Handover, Item, PausedGroup, Push, Pushed};
 use queenright::error::Error;
+use queenright::settings::Names;
 
 use crate::conformance::push::push_call;
 
@@ -24,8 +25,9 @@ async fn what_is_said_before_anyone_has_joined_counts_in_all_shards() {
     assert!(is_none(queue.pause_group("g", true).await.expect_err("no queue")));
     assert!(is_none(queue.handover(None).await.expect_err("no queue")));
 
+    // The home shard is made with the first push, and was lost since.
     let push = push_call("once", vec![Item::new("pushed").key("any")]);
-    queue.push(&push).await.expect("pushed");
+    shards[SHARDS - 1].push(&push).await.expect("pushed");
     let mut made = 0;
     for shard in &shards {
         made += usize::from(shard.status().await.is_ok());
@@ -42,4 +44,47 @@ async fn what_is_said_before_anyone_has_joined_counts_in_all_shards() {
     }
     let status = queue.status().await.expect("a look");
     assert_eq!((status.published, status.groups.paused), (1, vec!["g".to_string()]));
+}
+
+#[tokio::test]
+async fn whoever_pushes_first_makes_the_home_shard_which_tells_others_how_many_shards_there_are() {
+    let stores: Vec<Local> = (0..5).map(|_| Local::new("jobs")).collect();
+    let queue = |shards| {
+        let (names, stores) = (Names::default().of_shard(0, shards), stores.clone());
+        let open = move |names: &Names| Ok(stores[names.shard as usize].named(names));
+        Sharded::open(&names, open).expect("a few shards")
+    };
+    let push = |call: &str, shards, shard| {
+        let is_there = |key: &String| shard_of_group(key, shards) == shard;
+        let key = (0..10_000).map(|i| format!("k{i}")).find(is_there);
+        push_call(call, vec![Item::new("x").key(key.expect("one of them"))])
+    };
+    let (four, five) = (queue(4), queue(5));
+    let full = Push {
+        backlog_max: 0,
+        ..push("full", 4, 2)
+    };
+    assert_eq!(four.push(&full).await, Ok(Pushed::Full));
+    assert!(
+        matches!(four.published().await, Err(Error::NoQueue { .. })),
+        "none is made by that"
+    );
+    let pushed = four.push(&push("one", 4, 2)).await.expect("pushed");
+    assert!(
+        matches!(&pushed, Pushed::Ok(receipts) if shard_of(receipts[0].number) == 2),
+        "{pushed:?}"
+    );
+    let refused = five.push(&push("other", 5, 3)).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::OtherShards {
+                recorded: 4,
+                given: 5,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(four.published().await, Ok(1));
 }

@@ -38,6 +38,7 @@ impl Inner {
         let seq = self.state.meta.as_ref().map_or(0, |meta| meta.seq);
         let receipts = match pushed {
             Pushed::Full => return self.only_a_full_queue_refuses(push, before),
+            Pushed::Part(_) => panic!("one shard puts in all of a call, or nothing"),
             Pushed::Unheard => return self.only_a_store_that_went_back_waits(before),
             Pushed::Ok(receipts) => receipts,
         };

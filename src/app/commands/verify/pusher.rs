@@ -226,7 +226,7 @@ impl Pushing {
                     return Ok(());
                 }
                 Err(error) if Instant::now() >= give_up => return Err(error.into()),
-                Ok(Pushed::Full | Pushed::Unheard) | Err(_) => tokio::time::sleep(PAUSE).await,
+                Ok(Pushed::Full | Pushed::Part(_) | Pushed::Unheard) | Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
     }

@@ -109,6 +109,7 @@ impl<E: Engine> Side<E> {
         let receipts = match told(self.handles[via].push(push).await)? {
             Pushed::Ok(receipts) => receipts,
             Pushed::Full => return Err("it is full"),
+            Pushed::Part(_) => panic!("there is room for all, or for none"),
             Pushed::Unheard => panic!("all have spoken"),
         };
         assert_eq!(receipts.len(), push.items.len(), "a receipt for each");
