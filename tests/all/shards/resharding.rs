@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use queenright::engine::memory::Local;
 use queenright::engine::sharded::shard_of_group;
 use queenright::engine::{Engine, Item, Push, Pushed, Resharded};
 
@@ -159,6 +160,41 @@ async fn away() {
 #[test]
 fn a_shard_that_is_away_keeps_nobody_from_following_or_generating() {
     play(1, None, away).expect("it holds");
+}
+
+/// The generator of a queue without shards puts its messages into a group, and somebody spreads the queue.
+async fn grouped() {
+    let mut world = World::new(1, Duration::from_millis(5));
+    world.settings.messages = None;
+    world.group = Some("all".into());
+    for _ in 0..3 {
+        world.start();
+    }
+    world.until("it begins", |world| world.done() > 10).await;
+    world.reshard(3, Duration::from_secs(9)).await.expect("it is answered");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let ended = world.processes.iter().filter(|process| process.running.is_finished());
+    assert_eq!(ended.count(), 0, "a copy goes on handling");
+    push(&world, 1, 20).await;
+    let is_pushed = |key: &&String| key.starts_with("item:pushed");
+    let handled = |shard: &Local| shard.state().stored.keys().filter(is_pushed).count();
+    let done = world.done();
+    world
+        .until("what is pushed is handled", |world| {
+            world.shards.iter().map(handled).sum::<usize>() == 20
+        })
+        .await;
+    assert_eq!(world.done(), done, "nothing of the group can be spread");
+    world.reshard(1, Duration::from_secs(9)).await.expect("it is answered");
+    world
+        .until("it is generated again", |world| world.done() > done + 20)
+        .await;
+    world.end().await;
+}
+
+#[test]
+fn a_generator_of_groups_waits_in_a_queue_that_was_spread_and_goes_on_when_it_has_one_shard_again() {
+    play(1, None, grouped).expect("it holds");
 }
 
 /// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
