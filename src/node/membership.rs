@@ -40,7 +40,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::{Beat, Engine, Join, Joined, LANES, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
@@ -197,6 +197,11 @@ impl<E: Engine> Membership<E> {
                     self.context.tell(&node, Event::Joined);
                     self.standing.send_modify(|standing| standing.node.clone_from(&node));
                     return Ok(Some(node));
+                }
+                // Before the home shard has told of it: what is in hand is finished first, in all shards.
+                Err(Error::Resharded { line, .. }) if self.reopens(&line) => {
+                    self.until_told_to_leave().await;
+                    return Ok(None);
                 }
                 // What a node cannot begin with ends it; one that was at work waits.
                 Err(error) if error.is_away() || (was_at_work && error.may_be_mended()) => {

@@ -197,6 +197,41 @@ fn a_generator_of_groups_waits_in_a_queue_that_was_spread_and_goes_on_when_it_ha
     play(1, None, grouped).expect("it holds");
 }
 
+/// A copy has messages of the home shard in hand. The other shard has given the copy up, and is the first to hear of a reshard: the copy is told of it where it
+/// joins again.
+async fn told_by_a_join() {
+    let mut world = World::new(2, Duration::from_millis(5));
+    (world.items, world.handling) = (0, Duration::from_secs(1));
+    world.settings.also_handle = true;
+    world.start();
+    let is_here = |key: &String| shard_of_group(key, 2) == 0;
+    let keys = (0..100).map(|i| format!("g{i}")).filter(is_here).take(6);
+    let items: Vec<Item> = keys.map(|key| Item::new(key.clone()).key(key)).collect();
+    let queue = world.queue(&Arc::default());
+    let pushed = queenright::push::push(&*queue, &world.settings, Duration::from_mins(1), &items);
+    pushed.await.expect("pushed");
+    world
+        .until("some are in hand", |world| {
+            world.handled().len() == 3 && !world.shards[1].state().nodes.is_empty()
+        })
+        .await;
+    let later = world.names.resharded(3, 1).in_shard(1);
+    let shard = world.shards[1].named(&later);
+    shard.reshard("").await.expect("it is told");
+    let members: Vec<String> = world.shards[1].state().nodes.keys().cloned().collect();
+    shard.leave(&members[0]).await.expect("it is given up");
+    world.until("it has followed", |world| world.shards_now() == 3).await;
+    let count = |world: &World, begins| world.handled().iter().filter(|(_, other)| *other == begins).count();
+    world.until("all are handled", |world| count(world, false) >= 6).await;
+    assert_eq!(count(&world, true), 6, "none is begun twice");
+    world.end().await;
+}
+
+#[test]
+fn a_copy_that_is_told_of_a_reshard_by_a_join_finishes_what_it_has_in_hand() {
+    play(1, None, told_by_a_join).expect("it holds");
+}
+
 /// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
 async fn refused_in_part() {
     let world = World::new(2, Duration::from_millis(5));
@@ -299,5 +334,9 @@ fn a_fleet_that_does_not_follow_a_reshard_uses_no_new_shard() {
     assert!(
         play(1, Some("reopen"), grow_and_shrink).is_err(),
         "nobody misses reopen"
+    );
+    assert!(
+        play(1, Some("reopen"), told_by_a_join).is_err(),
+        "what is in hand is begun twice"
     );
 }
