@@ -92,7 +92,7 @@ impl<E: Engine> Membership<E> {
             outlet: Outlet::new(Instant::now()),
             watching: Watching::new(Instant::now()),
             reach: Reach::default(),
-            returned: None,
+            returned: context.requests.requested().away,
             place: None,
             damage: (0, String::new()),
             context,
@@ -456,6 +456,7 @@ impl<E: Engine> Membership<E> {
     /// The store is away: says so once, and waits a little longer each time.
     async fn wait(&mut self, node: &NodeId, reason: &str) {
         self.reach.fails();
+        self.context.requests.is_away();
         if self.backoff.is_fresh() {
             let reason = reason.to_string();
             self.context.tell(node, Event::Away { reason });

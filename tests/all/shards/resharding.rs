@@ -232,6 +232,33 @@ fn a_copy_that_is_told_of_a_reshard_by_a_join_finishes_what_it_has_in_hand() {
     play(1, None, told_by_a_join).expect("it holds");
 }
 
+/// The home shard goes back in time while its only copy has left it, to follow a reshard.
+async fn back_while_it_follows() {
+    let mut world = World::new(1, Duration::from_millis(5));
+    (world.settings.messages, world.settings.also_handle) = (None, true);
+    world.start();
+    world.until("it begins", |world| world.done() > 10).await;
+    let before = world.shards[0].state().clone();
+    world.until("it goes on", |world| world.done() > 60).await;
+    let goes_back = async {
+        while !world.shards[0].state().nodes.is_empty() {
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        *world.shards[0].state() = before;
+    };
+    let (told, ()) = tokio::join!(world.reshard(2, Duration::from_secs(9)), goes_back);
+    told.expect("it is answered");
+    world.until("it has followed", |world| world.made(1) > 3).await;
+    let rewinds = world.shards[0].state().meta.as_ref().map(|meta| meta.rewinds);
+    assert_eq!(rewinds, Some(1), "what it has seen is told");
+    world.end().await;
+}
+
+#[test]
+fn what_a_copy_has_seen_it_tells_also_after_it_has_followed_a_reshard() {
+    play(1, None, back_while_it_follows).expect("it holds");
+}
+
 /// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
 async fn refused_in_part() {
     let world = World::new(2, Duration::from_millis(5));
