@@ -182,10 +182,8 @@ impl<G: Generate, H: Handle> Parts<G, H> {
     ) -> Result<()> {
         let mut shutdown = reopening.shutdown.clone();
         let mut settings = self.settings.clone();
-        if let Some(names) = E::names(engine) {
-            settings.names = names;
-        }
-        let shards = E::shards(engine);
+        let (names, shards) = E::made_of(engine);
+        settings.names = names.unwrap_or(settings.names);
         let (contexts, memberships): (Vec<_>, Vec<_>) =
             shards::contexts(shards, settings, &self.observer, &self.meter, reopening, before)?
                 .into_iter()

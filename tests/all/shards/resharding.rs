@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use queenright::Settings;
 use queenright::engine::memory::Local;
-use queenright::engine::sharded::shard_of_group;
+use queenright::engine::sharded::{Sharded, shard_of_group};
 use queenright::engine::{Engine, Item, Push, Pushed, Resharded};
 
 use super::{World, play, push};
+use queenright::settings::Names;
 
 /// How many seeds the gate plays.
 const SEEDS: u64 = 80;
@@ -257,6 +259,30 @@ async fn back_while_it_follows() {
 #[test]
 fn what_a_copy_has_seen_it_tells_also_after_it_has_followed_a_reshard() {
     play(1, None, back_while_it_follows).expect("it holds");
+}
+
+#[test]
+fn what_a_queue_is_made_of_is_told_as_it_is_at_one_moment() {
+    let locals: Vec<Local> = (0..50).map(|_| Local::new("jobs")).collect();
+    let open = move |names: &Names| Ok(locals[names.shard as usize].named(names));
+    let queue = Arc::new(Sharded::open(&Names::default(), open).expect("one shard"));
+    let other = queue.clone();
+    let resharding = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let (items, settings) = ([Item::new("x")], Settings::default());
+            let push = queenright::push::push(&*other, &settings, Duration::from_mins(1), &items);
+            push.await.expect("a queue");
+            for to in 2..=50 {
+                other.reshard_to(to).await.expect("it is answered");
+            }
+        });
+    });
+    while !resharding.is_finished() {
+        let (names, shards) = Sharded::made_of(&queue);
+        assert_eq!(names.expect("shards").shards_in_all(), shards.len());
+    }
+    resharding.join().expect("it ends well");
 }
 
 /// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
