@@ -165,6 +165,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             made: next.made,
             made_before,
             cursor: next.cursor,
+            shards: self.shards.len(),
         });
     }
 
