@@ -15,6 +15,7 @@ checks![
     the_generator_of_several_shards_finds_what_that_of_one_has_left,
     a_push_for_those_that_have_to_be_here_leaves_the_others,
     a_reshard_waits_for_members_that_may_know_of_another,
+    a_shard_that_was_left_over_is_taken_over_from_its_members_under_its_key_names,
 ];
 
 /// The queue has one shard, and then four.
@@ -204,4 +205,48 @@ async fn a_reshard_waits_for_members_that_may_know_of_another<B: Bench>(hive: &H
             .await
             .expect("all have spoken")
     );
+}
+
+async fn a_shard_that_was_left_over_is_taken_over_from_its_members_under_its_key_names<B: Bench>(hive: &Hive<B>) {
+    // Two reshards were given up before the step in the home shard, or it has lost them: both have made shard 2, in Redis under the same keys.
+    let (open, two) = (hive.bench.opener(), Names::default().of_shard(0, 2));
+    let names = [9, 11].map(|to| two.resharded(to, 1).in_shard(2));
+    let [nine, eleven] = [0, 1].map(|at| open(&names[at]).expect("it opens"));
+    let others = Names {
+        errors: "dead-letters".into(),
+        ..names[1].clone()
+    };
+    let others = open(&others).expect("it opens");
+    let nothing = |call: &str| push_call(call, Vec::new());
+    nine.join(&Hive::<B>::join_call("a")).await.expect("join");
+    let refused = others.push(&nothing("other")).await;
+    assert!(matches!(refused, Err(Error::OtherShards { .. })), "{refused:?}");
+
+    eleven.push(&nothing("push")).await.expect("taken over");
+    let state = B::dump(&eleven).await;
+    assert_eq!(state.meta.expect("a queue").names, names[1].line());
+    assert!(state.nodes.is_empty(), "who was there has nothing to do with it");
+    let late = nine.beat(&Hive::<B>::beat_call("a")).await;
+    assert!(matches!(late, Ok(Renewed::Deposed)), "{late:?}");
+
+    eleven.join(&Hive::<B>::join_call("b")).await.expect("join");
+    nine.join(&Hive::<B>::join_call("c")).await.expect("taken over");
+    let members: Vec<String> = B::dump(&nine).await.nodes.into_keys().collect();
+    assert_eq!(members, ["c"]);
+
+    assert!(eleven.reshard("s1").await.expect("taken over"));
+    let state = B::dump(&eleven).await;
+    assert_eq!(
+        (state.meta.expect("a queue").names, state.nodes.len()),
+        (names[1].line(), 0)
+    );
+    // It is used: nobody takes it over any more.
+    eleven
+        .push(&push_call("used", vec![Item::new("x")]))
+        .await
+        .expect("pushed");
+    let refused = nine.join(&Hive::<B>::join_call("d")).await;
+    assert!(matches!(refused, Err(Error::OtherShards { .. })), "{refused:?}");
+    // Whoever looks at the queue of this check finds nothing else.
+    eleven.purge(true).await.expect("removed");
 }

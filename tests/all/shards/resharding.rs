@@ -10,6 +10,7 @@ use queenright::engine::sharded::{Sharded, shard_of_group};
 use queenright::engine::{Engine, Item, Push, Pushed, Resharded};
 
 use super::{World, play, push};
+use queenright::error::Error;
 use queenright::settings::Names;
 
 /// How many seeds the gate plays.
@@ -283,6 +284,34 @@ fn what_a_queue_is_made_of_is_told_as_it_is_at_one_moment() {
         assert_eq!(names.expect("shards").shards_in_all(), shards.len());
     }
     resharding.join().expect("it ends well");
+}
+
+/// A shard that is to be made is there already, as one of another number, and in use.
+async fn in_use() {
+    let world = World::new(2, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let used = |names: &Names| (world.shards[names.shard as usize].named(names), [Item::new("x")]);
+    for (shard, items) in [used(&world.names), used(&world.names.resharded(5, 1).in_shard(2))] {
+        let pushed = queenright::push::push(&shard, &world.settings, Duration::from_mins(1), &items);
+        pushed.await.expect("pushed");
+    }
+    let refused = queue.reshard_to(3).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::OtherShards {
+                recorded: 5,
+                given: 3,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn what_keeps_a_reshard_from_being_made_is_said_if_nobody_else_makes_one() {
+    play(1, None, in_use).expect("it holds");
 }
 
 /// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
