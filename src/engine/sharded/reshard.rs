@@ -112,14 +112,13 @@ pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Res
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
     for (number, shard) in next.shards.iter().enumerate() {
-        // Nobody may have come yet to some that are there.
-        let before = match list.shards.get(number) {
-            Some(shard) => Some(shard.published().await),
-            None => None,
+        // Nobody may have come yet to some that are there. Those are made as what they are: whoever comes there next would take the line of a later reshard
+        // for one that is made.
+        let shard = match list.shards.get(number) {
+            Some(before) if !matches!(before.published().await, Err(Error::NoQueue { .. })) => continue,
+            Some(before) => before,
+            None => shard,
         };
-        if before.is_some_and(|before| !matches!(before, Err(Error::NoQueue { .. }))) {
-            continue;
-        }
         make(&**shard, number, &status.birth).await?;
         shard
             .pause(Some(status.paused.generator), Some(status.paused.handlers))

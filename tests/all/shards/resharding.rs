@@ -286,27 +286,35 @@ fn what_a_queue_is_made_of_is_told_as_it_is_at_one_moment() {
     resharding.join().expect("it ends well");
 }
 
-/// A shard that is to be made is there already, as one of another number, and in use.
+/// A shard that is to be made is there already, as one of another number, and in use. Nobody has come yet to some of those that there are.
 async fn in_use() {
-    let world = World::new(2, Duration::from_millis(5));
+    let world = World::new(3, Duration::from_millis(5));
     let queue = world.queue(&Arc::default());
     let used = |names: &Names| (world.shards[names.shard as usize].named(names), [Item::new("x")]);
-    for (shard, items) in [used(&world.names), used(&world.names.resharded(5, 1).in_shard(2))] {
+    for (shard, items) in [used(&world.names), used(&world.names.resharded(6, 1).in_shard(3))] {
         let pushed = queenright::push::push(&shard, &world.settings, Duration::from_mins(1), &items);
         pushed.await.expect("pushed");
     }
-    let refused = queue.reshard_to(3).await;
+    let refused = queue.reshard_to(5).await;
     assert!(
         matches!(
             refused,
             Err(Error::OtherShards {
-                recorded: 5,
-                given: 3,
+                recorded: 6,
+                given: 5,
                 ..
             })
         ),
         "{refused:?}"
     );
+    for shard in 1..3 {
+        let line = world.shards[shard].state().meta.as_ref().map(|meta| meta.names.clone());
+        assert_eq!(
+            line,
+            Some(world.names.in_shard(shard).line()),
+            "of a reshard that is not made"
+        );
+    }
 }
 
 #[test]
