@@ -84,7 +84,7 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Tried> {
     let mut typed = keys.typed().to_vec();
     typed.insert(2, (&taken, "hash"));
     let (all, kinds): (Vec<&String>, Vec<&str>) = typed.into_iter().unzip();
-    let process = record::encode(&record::Process::of(join));
+    let process = record::encode(&record::Process::of(join, &keys.names));
     // A promoted replica that knows of a member waits for it before anyone numbers messages there.
     let run = engine
         .control

@@ -11,6 +11,7 @@ use super::{Bench, Check, Hive, checks};
 checks![
     a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_crowned,
     a_reshard_is_made_once_and_goes_on_from_what_is_there,
+    a_look_tells_which_members_have_not_followed_a_reshard,
     whoever_knows_of_a_later_reshard_tells_it_by_joining_beating_or_pushing,
     the_generator_of_several_shards_finds_what_that_of_one_has_left,
     a_push_for_those_that_have_to_be_here_leaves_the_others,
@@ -60,6 +61,32 @@ async fn a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_cr
     let crowned = beat_as(hive, &later(), "c").await;
     assert_eq!((crowned.generator, crowned.epoch, crowned.resharded), (true, 2, None));
     assert!(!hive.beat("a").await.generator);
+}
+
+async fn a_look_tells_which_members_have_not_followed_a_reshard<B: Bench>(hive: &Hive<B>) {
+    let behind = async |names: &Names| {
+        let nodes = hive.status_as(names).await.nodes.into_iter();
+        let mut behind: Vec<(String, bool)> = nodes.map(|node| (node.node, node.behind)).collect();
+        behind.sort();
+        behind
+    };
+    let told = |nodes: &[(&str, bool)]| {
+        nodes
+            .iter()
+            .map(|(node, behind)| ((*node).into(), *behind))
+            .collect::<Vec<_>>()
+    };
+    hive.found("a", &[]).await;
+    assert_eq!(behind(&Names::default()).await, told(&[("a", false)]));
+    hive.bench.reshard_with(&later(), "s1").await.expect("reshard");
+    let join = Hive::<B>::join_call("b");
+    hive.bench.join_with(&later(), &join).await.expect("join");
+    // Whoever is told still works by the number of before.
+    beat_as(hive, &Names::default(), "a").await;
+    assert_eq!(behind(&later()).await, told(&[("a", true), ("b", false)]));
+    let next = later().resharded(2, 1);
+    hive.bench.reshard_with(&next, "s1").await.expect("again");
+    assert_eq!(behind(&next).await, told(&[("a", true), ("b", true)]));
 }
 
 async fn a_reshard_is_made_once_and_goes_on_from_what_is_there<B: Bench>(hive: &Hive<B>) {
