@@ -99,16 +99,25 @@ macro_rules! verbs {
 }
 use verbs;
 
+/// The names that the home shard has, if the queue is made of shards; and its shards, the home shard first.
+pub type MadeOf<E> = (Option<Names>, Vec<Arc<E>>);
+
 /// A store that speaks the protocol.
 pub trait Engine: Send + Sync + 'static {
     /// What a queue is made of: itself, or shards.
     type Shard: Engine;
     /// The shards of a queue, the home shard first. Each is a queue of its own, in which a node has a membership of its own.
     fn shards(queue: &Arc<Self>) -> Vec<Arc<Self::Shard>>;
-    /// The names that the home shard has, if the queue is made of shards: they tell how many there are, and of how many before each reshard.
+    /// The same with the names that the home shard has, if the queue is made of shards: they tell how many there are, and of how many before each reshard. Both are
+    /// of one moment, whoever else follows a reshard meanwhile.
     #[must_use]
-    fn names(_: &Arc<Self>) -> Option<Names> {
-        None
+    fn made_of(queue: &Arc<Self>) -> MadeOf<Self::Shard> {
+        (None, Self::shards(queue))
+    }
+    /// The names alone.
+    #[must_use]
+    fn names(queue: &Arc<Self>) -> Option<Names> {
+        Self::made_of(queue).0
     }
     /// Refuses a store that cannot be used, or on which the promises would not hold.
     fn check(&self) -> impl Future<Output = Result<()>> + Send;

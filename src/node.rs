@@ -123,11 +123,11 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             meter: self.meter,
             beats_here: self.beats_here,
         };
-        let mut is_again = false;
+        let (mut is_again, mut before) = (false, Vec::new());
         loop {
             let reopening = Reopening::new(&shutdown, is_again);
             is_again = true;
-            let ended = parts.run(&self.engine, &reopening).await;
+            let ended = parts.run(&self.engine, &reopening, &mut before).await;
             let is_resharded = match &ended {
                 Ok(()) => reopening.is_wanted(),
                 Err(error) => matches!(error, Error::Resharded { .. }),
@@ -138,7 +138,7 @@ impl<E: Engine, G: Generate, H: Handle> Node<E, G, H> {
             tokio::select! {
                 biased;
                 () = shutdown.stopping() => return Ok(()),
-                followed = parts.follow(&self.engine) => followed?,
+                followed = parts.follow(&self.engine, &before) => followed?,
             }
         }
     }
@@ -157,27 +157,35 @@ struct Parts<G, H> {
 impl<G: Generate, H: Handle> Parts<G, H> {
     /// Waits until the queue tells how many shards it has: an engine that can follows with that look. A shard that is away is not waited for, as long as the
     /// home shard answers.
-    async fn follow<E: Engine>(&self, engine: &Arc<E>) -> Result<()> {
+    async fn follow<E: Engine>(&self, engine: &Arc<E>, before: &[Arc<Requests>]) -> Result<()> {
         let mut backoff = Backoff::new(&self.settings);
         loop {
             match engine.status().await {
                 Ok(_) | Err(Error::NoQueue { .. }) => return Ok(()),
-                Err(error) if error.may_pass() => backoff.wait().await,
+                Err(error) if error.may_pass() => {
+                    for requests in before {
+                        requests.is_away();
+                    }
+                    backoff.wait().await;
+                }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Works on the shards that there are, until told to stop, or that there are others.
-    async fn run<E: Engine>(&self, engine: &Arc<E>, reopening: &Reopening) -> Result<()> {
+    /// Works on the shards that there are, until told to stop, or that there are others. What was seen in each is left for the next time.
+    async fn run<E: Engine>(
+        &self,
+        engine: &Arc<E>,
+        reopening: &Reopening,
+        before: &mut Vec<Arc<Requests>>,
+    ) -> Result<()> {
         let mut shutdown = reopening.shutdown.clone();
         let mut settings = self.settings.clone();
-        if let Some(names) = E::names(engine) {
-            settings.names = names;
-        }
-        let shards = E::shards(engine);
+        let (names, shards) = E::made_of(engine);
+        settings.names = names.unwrap_or(settings.names);
         let (contexts, memberships): (Vec<_>, Vec<_>) =
-            shards::contexts(shards, settings, &self.observer, &self.meter, reopening)?
+            shards::contexts(shards, settings, &self.observer, &self.meter, reopening, before)?
                 .into_iter()
                 .unzip();
         let context = contexts[0].clone();
@@ -189,6 +197,7 @@ impl<G: Generate, H: Handle> Parts<G, H> {
             start(memberships)?
         };
         let requests: Vec<_> = contexts.iter().map(|shard| shard.requests.clone()).collect();
+        before.clone_from(&requests);
         let leaving = LeaveOnDrop(requests);
         let mut tasks = JoinSet::new();
         for shard in &contexts {

@@ -3,14 +3,16 @@
 mod cancels;
 mod ending;
 mod failed;
+mod process;
 
 use rmp::decode::{self as read, Bytes as Reader};
 use rmp::encode as write;
 
 use super::history::{Bucket, Crowned, Figures, Gauges, Live};
 use super::store::Lane;
-use super::{Chained, Join, Link, Receipt};
+use super::{Chained, Link, Receipt};
 use crate::error::{Error, Result};
+pub(super) use process::Process;
 
 /// A value as it is stored.
 pub(super) fn encode<T: Record>(record: &T) -> Vec<u8> {
@@ -56,7 +58,6 @@ macro_rules! records {
 }
 
 records! {
-    Process { host, pid, version, concurrency, deliveries_max }
     Live { generates, started_ms, in_hand, rate_milli, published, done, failed, retried }
     Gauges { queued, in_hand, later, errors }
 }
@@ -96,28 +97,6 @@ impl Record for Lane {
                 Field::read(fields)?
             },
         })
-    }
-}
-
-/// The process that a node is.
-#[derive(Debug, Default)]
-pub(super) struct Process {
-    pub(super) host: String,
-    pub(super) pid: u32,
-    pub(super) version: String,
-    pub(super) concurrency: u32,
-    pub(super) deliveries_max: u16,
-}
-
-impl Process {
-    pub(super) fn of(join: &Join) -> Self {
-        Self {
-            host: join.host.clone(),
-            pid: join.pid,
-            version: join.version.clone(),
-            concurrency: join.concurrency,
-            deliveries_max: join.deliveries_max,
-        }
     }
 }
 

@@ -179,6 +179,8 @@ pub struct About {
     pub version: String,
     pub concurrency: u32,
     pub deliveries_max: u16,
+    /// Of how many reshards of its shard it knew when it joined.
+    pub reshards: u32,
     /// On the hive clock.
     pub joined: u64,
     /// What tells a repeat of its join.

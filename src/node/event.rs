@@ -85,6 +85,8 @@ pub enum Event {
     Purged,
     /// This node generates, nobody else is alive to handle, and it does not handle itself: so many messages wait.
     Unhandled { queued: u64 },
+    /// This node generates, and what it generates cannot be published until somebody changes something: what that is.
+    Blocked { why: String },
     /// Someone else wrote into the queue: what cannot be read of it.
     Damaged { what: String },
     /// The store cannot be used at the moment.
@@ -126,6 +128,7 @@ impl Event {
             Self::Untold { .. } => "untold",
             Self::Purged => "purged",
             Self::Unhandled { .. } => "unhandled",
+            Self::Blocked { .. } => "blocked",
             Self::Damaged { .. } => "damaged",
             Self::Away { .. } => "away",
             Self::Reconnected => "reconnected",
@@ -166,6 +169,7 @@ impl Event {
                 "stops before replicas have all that it wrote: {messages} messages or outcomes stay untold, and may be kept or not"
             ),
             Self::Purged => "the queue was removed, and another begins".into(),
+            Self::Blocked { why } => why.clone(),
             Self::Damaged { what } => format!("someone else wrote into the queue: {}", escape(what.as_bytes())),
             Self::Away { reason } => format!("{}; waiting for it", escape(reason.as_bytes())),
             Self::Reconnected => "the store answers again".into(),

@@ -52,6 +52,8 @@ pub struct Election {
     pub made_before: Option<u64>,
     /// What the last message left for this one.
     pub cursor: Bytes,
+    /// How many shards the queue has, with those that get no new messages since a reshard. Where there are several, numbers say nothing of the order.
+    pub shards: usize,
 }
 
 /// A message in the making.

@@ -132,6 +132,7 @@ impl<E: Engine, G: Generate> Generator<E, G> {
                     made: reign.made,
                     made_before: reign.made_before,
                     cursor: reign.cursor.clone(),
+                    shards: 1,
                 });
                 self.maker.reigned = reign.epoch;
                 self.confirmed.store(reign.made, Ordering::Relaxed);
@@ -354,6 +355,7 @@ mod tests {
             made: 0,
             made_before: None,
             cursor: Bytes::new(),
+            shards: 1,
         };
         // Its task was aborted: nobody has told it.
         Maker::taken(maker.clone()).await.elected(&election);

@@ -40,7 +40,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::engine::{Beat, Engine, Join, Joined, LANES, Member, NodeId, Reap, Renewed, Seen, TRIM_MAX};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mutants::guard;
 use crate::node::backoff::Backoff;
 use crate::node::context::Context;
@@ -92,7 +92,7 @@ impl<E: Engine> Membership<E> {
             outlet: Outlet::new(Instant::now()),
             watching: Watching::new(Instant::now()),
             reach: Reach::default(),
-            returned: None,
+            returned: context.requests.requested().away,
             place: None,
             damage: (0, String::new()),
             context,
@@ -197,6 +197,11 @@ impl<E: Engine> Membership<E> {
                     self.context.tell(&node, Event::Joined);
                     self.standing.send_modify(|standing| standing.node.clone_from(&node));
                     return Ok(Some(node));
+                }
+                // Before the home shard has told of it: what is in hand is finished first, in all shards.
+                Err(Error::Resharded { line, .. }) if self.reopens(&line) => {
+                    self.until_told_to_leave().await;
+                    return Ok(None);
                 }
                 // What a node cannot begin with ends it; one that was at work waits.
                 Err(error) if error.is_away() || (was_at_work && error.may_be_mended()) => {
@@ -451,6 +456,7 @@ impl<E: Engine> Membership<E> {
     /// The store is away: says so once, and waits a little longer each time.
     async fn wait(&mut self, node: &NodeId, reason: &str) {
         self.reach.fails();
+        self.context.requests.is_away();
         if self.backoff.is_fresh() {
             let reason = reason.to_string();
             self.context.tell(node, Event::Away { reason });

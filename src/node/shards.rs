@@ -8,7 +8,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::{
-    Context, Handle, Handler, Home, Ids, Meter, Observer, Reopening, Seat, Share, Slots, Standing, crashed, watch,
+    Context, Handle, Handler, Home, Ids, Meter, Observer, Reopening, Requests, Seat, Share, Slots, Standing, crashed,
+    watch,
 };
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -16,13 +17,14 @@ use crate::node::event::{Entry, Event};
 use crate::node::membership::Membership;
 use crate::settings::Settings;
 
-/// What the parts of the node share, and its membership, in each shard.
+/// What the parts of the node share, and its membership, in each shard. Where it worked before a reshard, it goes on from what it has seen (`before`).
 pub(super) fn contexts<E: Engine>(
     shards: Vec<Arc<E>>,
     settings: Settings,
     observer: &Arc<dyn Observer>,
     meter: &Arc<Meter>,
     reopening: &Reopening,
+    before: &[Arc<Requests>],
 ) -> Result<Vec<(Context<E>, Membership<E>)>> {
     let count = shards.len();
     let mut ids = if count > 1 { Ids::of(count) } else { Vec::new() }.into_iter();
@@ -49,7 +51,9 @@ pub(super) fn contexts<E: Engine>(
                 ..settings.clone()
             }),
             observer,
-            requests: Arc::default(),
+            requests: before
+                .get(shard)
+                .map_or_else(Arc::default, |before| Arc::new(Requests::after(before))),
             told: Arc::default(),
             meter: meter.clone(),
             standing: standing.subscribe(),

@@ -96,6 +96,11 @@ impl Names {
         self.then.last().map_or(self.shards, |last| last.shards) as usize
     }
 
+    /// How often the number of shards was changed since this one was made.
+    pub(crate) fn reshards(&self) -> u32 {
+        u32::try_from(self.then.len()).unwrap_or(u32::MAX)
+    }
+
     /// How many shards there are, with those that only run empty.
     #[must_use]
     pub fn shards_in_all(&self) -> usize {

@@ -5,6 +5,7 @@
 
 mod crowd;
 mod on_redis;
+mod resharded_pushes;
 mod resharding;
 mod store;
 mod turns;
@@ -36,6 +37,8 @@ const SEEDS: u64 = 90;
 #[derive(Clone)]
 struct Source {
     items: u64,
+    /// All messages are of one group.
+    group: Option<String>,
 }
 
 impl Generate for Source {
@@ -45,6 +48,7 @@ impl Generate for Source {
             return Made::End;
         }
         draft.payload.extend(item.to_string().bytes());
+        draft.group.clone_from(&self.group);
         draft.cursor = (item + 1).to_string().into_bytes();
         Made::Message
     }
@@ -63,6 +67,8 @@ struct World {
     handled: Arc<Mutex<Vec<(String, bool)>>>,
     /// How many items the source has.
     items: u64,
+    /// The group into which the generator puts its messages.
+    group: Option<String>,
 }
 
 struct Process {
@@ -90,6 +96,7 @@ impl World {
             handling: Duration::from_millis(2),
             handled: Arc::default(),
             items: ITEMS,
+            group: None,
         }
     }
 
@@ -131,7 +138,11 @@ impl World {
                 Ok(vec![Effect::add(format!("item:{item}"), 1)])
             }
         };
-        let node = Node::new(queue, self.settings.clone(), Source { items: self.items }, handle).beats_here();
+        let source = Source {
+            items: self.items,
+            group: self.group.clone(),
+        };
+        let node = Node::new(queue, self.settings.clone(), source, handle).beats_here();
         let running = tokio::spawn(node.run(shutdown));
         self.processes.push(Process { dead, running, stopper });
     }

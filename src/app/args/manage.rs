@@ -258,7 +258,10 @@ URLs: URLs beyond the shards are not used before. Restart copies with the new
 --shards or the old one, as you like.
 
 A shard is not removed: keep its server. Groups stay where they are until
-nothing of them is left there.
+nothing of them is left there. Where there are several, no generator can put
+messages into groups: it waits, and says so (blocked); and what a handler
+publishes into a group of another shard is an error. reshard --to 1 is the way
+back.
 
 Examples:
   queenright reshard --to 6 --url redis+cluster://10.0.0.1

@@ -1,5 +1,6 @@
 //! `reshard`: another number of shards, while the queue is in use.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,12 +17,20 @@ use crate::engine::{Engine, NodeStatus, Resharded, ShardStatus, Status};
 /// How often it is said what is waited for.
 const SAY: Duration = Duration::from_secs(10);
 
+/// A copy that is seen nowhere for so long does not come back: one that follows joins again at once.
+const GONE: Duration = Duration::from_secs(5);
+
 pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &Reshard) -> Result<(), Failure> {
     engine.check().await?;
     // A queue of a newer layout is refused, and one that is not there.
     engine.published().await?;
+    let mut copies = Copies::default();
+    let before = engine.status().await?;
     let told = engine.reshard_to(flags.to).await?;
-    wait(&*engine, flags).await?;
+    if told.before != told.now {
+        copies.are_behind(before.nodes.iter().filter(|node| node.is_alive()), Instant::now());
+    }
+    wait(&*engine, copies, flags).await?;
     if flags.json {
         let shown = serde_json::json!({ "shards": told.now, "before": told.before, "in_all": told.in_all });
         return print(&(json::for_terminal(&shown) + "\n"));
@@ -45,13 +54,38 @@ fn in_words(told: Resharded) -> String {
     format!("{changed}{retired}\n")
 }
 
+/// Copies that have been seen with the number of shards of before, and when. One that follows leaves, and joins again under another id: by its process it is known.
+#[derive(Default)]
+struct Copies(BTreeMap<(String, u32), Instant>);
+
+impl Copies {
+    fn are_behind<'a>(&mut self, nodes: impl Iterator<Item = &'a NodeStatus>, now: Instant) {
+        self.0.extend(nodes.map(|node| (process(node), now)));
+    }
+
+    /// How many have not followed yet. One that is not seen at all any more has ended.
+    fn behind(&mut self, nodes: &[NodeStatus], now: Instant) -> usize {
+        let alive = || nodes.iter().filter(|node| node.is_alive());
+        self.are_behind(alive().filter(|node| node.behind), now);
+        for node in alive().filter(|node| !node.behind) {
+            self.0.remove(&process(node));
+        }
+        self.0.retain(|_, seen| now < *seen + GONE);
+        self.0.len()
+    }
+}
+
+fn process(node: &NodeStatus) -> (String, u32) {
+    (node.host.clone(), node.pid)
+}
+
 /// Until all copies work on the new shards, and those that get no new messages are empty.
-async fn wait<E: Engine>(engine: &E, flags: &Reshard) -> Result<(), Failure> {
+async fn wait<E: Engine>(engine: &E, mut copies: Copies, flags: &Reshard) -> Result<(), Failure> {
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
     let mut say = Instant::now() + SAY;
     loop {
         let looks = Instant::now();
-        let Some(why) = left(&engine.status().await?) else {
+        let Some(why) = left(&engine.status().await?, &mut copies) else {
             return Ok(());
         };
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
@@ -68,7 +102,7 @@ async fn wait<E: Engine>(engine: &E, flags: &Reshard) -> Result<(), Failure> {
 }
 
 /// What is not as it is to be yet.
-fn left(status: &Status) -> Option<String> {
+fn left(status: &Status, copies: &mut Copies) -> Option<String> {
     if let Some((shard, _)) = status.shards.iter().enumerate().find(|(_, shard)| shard.away.is_some()) {
         return Some(format!("shard {shard} does not answer"));
     }
@@ -76,6 +110,11 @@ fn left(status: &Status) -> Option<String> {
     let least = status.shards.iter().map(|shard| shard.nodes).min().unwrap_or(alive);
     if least < alive {
         return Some(format!("{least} of {alive} copies work on all shards"));
+    }
+    let behind = copies.behind(&status.nodes, Instant::now());
+    if behind > 0 {
+        let works = if behind == 1 { "copy works" } else { "copies work" };
+        return Some(format!("{behind} {works} with the number of shards of before"));
     }
     let waits = |shard: &ShardStatus| shard.queued + shard.in_hand + shard.later;
     let retired = status.shards.iter().enumerate().filter(|(_, shard)| shard.retired);
@@ -86,4 +125,42 @@ fn left(status: &Status) -> Option<String> {
         "{} left in shard {shard}, which gets no new ones",
         counted(waiting, "message")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(pid: u32, behind: bool, silent_ms: u64) -> NodeStatus {
+        NodeStatus {
+            node: "n".into(),
+            host: "host".into(),
+            pid,
+            version: String::new(),
+            concurrency: 1,
+            age_ms: 0,
+            in_hand: 0,
+            done: 0,
+            failed: 0,
+            lease_in_ms: 0,
+            silent_ms,
+            watched: true,
+            behind,
+            report: None,
+        }
+    }
+
+    #[test]
+    fn a_copy_is_waited_for_until_it_has_followed_or_has_ended() {
+        let (now, mut copies) = (Instant::now(), Copies::default());
+        // One was there before the step, and has left already when it is looked first.
+        copies.are_behind([node(1, false, 0)].iter(), now);
+        let mut behind = |nodes: &[NodeStatus], ms| copies.behind(nodes, now + Duration::from_millis(ms));
+        assert_eq!(behind(&[node(2, true, 0), node(3, true, 9)], 0), 2, "the third is dead");
+        assert_eq!(behind(&[node(1, false, 0), node(2, true, 0)], 100), 1);
+        assert_eq!(behind(&[node(1, false, 0)], 200), 1, "it is about to join again");
+        assert_eq!(behind(&[node(1, false, 0), node(2, false, 0)], 300), 0);
+        assert_eq!(behind(&[node(4, true, 0)], 400), 1);
+        assert_eq!(behind(&[], 400 + 5000), 0, "it was stopped");
+    }
 }

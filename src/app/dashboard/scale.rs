@@ -145,6 +145,7 @@ mod tests {
             lease_in_ms: 1000,
             silent_ms: 0,
             watched: true,
+            behind: false,
             report: Some(LastReport {
                 live: Live {
                     rate_milli,

@@ -186,6 +186,7 @@ mod tests {
             made: 7,
             made_before: None,
             cursor: bytes::Bytes::new(),
+            shards: 1,
         };
         Generate::elected(&mut lines, &election);
         // Others pushed after `a` and `b` were made: they come again under other numbers, and then `c`.

@@ -155,6 +155,8 @@ pub struct NodeStatus {
     pub silent_ms: u64,
     /// Its connection is seen: if it dies, that is noticed at once, and not when its lease has run out.
     pub watched: bool,
+    /// It joined before the number of shards was changed, and has not followed yet.
+    pub behind: bool,
     /// Its last report.
     pub report: Option<LastReport>,
 }

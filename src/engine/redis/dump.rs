@@ -248,6 +248,7 @@ impl RedisEngine {
                 version: process.version,
                 concurrency: process.concurrency,
                 deliveries_max: process.deliveries_max,
+                reshards: process.reshards,
                 joined: fields.take("joined")?,
                 token: fields.take("token")?,
                 step: fields.take("step")?,

@@ -1,6 +1,7 @@
 //! What an operator does to a queue: pause, hand the crown over, purge.
 
 use super::link::Keyed;
+use super::membership::end_members;
 use super::reply::{Decode, Reply};
 use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::{Handover, Limits, Paused, PausedGroup, Purged, Rate};
@@ -60,6 +61,17 @@ pub(super) async fn limit(engine: &RedisEngine, limits: &Limits) -> Result<()> {
 }
 
 pub(super) async fn reshard(engine: &RedisEngine, server: &str) -> Result<bool> {
+    for _ in 0..LOOKS_MAX {
+        if let Some(is_noted) = try_reshard(engine, server).await? {
+            return Ok(is_noted);
+        }
+        end_members(engine).await?;
+    }
+    Err(engine.restless())
+}
+
+/// None: a shard that was left over from another reshard has members.
+async fn try_reshard(engine: &RedisEngine, server: &str) -> Result<Option<bool>> {
     let keys = &engine.keys;
     let run = engine.aside.run_kept(&engine.scripts.reshard, &keys.replicated, |cmd| {
         cmd.keys([&keys.meta, &keys.crown, &keys.nodes, &keys.unheard])
@@ -68,8 +80,9 @@ pub(super) async fn reshard(engine: &RedisEngine, server: &str) -> Result<bool> 
     });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
-        "ok" => Ok(true),
-        "unheard" => Ok(false),
+        "ok" => Ok(Some(true)),
+        "unheard" => Ok(Some(false)),
+        "members" => Ok(None),
         "none" => Err(engine.no_queue()),
         other => Err(engine.not_ours(other, reply)),
     }

@@ -20,7 +20,18 @@ pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
     watching::show(engine, &join.node, true);
     engine.control.keep_signs().await?;
     for _ in 0..LOOKS_MAX {
-        if let Some(joined) = try_join(engine, join).await? {
+        let joined = match try_join(engine, join).await? {
+            Tried::Joined(joined) => Some(joined),
+            Tried::Older => {
+                adopt(engine).await?;
+                None
+            }
+            Tried::LeftOver => {
+                end_members(engine).await?;
+                None
+            }
+        };
+        if let Some(joined) = joined {
             // What was looked at before is known: members hardly ever look.
             engine.aside.close().await;
             if joined == Joined::Taken {
@@ -28,9 +39,26 @@ pub(super) async fn join(engine: &RedisEngine, join: &Join) -> Result<Joined> {
             }
             return Ok(joined);
         }
-        adopt(engine).await?;
     }
     Err(engine.restless())
+}
+
+/// What came of trying to join.
+enum Tried {
+    Joined(Joined),
+    /// An older program works on the queue.
+    Older,
+    /// A shard that was left over from a reshard has members.
+    LeftOver,
+}
+
+/// Ends the memberships in a shard that a reshard has left over which was given up before its one step. Nobody has used it, so they hold nothing.
+pub(super) async fn end_members(engine: &RedisEngine) -> Result<()> {
+    let members: Vec<NodeId> = engine.all_of("ZRANGE", &engine.keys.nodes).await?;
+    for node in &members {
+        leave(engine, node).await?;
+    }
+    Ok(())
 }
 
 /// Takes the queue over from an older program, unless a node comes or goes meanwhile.
@@ -50,14 +78,13 @@ async fn adopt(engine: &RedisEngine) -> Result<()> {
     run.await.map(drop)
 }
 
-/// None: an older program works on the queue.
-async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
+async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Tried> {
     let keys = &engine.keys;
     let taken = keys.taken(&join.node);
     let mut typed = keys.typed().to_vec();
     typed.insert(2, (&taken, "hash"));
     let (all, kinds): (Vec<&String>, Vec<&str>) = typed.into_iter().unzip();
-    let process = record::encode(&record::Process::of(join));
+    let process = record::encode(&record::Process::of(join, &keys.names));
     // A promoted replica that knows of a member waits for it before anyone numbers messages there.
     let run = engine
         .control
@@ -81,9 +108,10 @@ async fn try_join(engine: &RedisEngine, join: &Join) -> Result<Option<Joined>> {
         });
     let mut reply = Reply::decode(run.await?)?;
     match reply.next::<String>()?.as_str() {
-        "ok" => Ok(Some(named!(reply => Joined::Ok { birth, rewound, purged }))),
-        "taken" => Ok(Some(Joined::Taken)),
-        "older" => Ok(None),
+        "ok" => Ok(Tried::Joined(named!(reply => Joined::Ok { birth, rewound, purged }))),
+        "taken" => Ok(Tried::Joined(Joined::Taken)),
+        "older" => Ok(Tried::Older),
+        "members" => Ok(Tried::LeftOver),
         other => Err(engine.not_ours(other, reply)),
     }
 }

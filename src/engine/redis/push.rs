@@ -1,12 +1,24 @@
 //! Messages from outside.
 
-use super::RedisEngine;
+use super::membership::end_members;
 use super::reply::{Decode, Reply};
+use super::{LOOKS_MAX, RedisEngine};
 use crate::engine::sharded::first_number;
 use crate::engine::{Item, Push, Pushed, Receipt};
 use crate::error::Result;
 
 pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
+    for _ in 0..LOOKS_MAX {
+        if let Some(pushed) = try_push(engine, push).await? {
+            return Ok(pushed);
+        }
+        end_members(engine).await?;
+    }
+    Err(engine.restless())
+}
+
+/// None: a shard that was left over from a reshard has members.
+async fn try_push(engine: &RedisEngine, push: &Push) -> Result<Option<Pushed>> {
     let keys = &engine.keys;
     let has_envelopes = push.items.iter().any(Item::is_enveloped);
     let run = engine.aside.run_kept(&engine.scripts.push, &keys.replicated, |cmd| {
@@ -49,10 +61,11 @@ pub(super) async fn push(engine: &RedisEngine, push: &Push) -> Result<Pushed> {
         "ok" => {
             let receipts = reply.next::<Reply>()?.pairs()?.into_iter();
             let receipts = receipts.map(|(number, repeated)| Receipt { number, repeated });
-            Ok(Pushed::Ok(receipts.collect()))
+            Ok(Some(Pushed::Ok(receipts.collect())))
         }
-        "full" => Ok(Pushed::Full),
-        "unheard" => Ok(Pushed::Unheard),
+        "full" => Ok(Some(Pushed::Full)),
+        "unheard" => Ok(Some(Pushed::Unheard)),
+        "members" => Ok(None),
         other => Err(engine.not_ours(other, reply)),
     }
 }

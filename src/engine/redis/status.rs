@@ -129,6 +129,12 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     let longest = look.take::<Reply>("longest")?.pairs::<Vec<u8>, u64>()?.into_iter();
     let limits = Gate::parse(&look.take::<String>("limit")?).map_or(Limits::NONE, |gate| gate.limits);
     let cancels = look.take::<Kept>("cancels")?.count();
+    let nodes = look.take::<Vec<Looked>>("nodes")?.into_iter();
+    let nodes = nodes.map(|Looked(node, reshards)| NodeStatus {
+        behind: reshards < keys.names.reshards(),
+        ..node
+    });
+    let nodes = nodes.collect();
     let groups = GroupFigures {
         groups: look.take("groups")?,
         messages: look.take("grouped")?,
@@ -137,16 +143,19 @@ async fn try_status(engine: &RedisEngine) -> Result<Option<Status>> {
     };
     let gone = named!(mut look => Status {
         birth, time_ms, generator, generator_heard_ago_ms, epoch, published, later, done, failed, errors, requeued, paused, trimmed,
-        rewinds, grain, damaged, nodes,
-    } with { in_hand, queued, missing, groups, limits, cancels, shards });
+        rewinds, grain, damaged,
+    } with { nodes, in_hand, queued, missing, groups, limits, cancels, shards });
     Ok(Some(gone.with_members(skipped, waits)))
 }
 
-impl Decode for NodeStatus {
+/// A member, and of how many reshards it knew when it joined.
+struct Looked(NodeStatus, u32);
+
+impl Decode for Looked {
     fn decode(value: Value) -> Result<Self> {
         let mut look = Named::decode(value)?;
         let report = look.last_report()?;
-        let watched = false;
+        let (watched, behind) = (false, false);
         // A look works also where someone has changed what a node said of itself.
         let process: Vec<u8> = look.take("process")?;
         let Process {
@@ -154,11 +163,13 @@ impl Decode for NodeStatus {
             pid,
             version,
             concurrency,
+            reshards,
             ..
         } = record::decode(&process).unwrap_or_default();
-        Ok(named!(mut look => Self {
+        let node = named!(mut look => NodeStatus {
             node, age_ms, in_hand, done, failed, lease_in_ms, silent_ms,
-        } with { host, pid, version, concurrency, report, watched }))
+        } with { host, pid, version, concurrency, report, watched, behind });
+        Ok(Self(node, reshards))
     }
 }
 

@@ -63,6 +63,7 @@ pub fn join(store: &mut impl Store, wall_ms: u64, join: &Join) -> Result<Joined>
             version: join.version.clone(),
             concurrency: join.concurrency,
             deliveries_max: join.deliveries_max,
+            reshards: store.names().reshards(),
             joined: meta.clock,
             token: join.token.clone(),
             step,

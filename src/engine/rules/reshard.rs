@@ -36,10 +36,13 @@ pub(super) fn heed_line(store: &mut impl Store, meta: &mut Meta) -> Result<()> {
     Ok(())
 }
 
-/// Whether a reshard has made this shard that was given up before its one step, in the home shard: nobody has used it. In Redis it may have other keys.
+/// Whether a reshard has made this shard that was given up before its one step, in the home shard: nobody has used it. In Redis it may be at other keys, and is
+/// not found then. Its key names are those of the queue: whoever gives others is wrong here as anywhere.
 fn is_left_over(store: &mut impl Store, meta: &mut Meta) -> Result<bool> {
     let names = store.names();
-    let is_other = names.shard > 0 && shards(&meta.names) != (names.shards, names.shard);
+    let line = names.line();
+    let is_alike = key_names(&meta.names) == key_names(&line);
+    let is_other = is_alike && names.shard > 0 && shards(&meta.names) != (names.shards, names.shard);
     let is_unused = is_other && meta.seq == store.first_number() && meta.made == 0;
     if !is_unused || shards(&meta.names).1 != names.shard {
         return Ok(false);
@@ -50,6 +53,11 @@ fn is_left_over(store: &mut impl Store, meta: &mut Meta) -> Result<bool> {
     }
     *meta = store.meta()?.ok_or_else(|| no_queue(store))?;
     Ok(true)
+}
+
+/// The names of keys in the line of a shard.
+fn key_names(line: &str) -> Option<&str> {
+    line.rsplit_once(" shards=").map(|(names, _)| names)
 }
 
 /// Whether the caller knew of a later reshard, which is noted now. It ends the reign: whoever knows of fewer shards is not crowned again.

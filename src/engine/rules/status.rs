@@ -45,6 +45,7 @@ pub fn status(store: &mut impl Store, wall_ms: u64) -> Result<Status> {
             lease_in_ms: until.saturating_sub(shown),
             silent_ms: shown.saturating_sub(until),
             watched,
+            behind: about.reshards < store.names().reshards(),
             report,
         });
     }

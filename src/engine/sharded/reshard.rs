@@ -18,14 +18,27 @@ const HEARD_EVERY: Duration = Duration::from_millis(50);
 const ATTEMPTS_MAX: usize = 20;
 
 pub(super) async fn reshard_to<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Result<Resharded> {
+    let mut stuck: Option<(String, Error)> = None;
     for _ in 0..ATTEMPTS_MAX {
         match attempt(queue, shards).await {
             // What was planned does not go on from what is recorded by now: the next attempt looks again.
-            Err(Error::Resharded { line, .. }) => queue.follow(&line)?,
+            Err(Error::Resharded { line, .. }) => {
+                stuck = None;
+                queue.follow(&line)?;
+            }
             // Or a shard that it was to make was made by someone else meanwhile, as one of another number.
-            Err(Error::OtherNames { .. } | Error::OtherShards { .. }) => {}
+            Err(error @ (Error::OtherNames { .. } | Error::OtherShards { .. })) => {
+                let line = queue.list().names.line();
+                // That nothing has changed counts from the first attempt that found it so.
+                let is_as_before = stuck.as_ref().is_none_or(|(before, _)| *before == line);
+                stuck = is_as_before.then_some((line, error));
+            }
             done => return done,
         }
+    }
+    // Nobody has changed the number meanwhile: it is something else that is wrong, and that says what.
+    if let Some((_, error)) = stuck {
+        return Err(error);
     }
     Err(Error::Setting {
         setting: "shards",
@@ -99,14 +112,13 @@ pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Res
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
     for (number, shard) in next.shards.iter().enumerate() {
-        // Nobody may have come yet to some that are there.
-        let before = match list.shards.get(number) {
-            Some(shard) => Some(shard.published().await),
-            None => None,
+        // Nobody may have come yet to some that are there. Those are made as what they are: whoever comes there next would take the line of a later reshard
+        // for one that is made.
+        let shard = match list.shards.get(number) {
+            Some(before) if !matches!(before.published().await, Err(Error::NoQueue { .. })) => continue,
+            Some(before) => before,
+            None => shard,
         };
-        if before.is_some_and(|before| !matches!(before, Err(Error::NoQueue { .. }))) {
-            continue;
-        }
         make(&**shard, number, &status.birth).await?;
         shard
             .pause(Some(status.paused.generator), Some(status.paused.handlers))

@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::{List, Sharded, first_number, made, nothing, process_of, reshard, shard_of, whole};
 use crate::engine::{
     Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
-    Handover, Held, History, Item, Join, Joined, Limits, NodeId, NodeStatus, Paused, PausedGroup, Publish, Published,
-    Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Resharded, Status, StoreInfo, Wake,
+    Handover, Held, History, Item, Join, Joined, Limits, MadeOf, NodeId, NodeStatus, Paused, PausedGroup, Publish,
+    Published, Purged, Push, Pushed, Range, Reap, Reaped, Renewed, Report, Reported, Requeued, Resharded, Status,
+    StoreInfo, Wake,
 };
 use crate::error::{Error, Result};
-use crate::settings::Names;
 
 /// What a node does, it does in each shard by itself.
 fn in_each<T>() -> Result<T> {
@@ -26,8 +26,9 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
         queue.list().shards.clone()
     }
 
-    fn names(queue: &Arc<Self>) -> Option<Names> {
-        Some(queue.list().names.clone())
+    fn made_of(queue: &Arc<Self>) -> MadeOf<E> {
+        let list = queue.list();
+        (Some(list.names.clone()), list.shards.clone())
     }
 
     /// A shard that is away costs its own messages a wait: only the home shard must be there.

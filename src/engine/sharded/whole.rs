@@ -118,6 +118,7 @@ fn merged(members: Vec<NodeStatus>) -> Vec<NodeStatus> {
                 node.lease_in_ms = node.lease_in_ms.max(member.lease_in_ms);
                 node.silent_ms = node.silent_ms.min(member.silent_ms);
                 node.watched |= member.watched;
+                node.behind |= member.behind && member.is_alive();
                 node.report = node.report.take().or(member.report);
             }
         }

@@ -85,6 +85,7 @@ mod tests {
             made,
             made_before,
             cursor: bytes::Bytes::new(),
+            shards: 1,
         });
     }
 

@@ -4,6 +4,7 @@
 mod call;
 mod claims;
 mod course;
+mod groups;
 mod turn;
 mod untold;
 
@@ -20,7 +21,7 @@ use super::progress::Progress;
 use super::send::{Now, Sent};
 use super::{Maker, Making, NOTHING, Token, reigns, sleep_until};
 use crate::engine::{Engine, Publish};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::message::Pack;
 use crate::mutants::guard;
 use crate::node::context::Context;
@@ -108,6 +109,7 @@ impl<E: Engine, G: Generate> Spread<E, G> {
                 most: PUBLISH_MESSAGES_MAX,
                 untold: Untold::default(),
                 is_over: false,
+                is_refused: false,
             };
             run.elect(made_before);
             let ended = run.publish().await;
@@ -139,6 +141,8 @@ struct Run<'a, E, G> {
     untold: Untold,
     /// The source has no more messages.
     is_over: bool,
+    /// It makes messages of groups, which cannot be spread.
+    is_refused: bool,
 }
 
 impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
@@ -161,6 +165,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             made: next.made,
             made_before,
             cursor: next.cursor,
+            shards: self.shards.len(),
         });
     }
 
@@ -214,7 +219,7 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
                 continue;
             }
             // With replicas, records tell of all that they lack.
-            let has_room = self.settings().replicas == 0 || self.course.has_room();
+            let has_room = !self.is_refused && (self.settings().replicas == 0 || self.course.has_room());
             let Some(shard) = self.pick().filter(|_| has_room) else {
                 self.take_in_for(LOOK).await?;
                 continue;
@@ -344,11 +349,8 @@ impl<'a, E: Engine, G: Generate> Run<'a, E, G> {
             self.take_in(call)?;
         }
         match made.transpose()? {
-            Some(batch) if batch.packs.iter().any(|pack| pack.group().is_some()) => Err(Error::Setting {
-                setting: "group",
-                reason: "the generator of a queue with shards cannot put messages into groups: push them".into(),
-            }),
-            made => Ok(made),
+            Some(batch) => self.unless_grouped(batch),
+            None => Ok(None),
         }
     }
 

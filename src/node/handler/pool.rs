@@ -17,7 +17,7 @@ use crate::engine::SETTLES_PER_CALL_MAX;
 use crate::engine::history::Figures;
 use crate::message::{Outcome, PACK_MESSAGES_MAX, Pack, Told};
 use crate::mutants::guard;
-use crate::node::context::Context;
+use crate::node::context::{Context, Reopening};
 use crate::node::meter::Meter;
 use crate::settings::Settings;
 
@@ -36,6 +36,7 @@ pub(super) struct Pool {
     meter: Arc<Meter>,
     /// What the node was told of messages that are cancelled.
     pub told: Arc<Told>,
+    pub reopening: Option<Reopening>,
     inner: Mutex<Inner>,
     changed: Notify,
     /// The slots are shared with the pools of other shards.
@@ -75,6 +76,11 @@ struct Inner {
 }
 
 impl Pool {
+    /// The number of shards was changed, and the node has not followed yet.
+    pub(super) fn is_resharded(&self) -> bool {
+        self.reopening.as_ref().is_some_and(Reopening::is_wanted)
+    }
+
     /// The store's time of day at this moment.
     pub(super) fn time_ms(&self, now: Instant) -> u64 {
         self.meter.time_ms(now)
@@ -86,6 +92,7 @@ impl Pool {
             share,
             meter: meter.clone(),
             told: Arc::default(),
+            reopening: None,
             concurrency: settings.concurrency as usize,
             batch: settings.batch,
             pace: Turn::default(),
@@ -110,6 +117,7 @@ impl Pool {
     pub(super) fn of<E>(context: &Context<E>, share: Option<Share>) -> Self {
         let mut pool = Self::new(&context.settings, &context.meter, share);
         pool.told = context.told.clone();
+        pool.reopening = Some(context.reopening.clone());
         pool
     }
 

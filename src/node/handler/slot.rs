@@ -1,5 +1,7 @@
 //! One slot: it handles one message after the other until the pool has none.
 
+mod moved;
+
 use std::future::Future;
 use std::ops::DerefMut;
 use std::panic::AssertUnwindSafe;
@@ -78,7 +80,10 @@ pub(super) async fn slot<H: Handle>(pool: Arc<Pool>, handle: Arc<H>, settings: A
                 Err(_) if pool.told.any() && is_cancelled(&pool, &pack, index) && guard("cancel-fails") => {
                     stretch.ends(number, bytes, cancelled());
                 }
-                handled => stretch.ends(number, bytes, outcome(handled, pack.sample(), &settings)),
+                handled => {
+                    let handled = moved::unless_moving(handled, &pool, pack.sample());
+                    stretch.ends(number, bytes, outcome(handled, pack.sample(), &settings));
+                }
             }
         }
     }

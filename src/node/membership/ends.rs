@@ -25,6 +25,15 @@ impl<E: Engine> Membership<E> {
         }
     }
 
+    /// Of one that is no member, and is not to become one again.
+    pub(super) async fn until_told_to_leave(&self) {
+        while !self.context.requests.requested().leave {
+            self.context.meter.beat_turns();
+            let looks = self.context.settings.lease / 4;
+            let _ = tokio::time::timeout(looks, self.context.requests.waiting()).await;
+        }
+    }
+
     pub(super) async fn leave(&mut self, node: &NodeId) -> Result<()> {
         loop {
             self.context.meter.beat_turns();

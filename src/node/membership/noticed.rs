@@ -9,16 +9,21 @@ impl<E: Engine> Membership<E> {
     /// There are other shards than this node works on: the queue is to be opened anew.
     pub(super) fn heed_shards(&mut self, node: &NodeId, member: &Member) {
         let Some(line) = &member.resharded else { return };
-        if self.context.settings.names.continued(line).is_some() {
-            if guard("reopen") {
-                self.context.reopening.want();
-            }
-        } else {
+        if !self.reopens(line) {
             self.tell_once(
                 node,
                 format!("the field names of meta, which is {line:?}: set it right"),
             );
         }
+    }
+
+    /// If this line tells of other shards, the queue is to be opened anew. False: it does not.
+    pub(super) fn reopens(&self, line: &str) -> bool {
+        let is_later = self.context.settings.names.continued(line).is_some() && guard("reopen");
+        if is_later {
+            self.context.reopening.want();
+        }
+        is_later
     }
 
     /// Says once what the store has found to be damaged.

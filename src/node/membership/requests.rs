@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::engine::{NodeId, Seen};
 
@@ -31,6 +32,8 @@ pub(crate) struct Requested {
     pub abandon: Option<NodeId>,
     /// The highest number and epoch that this node knows of.
     pub seen: Seen,
+    /// When the store was last away.
+    pub away: Option<Instant>,
     /// The last membership in a queue that was removed: what comes late from there says nothing about the queue that is.
     pub past: Option<NodeId>,
     /// The last epoch in which this process was the generator; 0: none.
@@ -40,6 +43,25 @@ pub(crate) struct Requested {
 }
 
 impl Requests {
+    /// Of a node that works on the same store again: what it has seen there it has still seen, and the store may still have gone back in time meanwhile.
+    pub(crate) fn after(before: &Self) -> Self {
+        let Requested { seen, away, .. } = before.requested();
+        let known = Requested {
+            seen,
+            away,
+            ..Requested::default()
+        };
+        Self {
+            requested: Mutex::new(known),
+            ..Self::default()
+        }
+    }
+
+    /// The store does not answer.
+    pub(crate) fn is_away(&self) {
+        self.lock().away = Some(Instant::now());
+    }
+
     fn lock(&self) -> MutexGuard<'_, Requested> {
         self.requested.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,10 +11,12 @@ use super::{Bench, Check, Hive, checks};
 checks![
     a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_crowned,
     a_reshard_is_made_once_and_goes_on_from_what_is_there,
+    a_look_tells_which_members_have_not_followed_a_reshard,
     whoever_knows_of_a_later_reshard_tells_it_by_joining_beating_or_pushing,
     the_generator_of_several_shards_finds_what_that_of_one_has_left,
     a_push_for_those_that_have_to_be_here_leaves_the_others,
     a_reshard_waits_for_members_that_may_know_of_another,
+    a_shard_that_was_left_over_is_taken_over_from_its_members_under_its_key_names,
 ];
 
 /// The queue has one shard, and then four.
@@ -59,6 +61,32 @@ async fn a_reshard_ends_the_reign_and_who_does_not_know_of_it_is_told_and_not_cr
     let crowned = beat_as(hive, &later(), "c").await;
     assert_eq!((crowned.generator, crowned.epoch, crowned.resharded), (true, 2, None));
     assert!(!hive.beat("a").await.generator);
+}
+
+async fn a_look_tells_which_members_have_not_followed_a_reshard<B: Bench>(hive: &Hive<B>) {
+    let behind = async |names: &Names| {
+        let nodes = hive.status_as(names).await.nodes.into_iter();
+        let mut behind: Vec<(String, bool)> = nodes.map(|node| (node.node, node.behind)).collect();
+        behind.sort();
+        behind
+    };
+    let told = |nodes: &[(&str, bool)]| {
+        nodes
+            .iter()
+            .map(|(node, behind)| ((*node).into(), *behind))
+            .collect::<Vec<_>>()
+    };
+    hive.found("a", &[]).await;
+    assert_eq!(behind(&Names::default()).await, told(&[("a", false)]));
+    hive.bench.reshard_with(&later(), "s1").await.expect("reshard");
+    let join = Hive::<B>::join_call("b");
+    hive.bench.join_with(&later(), &join).await.expect("join");
+    // Whoever is told still works by the number of before.
+    beat_as(hive, &Names::default(), "a").await;
+    assert_eq!(behind(&later()).await, told(&[("a", true), ("b", false)]));
+    let next = later().resharded(2, 1);
+    hive.bench.reshard_with(&next, "s1").await.expect("again");
+    assert_eq!(behind(&next).await, told(&[("a", true), ("b", true)]));
 }
 
 async fn a_reshard_is_made_once_and_goes_on_from_what_is_there<B: Bench>(hive: &Hive<B>) {
@@ -204,4 +232,48 @@ async fn a_reshard_waits_for_members_that_may_know_of_another<B: Bench>(hive: &H
             .await
             .expect("all have spoken")
     );
+}
+
+async fn a_shard_that_was_left_over_is_taken_over_from_its_members_under_its_key_names<B: Bench>(hive: &Hive<B>) {
+    // Two reshards were given up before the step in the home shard, or it has lost them: both have made shard 2, in Redis under the same keys.
+    let (open, two) = (hive.bench.opener(), Names::default().of_shard(0, 2));
+    let names = [9, 11].map(|to| two.resharded(to, 1).in_shard(2));
+    let [nine, eleven] = [0, 1].map(|at| open(&names[at]).expect("it opens"));
+    let others = Names {
+        errors: "dead-letters".into(),
+        ..names[1].clone()
+    };
+    let others = open(&others).expect("it opens");
+    let nothing = |call: &str| push_call(call, Vec::new());
+    nine.join(&Hive::<B>::join_call("a")).await.expect("join");
+    let refused = others.push(&nothing("other")).await;
+    assert!(matches!(refused, Err(Error::OtherShards { .. })), "{refused:?}");
+
+    eleven.push(&nothing("push")).await.expect("taken over");
+    let state = B::dump(&eleven).await;
+    assert_eq!(state.meta.expect("a queue").names, names[1].line());
+    assert!(state.nodes.is_empty(), "who was there has nothing to do with it");
+    let late = nine.beat(&Hive::<B>::beat_call("a")).await;
+    assert!(matches!(late, Ok(Renewed::Deposed)), "{late:?}");
+
+    eleven.join(&Hive::<B>::join_call("b")).await.expect("join");
+    nine.join(&Hive::<B>::join_call("c")).await.expect("taken over");
+    let members: Vec<String> = B::dump(&nine).await.nodes.into_keys().collect();
+    assert_eq!(members, ["c"]);
+
+    assert!(eleven.reshard("s1").await.expect("taken over"));
+    let state = B::dump(&eleven).await;
+    assert_eq!(
+        (state.meta.expect("a queue").names, state.nodes.len()),
+        (names[1].line(), 0)
+    );
+    // It is used: nobody takes it over any more.
+    eleven
+        .push(&push_call("used", vec![Item::new("x")]))
+        .await
+        .expect("pushed");
+    let refused = nine.join(&Hive::<B>::join_call("d")).await;
+    assert!(matches!(refused, Err(Error::OtherShards { .. })), "{refused:?}");
+    // Whoever looks at the queue of this check finds nothing else.
+    eleven.purge(true).await.expect("removed");
 }

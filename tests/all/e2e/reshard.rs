@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use queenright::engine::sharded::shard_of_group;
 use serde_json::Value;
 
 use super::push::{feed, good};
@@ -95,6 +96,17 @@ fn a_queue_on_one_server_spreads_over_three_and_back_to_two_while_it_is_in_use()
     let status = fleet.status();
     assert_eq!(status.published, status.done + status.failed);
     each_came_once(&fleet, usize::try_from(status.published).expect("few"));
+    // The copies were told of one shard when they started. What they generate is counted all the same.
+    let payload = |line: &Line| line.fields["payload"].as_str().map(str::to_string);
+    let generated = fleet
+        .lines()
+        .iter()
+        .filter(|line| line.is("done"))
+        .filter_map(payload)
+        .collect::<Vec<_>>();
+    let counted = generated.iter().filter_map(|text| text.parse().ok());
+    let most: u64 = counted.max().expect("some were generated");
+    assert!(most < status.published, "{most}");
     let followed = fleet.lines().iter().filter(|line| line.is("resharded")).count();
     assert_eq!(followed, 6, "each copy, twice");
 }
@@ -219,6 +231,28 @@ fn what_is_given_up_after_the_grace_is_in_hand_no_more() {
     fleet.wait_for("it is told to stop", |lines| stopping(lines).is_some());
     let stopping = stopping(&fleet.lines()).expect("it was");
     assert_eq!(stopping.fields["in_hand"], 0);
+}
+
+#[test]
+fn a_reshard_to_fewer_shards_waits_until_all_copies_have_followed() {
+    let (_servers, urls) = servers(3);
+    let fleet = Fleet::at(urls)
+        .env("QUEENRIGHT_SHARDS", "3")
+        .args("--prefer never --work 2s --error-rate 0 -c 2")
+        .copies(2)
+        .start_joined();
+    // Only the first shard has messages: the others are empty from the beginning.
+    let is_first = |key: &String| [2, 3].map(|shards| shard_of_group(key, shards)) == [0, 0];
+    let keys = (0..100).map(|i| format!("g{i}")).filter(is_first).take(6);
+    let lines: Vec<String> = keys
+        .map(|key| format!("{{\"payload\":\"p\",\"key\":\"{key}\"}}\n"))
+        .collect();
+    good(&feed(&fleet, &["push", "--json"], &lines.concat()));
+    fleet.wait_status("both are at work", |status| status.in_hand >= 4);
+    let told = good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
+    assert_eq!(told, "2 shards, 3 before; shard 2 gets no new messages, and is empty\n");
+    let joined = fleet.lines().iter().filter(|line| line.is("joined")).count();
+    assert_eq!(joined, 4, "each has joined again");
 }
 
 #[test]

@@ -4,20 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use queenright::engine::sharded::{shard_of, shard_of_group};
-use queenright::engine::{Engine, Item, Push, Pushed, Receipt, Resharded};
+use queenright::Settings;
+use queenright::engine::memory::Local;
+use queenright::engine::sharded::{Sharded, shard_of_group};
+use queenright::engine::{Engine, Item, Resharded};
 use queenright::error::Error;
 use queenright::settings::Names;
-use queenright::{Settings, push};
 
-use super::{World, play};
+use super::{World, play, push};
 
 /// How many seeds the gate plays.
 const SEEDS: u64 = 80;
 
 impl World {
     /// Someone changes the number of shards, again until it is answered, and gives up after a while: then it is done, or not.
-    async fn reshard(&self, to: u32, patience: Duration) -> Option<Resharded> {
+    pub(super) async fn reshard(&self, to: u32, patience: Duration) -> Option<Resharded> {
         let operator = Arc::new(AtomicBool::new(false));
         let queue = self.queue(&operator);
         let again = async {
@@ -164,185 +165,161 @@ fn a_shard_that_is_away_keeps_nobody_from_following_or_generating() {
     play(1, None, away).expect("it holds");
 }
 
-/// A call that is refused in one shard has put in messages in another; it is made again after a reshard.
-async fn refused_in_part() {
-    let world = World::new(2, Duration::from_millis(5));
-    let queue = world.queue(&Arc::default());
-    let item = |shard| {
-        let moves = |group: &String| shard_of_group(group, 2) == shard && shard_of_group(group, 5) != shard;
-        let group = (0..1000).map(|i| format!("g{i}")).find(moves).expect("one of them");
-        Item::new("x").group(group)
-    };
-    let call = |call: &str, backlog_max, items| Push {
-        call: call.into(),
-        keep_ms: 600_000,
-        backlog_max,
-        birth: "birth".into(),
-        step_ms: 200,
-        server: String::new(),
-        only_known: false,
-        items,
-    };
-    let full = call("full", 100, vec![item(1)]);
-    queue.push(&full).await.expect("pushed");
-    let both = |backlog_max| call("both", backlog_max, vec![item(0), item(1)]);
-    let refused = queue.push(&both(2)).await.expect("answered");
-    let Pushed::Part(told) = &refused else {
-        panic!("{refused:?}")
-    };
-    assert_eq!(told.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
-    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
-    let pushed = queue.push(&both(100)).await.expect("answered");
-    assert!(matches!(pushed, Pushed::Ok(_)), "{pushed:?}");
-    let published = queue.published().await.expect("a queue");
-    assert_eq!(published, 3, "nothing is there twice");
-}
-
-#[test]
-fn a_push_that_is_refused_in_part_and_made_again_after_a_reshard_puts_nothing_in_twice() {
-    play(1, None, refused_in_part).expect("it holds");
-}
-
-/// A push as `push::push` makes it, of a queue with so much room in all.
-async fn push_all<E: Engine>(queue: &E, world: &World, backlog_max: u64, items: &[Item]) -> (Result<(), Error>, usize) {
-    let settings = Settings {
-        backlog_max,
-        ..world.settings.clone()
-    };
-    let mut told = 0;
-    let count = |receipts: &[Receipt]| told += receipts.len();
-    let pushed = push::push_with(queue, &settings, Duration::from_mins(1), items, count).await;
-    (pushed, told)
-}
-
-/// One shard has no room for a message of a call of which another one is in, in another shard.
-async fn full_in_part() {
-    let group = |before: usize, now: usize, other: &str| {
-        let is_there = |group: &String| shard_of_group(group, 2) == before && shard_of_group(group, 5) == now;
-        let mut groups = (0..10_000).map(|i| format!("g{i}")).filter(is_there);
-        groups.find(|group| group != other).expect("one of them")
-    };
-    let item = |group: &str| Item::new("x").group(group);
-    let world = World::new(2, Duration::from_millis(5));
-    // One that does not hear of the reshard before it pushes.
-    let (queue, late) = (world.queue(&Arc::default()), world.queue(&Arc::default()));
-    let (stays, moves) = (group(1, 4, ""), group(0, 4, ""));
-    for _ in 0..2 {
-        push_all(&*late, &world, 1000, &[item(&stays)])
-            .await
-            .0
-            .expect("there is room");
+/// The generator of a queue without shards puts its messages into a group, and somebody spreads the queue.
+async fn grouped() {
+    let mut world = World::new(1, Duration::from_millis(5));
+    world.settings.messages = None;
+    world.group = Some("all".into());
+    for _ in 0..3 {
+        world.start();
     }
-    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
-    // Five in each shard: there is no more room in the last one.
-    let filling: Vec<Item> = (0..5).map(|_| item(&moves)).collect();
-    push_all(&*queue, &world, 1000, &filling)
-        .await
-        .0
-        .expect("there is room");
-    let published = async || queue.published().await.expect("a queue");
-    assert_eq!(published().await, 7);
-
-    // The group of the first one still has a line in the shard of before.
-    let both = [item(&stays), item(&moves)];
-    let (refused, told) = push_all(&*queue, &world, 25, &both).await;
-    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    assert_eq!((told, published().await), (1, 8), "the first one is in, once");
-
-    // A call that was cut by the number of before.
-    let both = [item(&group(1, 3, "")), item(&group(1, 4, &stays))];
-    let (refused, told) = push_all(&*late, &world, 25, &both).await;
-    assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    assert_eq!((told, published().await), (1, 9), "the first one is in, once");
-
-    // What is put in behind one that is refused at first is told in the order given, once there is room for all.
-    let both = [item(&moves), item(&stays)];
-    let (pushed, told) = push_all(&*queue, &world, 1000, &both).await;
-    pushed.expect("there is room");
-    assert_eq!((told, published().await), (2, 11));
-}
-
-#[test]
-fn a_push_for_which_one_shard_has_no_room_puts_nothing_in_twice() {
-    play(1, None, full_in_part).expect("it holds");
-}
-
-/// What of a group was pushed for later becomes due in the shard of before, when its messages wait in the shard of now.
-async fn straggler() {
-    let mut world = World::new(2, Duration::from_millis(5));
-    (world.settings.messages, world.items) = (Some(0), 0);
-    world.start();
-    let queue = world.queue(&Arc::default());
-    let group = (0..10_000)
-        .map(|i| format!("g{i}"))
-        .find(|group| shard_of_group(group, 2) != shard_of_group(group, 5));
-    let group = &group.expect("one of them");
-    let (before, now) = (shard_of_group(group, 2), shard_of_group(group, 5));
-    let item = |payload: &'static str| Item::new(payload).group(group);
-    let shard = async |item: Item| {
-        let pushed = push::push(&*queue, &world.settings, Duration::from_mins(1), &[item]).await;
-        shard_of(pushed.expect("there is room")[0].number)
-    };
-    let later = item("later").delay(Duration::from_secs(5));
-    assert_eq!(shard(later).await, before);
-    queue.pause_group(group, true).await.expect("paused");
-    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
-    assert_eq!(shard(item("one")).await, now, "nothing waits in the shard of before");
-    let is_due = |world: &World| world.shards[before].state().lines.keys().any(|(of, _)| of == group);
-    world.until("what comes later is due", is_due).await;
-    assert_eq!(shard(item("two").key("k")).await, now, "where the one before it waits");
-    assert_eq!(
-        shard(item("two again").key("k")).await,
-        now,
-        "where its key is remembered"
-    );
-}
-
-#[test]
-fn messages_of_a_group_that_has_moved_do_not_go_after_one_that_was_left_behind() {
-    play(1, None, straggler).expect("it holds");
-}
-
-/// A shard has lost the reshard in a failover. Messages of a group wait elsewhere that belonged there.
-async fn forgotten() {
-    let world = World::new(2, Duration::from_millis(5));
-    let queue = world.queue(&Arc::default());
-    let mut groups = (0..10_000).map(|i| format!("g{i}"));
-    let group = groups.find(|group| shard_of_group(group, 2) == 1 && shard_of_group(group, 5) != 1);
-    let item = Item::new("x").group(group.expect("one of them"));
-    let push = async || {
-        let pushed = push::push(
-            &*queue,
-            &world.settings,
-            Duration::from_mins(1),
-            std::slice::from_ref(&item),
-        )
+    world.until("it begins", |world| world.done() > 10).await;
+    world.reshard(3, Duration::from_secs(9)).await.expect("it is answered");
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let ended = world.processes.iter().filter(|process| process.running.is_finished());
+    assert_eq!(ended.count(), 0, "a copy goes on handling");
+    push(&world, 1, 20).await;
+    let is_pushed = |key: &&String| key.starts_with("item:pushed");
+    let handled = |shard: &Local| shard.state().stored.keys().filter(is_pushed).count();
+    let done = world.done();
+    world
+        .until("what is pushed is handled", |world| {
+            world.shards.iter().map(handled).sum::<usize>() == 20
+        })
         .await;
-        shard_of(pushed.expect("there is room")[0].number)
-    };
-    assert_eq!(push().await, 1);
-    let purged = world.shards[1].state().lines.pop_first();
-    assert!(purged.is_some(), "it is handled");
-    world.reshard(5, Duration::from_secs(9)).await.expect("it is answered");
-    let now = push().await;
-    assert_ne!(now, 1);
-    let line = |names: &Names| names.in_shard(1).line();
-    if let Some(meta) = &mut world.shards[1].state().meta {
-        assert_eq!(meta.names, line(&world.names.resharded(5, 1)));
-        meta.names = line(&world.names);
-    }
-    assert_eq!(push().await, now, "where the one before it waits");
-    let told = world.shards[1].state().meta.as_ref().map(|meta| meta.names.clone());
-    assert_eq!(
-        told,
-        Some(line(&world.names.resharded(5, 1))),
-        "nobody who knows less can put anything in there"
-    );
+    assert_eq!(world.done(), done, "nothing of the group can be spread");
+    world.reshard(1, Duration::from_secs(9)).await.expect("it is answered");
+    world
+        .until("it is generated again", |world| world.done() > done + 20)
+        .await;
+    world.end().await;
 }
 
 #[test]
-fn a_shard_of_before_hears_of_the_reshard_again_from_whoever_pushes_into_a_group_that_was_there() {
-    play(1, None, forgotten).expect("it holds");
+fn a_generator_of_groups_waits_in_a_queue_that_was_spread_and_goes_on_when_it_has_one_shard_again() {
+    play(1, None, grouped).expect("it holds");
+}
+
+/// A copy has messages of the home shard in hand. The other shard has given the copy up, and is the first to hear of a reshard: the copy is told of it where it
+/// joins again.
+async fn told_by_a_join() {
+    let mut world = World::new(2, Duration::from_millis(5));
+    (world.items, world.handling) = (0, Duration::from_secs(1));
+    world.settings.also_handle = true;
+    world.start();
+    let is_here = |key: &String| shard_of_group(key, 2) == 0;
+    let keys = (0..100).map(|i| format!("g{i}")).filter(is_here).take(6);
+    let items: Vec<Item> = keys.map(|key| Item::new(key.clone()).key(key)).collect();
+    let queue = world.queue(&Arc::default());
+    let pushed = queenright::push::push(&*queue, &world.settings, Duration::from_mins(1), &items);
+    pushed.await.expect("pushed");
+    world
+        .until("some are in hand", |world| {
+            world.handled().len() == 3 && !world.shards[1].state().nodes.is_empty()
+        })
+        .await;
+    let later = world.names.resharded(3, 1).in_shard(1);
+    let shard = world.shards[1].named(&later);
+    shard.reshard("").await.expect("it is told");
+    let members: Vec<String> = world.shards[1].state().nodes.keys().cloned().collect();
+    shard.leave(&members[0]).await.expect("it is given up");
+    world.until("it has followed", |world| world.shards_now() == 3).await;
+    let count = |world: &World, begins| world.handled().iter().filter(|(_, other)| *other == begins).count();
+    world.until("all are handled", |world| count(world, false) >= 6).await;
+    assert_eq!(count(&world, true), 6, "none is begun twice");
+    world.end().await;
+}
+
+#[test]
+fn a_copy_that_is_told_of_a_reshard_by_a_join_finishes_what_it_has_in_hand() {
+    play(1, None, told_by_a_join).expect("it holds");
+}
+
+/// The home shard goes back in time while its only copy has left it, to follow a reshard.
+async fn back_while_it_follows() {
+    let mut world = World::new(1, Duration::from_millis(5));
+    (world.settings.messages, world.settings.also_handle) = (None, true);
+    world.start();
+    world.until("it begins", |world| world.done() > 10).await;
+    let before = world.shards[0].state().clone();
+    world.until("it goes on", |world| world.done() > 60).await;
+    let goes_back = async {
+        while !world.shards[0].state().nodes.is_empty() {
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        *world.shards[0].state() = before;
+    };
+    let (told, ()) = tokio::join!(world.reshard(2, Duration::from_secs(9)), goes_back);
+    told.expect("it is answered");
+    world.until("it has followed", |world| world.made(1) > 3).await;
+    let rewinds = world.shards[0].state().meta.as_ref().map(|meta| meta.rewinds);
+    assert_eq!(rewinds, Some(1), "what it has seen is told");
+    world.end().await;
+}
+
+#[test]
+fn what_a_copy_has_seen_it_tells_also_after_it_has_followed_a_reshard() {
+    play(1, None, back_while_it_follows).expect("it holds");
+}
+
+#[test]
+fn what_a_queue_is_made_of_is_told_as_it_is_at_one_moment() {
+    let locals: Vec<Local> = (0..50).map(|_| Local::new("jobs")).collect();
+    let open = move |names: &Names| Ok(locals[names.shard as usize].named(names));
+    let queue = Arc::new(Sharded::open(&Names::default(), open).expect("one shard"));
+    let other = queue.clone();
+    let resharding = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        runtime.expect("a runtime").block_on(async {
+            let (items, settings) = ([Item::new("x")], Settings::default());
+            let push = queenright::push::push(&*other, &settings, Duration::from_mins(1), &items);
+            push.await.expect("a queue");
+            for to in 2..=50 {
+                other.reshard_to(to).await.expect("it is answered");
+            }
+        });
+    });
+    while !resharding.is_finished() {
+        let (names, shards) = Sharded::made_of(&queue);
+        assert_eq!(names.expect("shards").shards_in_all(), shards.len());
+    }
+    resharding.join().expect("it ends well");
+}
+
+/// A shard that is to be made is there already, as one of another number, and in use. Nobody has come yet to some of those that there are.
+async fn in_use() {
+    let world = World::new(3, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let used = |names: &Names| (world.shards[names.shard as usize].named(names), [Item::new("x")]);
+    for (shard, items) in [used(&world.names), used(&world.names.resharded(6, 1).in_shard(3))] {
+        let pushed = queenright::push::push(&shard, &world.settings, Duration::from_mins(1), &items);
+        pushed.await.expect("pushed");
+    }
+    let refused = queue.reshard_to(5).await;
+    assert!(
+        matches!(
+            refused,
+            Err(Error::OtherShards {
+                recorded: 6,
+                given: 5,
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+    for shard in 1..3 {
+        let line = world.shards[shard].state().meta.as_ref().map(|meta| meta.names.clone());
+        assert_eq!(
+            line,
+            Some(world.names.in_shard(shard).line()),
+            "of a reshard that is not made"
+        );
+    }
+}
+
+#[test]
+fn what_keeps_a_reshard_from_being_made_is_said_if_nobody_else_makes_one() {
+    play(1, None, in_use).expect("it holds");
 }
 
 /// What happens under a seed.
@@ -411,5 +388,9 @@ fn a_fleet_that_does_not_follow_a_reshard_uses_no_new_shard() {
     assert!(
         play(1, Some("reopen"), grow_and_shrink).is_err(),
         "nobody misses reopen"
+    );
+    assert!(
+        play(1, Some("reopen"), told_by_a_join).is_err(),
+        "what is in hand is begun twice"
     );
 }

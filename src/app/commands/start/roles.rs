@@ -35,11 +35,7 @@ pub(super) fn generator(
     let json = resolved.generate_json;
     let make: Box<dyn Make> = match &resolved.generate {
         Generating::Builtin(builtin) => {
-            let digits = Digits {
-                counts_made: resolved.settings.names.shards > 1,
-                ..Digits::default()
-            };
-            let generator = Generator::Builtin(*builtin, digits);
+            let generator = Generator::Builtin(*builtin, Digits::default());
             if resolved.cron.is_none() {
                 return Ok(generator);
             }
@@ -193,8 +189,9 @@ impl Generate for Generator {
     }
 
     fn elected(&mut self, election: &Election) {
-        if let Self::Outside(make, _) = self {
-            make.elected(election);
+        match self {
+            Self::Builtin(_, digits) => digits.counts_made = election.shards > 1,
+            Self::Outside(make, _) => make.elected(election),
         }
     }
 
@@ -223,7 +220,8 @@ fn write(builtin: Builtin, digits: &mut Digits, next: Next, payload: &mut Vec<u8
 pub struct Digits {
     number: u64,
     text: Vec<u8>,
-    /// Where there are shards numbers say nothing of the order, so it is the messages of the generator that are counted.
+    /// Where there are shards numbers say nothing of the order, so it is the messages of the generator that are counted: by what the queue is in this reign,
+    /// however many shards this copy was told of when it was started.
     counts_made: bool,
 }
 
@@ -351,9 +349,39 @@ impl Handler {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_queue_says_what_is_counted_however_a_copy_was_started() {
+        let mut generator = Generator::counter();
+        let (number, made) = (10_000_000_000_007, 5);
+        for (shards, expected) in [(1, "10000000000007"), (3, "5"), (1, "10000000000007")] {
+            let election = Election {
+                number,
+                epoch: 1,
+                made,
+                made_before: None,
+                cursor: bytes::Bytes::new(),
+                shards,
+            };
+            Generate::elected(&mut generator, &election);
+            let next = Next {
+                number,
+                epoch: 1,
+                made,
+                confirmed: 0,
+                others_wait: false,
+                due_ms: 0,
+            };
+            let mut draft = Draft::default();
+            generator.generate(next, &mut draft).await;
+            assert_eq!(draft.payload, expected.as_bytes(), "{shards} shards");
+        }
+    }
+
     #[test]
     fn digits_are_written_as_they_are_printed() {
-        let mut digits = super::Digits::default();
+        let mut digits = Digits::default();
         let jumps = [
             5,
             5,

@@ -93,6 +93,7 @@ pub fn level(event: &Event) -> Level {
         | Event::Trimmed { .. }
         | Event::Unhandled { .. }
         | Event::GivenUp { .. }
+        | Event::Blocked { .. }
         | Event::Damaged { .. }
         | Event::Away { .. } => Level::Warn,
         _ => Level::Info,
@@ -185,6 +186,7 @@ pub fn fields<'a>(event: &'a Event, to: &mut Vec<(&'static str, Field<'a>)>) {
         Event::Stopping { in_hand } | Event::Resharded { in_hand } => add!(to: in_hand count),
         Event::GivenUp { messages } | Event::Untold { messages } => add!(to: messages count),
         Event::Replayed { messages, unknown } => add!(to: messages count, unknown count),
+        Event::Blocked { why } => add!(to: why Text),
         Event::Damaged { what } => add!(to: what Text),
         Event::Away { reason } => add!(to: reason Text),
     }

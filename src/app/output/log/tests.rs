@@ -120,6 +120,7 @@ fn every_event() -> Vec<Event> {
         },
         Event::Untold { messages: 3 },
         Event::Purged,
+        Event::Blocked { why: "groups".into() },
         Event::Away {
             reason: "connection refused".into(),
         },
@@ -149,6 +150,7 @@ rewound node=k3f9 next_number=5 lacked=12
 replayed node=k3f9 messages=8000 unknown=12
 untold node=k3f9 messages=3
 purged node=k3f9
+blocked node=k3f9 why=groups
 away node=k3f9 reason=\"connection refused\"
 reconnected node=k3f9
 relocated node=k3f9 server=10.0.0.2:6379

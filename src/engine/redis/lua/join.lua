@@ -4,7 +4,7 @@
 -- ARGV  1 node 2 lanes 3 lease 4 how far it lets one look move the hive clock 5 key names 6 token of this join, and the birth id
 --       of a new queue 7 seen seq 8 seen epoch 9 seen made 10 seen birth 11 its process (msgpack) 12 how groups are served (as in groups.lua) 13 the first
 --       number of a new queue 14.. the types that the keys must have
--- Returns  ok and by name: birth purged, maybe rewound | taken (another node has this id) | older (to be adopted first)
+-- Returns  ok and by name: birth purged, maybe rewound | taken (another node has this id) | older (to be adopted first) | members (of a shard that was left over: they are to leave first)
 --          | other layout names (not ours) | type key found
 -- The types of all keys are checked once, here: a script that found a wrong one after some writes could not take them back.
 --+ common
@@ -23,7 +23,9 @@ local m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
 if m[1] and tonumber(m[2]) > $LAYOUT then return {'other', m[2], m[3]} end -- guard: layout
 if m[1] and m[3] ~= ARGV[5] and tonumber(m[2]) <= $LAYOUT then
   --+ shards
-  if goes_on(ARGV[5], m[3]) or is_left_over(KEYS[1], KEYS[2], m[3], ARGV[5]) then
+  local left_over, has_members = is_left_over(KEYS[1], KEYS[2], m[3], ARGV[5])
+  if left_over and has_members then return {'members'} end
+  if left_over or goes_on(ARGV[5], m[3]) then
     note_shards(KEYS[1], m[3], ARGV[5]) -- guard: reshard-note
     m = redis.call('HMGET', KEYS[1], unpack(FIELDS))
   end

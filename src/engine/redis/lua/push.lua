@@ -2,7 +2,7 @@
 -- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups; if outcomes are asked for, 13 asked
 -- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server 8 its first number 9 put in only
 --       what has to be here (1): its key is remembered, or some of its group wait or are in flight; then of each message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
--- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | other layout names (not ours) | type key found
+-- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | members (of a shard that was left over: they are to leave first) | other layout names (not ours) | type key found
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
@@ -17,7 +17,9 @@ if m[1] then
   if tonumber(m[1]) > $LAYOUT then return {'other', m[1], m[2]} end -- guard: push-layout
   if m[2] ~= ARGV[4] and tonumber(m[1]) <= $LAYOUT then
     --+ shards
-    if goes_on(ARGV[4], m[2]) or is_left_over(KEYS[1], KEYS[7], m[2], ARGV[4]) then
+    local left_over, has_members = is_left_over(KEYS[1], KEYS[7], m[2], ARGV[4])
+    if left_over and has_members then return {'members'} end
+    if left_over or goes_on(ARGV[4], m[2]) then
       note_shards(KEYS[1], m[2], ARGV[4]) -- guard: reshard-note
       m[2] = redis.call('HGET', KEYS[1], 'names')
     end

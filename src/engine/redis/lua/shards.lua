@@ -9,14 +9,16 @@ local function goes_on(longer, shorter)
 end
 
 -- Whether a reshard has made this shard that was given up before its one step, in the home shard: nobody has used it. The line then speaks of another number of
--- shards, and is replaced. Where it has the same place on the ring as now, it has the same keys.
+-- shards, and is replaced. Where it has the same place on the ring as now, it has the same keys. Who has joined here knew of a reshard that the home shard has lost:
+-- nobody else would give up those of them that are dead.
+-- Returns  whether it is so, and whether it has members, who are to leave first
 local function is_left_over(meta, nodes, recorded, line)
   local of = '^(.*) shards=(%d+) shard=([1-9]%d*)'
   local names, count, shard = string.match(recorded, of)
   local own_names, own_count, own_shard = string.match(line, of)
   if not shard or names ~= own_names or shard ~= own_shard or count == own_count then return false end
   local m = redis.call('HMGET', meta, 'seq', 'made')
-  return tonumber(m[1]) == shard * $SHARD_NUMBERS and tonumber(m[2]) == 0 and redis.call('ZCARD', nodes) == 0
+  return tonumber(m[1]) == shard * $SHARD_NUMBERS and tonumber(m[2]) == 0, redis.call('ZCARD', nodes) > 0
 end
 
 -- Notes a later reshard, which ends the reign: whoever knows of fewer shards is not crowned again. What the generator of a queue without shards has left

@@ -30,7 +30,7 @@ impl Nodes for Tables<'_> {
 
     fn about(&mut self, node: &str) -> Result<Option<About>> {
         self.one(
-            "SELECT host, pid, version, concurrency, deliveries_max, joined, suspects, alone, held, token, step FROM nodes WHERE queue = ? AND node = ?",
+            "SELECT host, pid, version, concurrency, deliveries_max, joined, suspects, alone, held, token, step, reshards FROM nodes WHERE queue = ? AND node = ?",
             params![self.queue, node],
             |row| {
                 let mut row = Columns::of(row);
@@ -46,6 +46,7 @@ impl Nodes for Tables<'_> {
                     held: row.next::<Option<i64>>()?.map(i64::unsigned_abs),
                     token: row.next()?,
                     step: row.uint()?,
+                    reshards: row.next()?,
                 })
             },
         )
@@ -54,7 +55,7 @@ impl Nodes for Tables<'_> {
     fn set_about(&mut self, node: &str, about: &About) -> Result<()> {
         self.write(
             "INSERT OR REPLACE INTO nodes (queue, node, host, pid, version, concurrency, deliveries_max, joined, suspects, alone,
-             held, token, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             held, token, step, reshards) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             params![
                 self.queue,
                 node,
@@ -69,6 +70,7 @@ impl Nodes for Tables<'_> {
                 about.held.map(int),
                 about.token,
                 int(about.step),
+                about.reshards,
             ],
         )
     }

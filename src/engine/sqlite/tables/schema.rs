@@ -17,7 +17,7 @@ CREATE TABLE leases (queue TEXT, lessee INT, name TEXT, until INT, PRIMARY KEY (
 CREATE TABLE dead (position INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, node TEXT);
 CREATE TABLE nodes (queue TEXT, node TEXT, host TEXT, pid INT, version TEXT, concurrency INT,
   deliveries_max INT, joined INT, suspects INT, alone INT DEFAULT 0, held INT, token TEXT DEFAULT '',
-  step INT DEFAULT 0, PRIMARY KEY (queue, node)) WITHOUT ROWID;
+  step INT DEFAULT 0, reshards INT DEFAULT 0, PRIMARY KEY (queue, node)) WITHOUT ROWID;
 CREATE TABLE lanes (queue TEXT, node TEXT, lane INT, record BLOB, PRIMARY KEY (queue, node, lane)) WITHOUT ROWID;
 CREATE TABLE pieces (queue TEXT, node TEXT, first INT, pack BLOB);
 CREATE UNIQUE INDEX pieces_by_node ON pieces (queue, node, first);
@@ -65,7 +65,7 @@ pub(in crate::engine::sqlite) const DAMAGED: &str =
     "CREATE TABLE IF NOT EXISTS damaged (id INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT, place TEXT, bytes BLOB);";
 
 /// What a file of an older layout lacks: the statements that bring it to each one, from the second on.
-pub(in crate::engine::sqlite) const SINCE: [&str; 2] = [
+pub(in crate::engine::sqlite) const SINCE: [&str; 3] = [
     "
 ALTER TABLE meta ADD COLUMN clearing INT DEFAULT 0;
 ALTER TABLE meta ADD COLUMN steps TEXT DEFAULT '';
@@ -94,6 +94,9 @@ ALTER TABLE meta ADD COLUMN gate TEXT DEFAULT '';
 ALTER TABLE meta ADD COLUMN cancels BLOB DEFAULT x'';
 CREATE TABLE asked (queue TEXT, number INT, ended INT, record BLOB, PRIMARY KEY (queue, number)) WITHOUT ROWID;
 CREATE INDEX asked_by_end ON asked (queue, ended, number) WHERE ended IS NOT NULL;
+",
+    "
+ALTER TABLE nodes ADD COLUMN reshards INT DEFAULT 0;
 ",
 ];
 

@@ -24,6 +24,11 @@ impl Turn {
         }
     }
 
+    /// There is more than one.
+    pub(super) fn is_spread(&self) -> bool {
+        self.shards > 1
+    }
+
     /// All shards, the one whose turn it is first.
     pub(super) fn in_turn(&self) -> impl Iterator<Item = usize> + use<> {
         let (first, count) = (self.shard, self.shards);
