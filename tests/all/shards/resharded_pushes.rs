@@ -118,6 +118,7 @@ fn a_push_for_which_one_shard_has_no_room_puts_nothing_in_twice() {
 async fn straggler() {
     let mut world = World::new(2, Duration::from_millis(5));
     (world.settings.messages, world.items) = (Some(0), 0);
+    world.settings.also_handle = true;
     world.start();
     let queue = world.queue(&Arc::default());
     let group = (0..10_000)
@@ -125,7 +126,7 @@ async fn straggler() {
         .find(|group| shard_of_group(group, 2) != shard_of_group(group, 5));
     let group = &group.expect("one of them");
     let (before, now) = (shard_of_group(group, 2), shard_of_group(group, 5));
-    let item = |payload: &'static str| Item::new(payload).group(group);
+    let item = |payload: &str| Item::new(format!("{group} {payload}")).group(group);
     let shard = async |item: Item| {
         let pushed = push::push(&*queue, &world.settings, Duration::from_mins(1), &[item]).await;
         shard_of(pushed.expect("there is room")[0].number)
@@ -143,6 +144,16 @@ async fn straggler() {
         now,
         "where its key is remembered"
     );
+    queue.pause_group(group, false).await.expect("resumed");
+    world.until("all are handled", |world| world.handled().len() == 6).await;
+    let handled = world.handled();
+    let of_now: Vec<&str> = handled
+        .iter()
+        .map(|(payload, _)| &payload[group.len() + 1..])
+        .filter(|payload| *payload != "later")
+        .collect();
+    assert_eq!(of_now, ["one", "one", "two", "two"]);
+    world.end().await;
 }
 
 #[test]
