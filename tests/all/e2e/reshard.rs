@@ -251,8 +251,10 @@ fn a_reshard_to_fewer_shards_waits_until_all_copies_have_followed() {
     fleet.wait_status("both are at work", |status| status.in_hand >= 4);
     let told = good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
     assert_eq!(told, "2 shards, 3 before; shard 2 gets no new messages, and is empty\n");
-    let joined = fleet.lines().iter().filter(|line| line.is("joined")).count();
-    assert_eq!(joined, 4, "each has joined again");
+    // A copy says so a moment after it can be seen.
+    fleet.wait_for("each has joined again", |lines| {
+        lines.iter().filter(|line| line.is("joined")).count() == 4
+    });
 }
 
 #[test]
