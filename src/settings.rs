@@ -24,14 +24,15 @@ pub struct Settings {
     pub interval: Duration,
     /// Numbers stay below this.
     pub messages: Option<u64>,
-    /// How long a node may be silent before it is given up. 2 s: twenty times the worst hiccup seen on a loaded
-    /// 2-core machine, and short enough that a dead handler's messages move on within 3 s.
+    /// How long a node may be silent before it is declared dead. 2 s: twenty times the worst hiccup seen on a loaded
+    /// 2-core machine, and short enough that what a frozen or lost handler held moves on within 3 s. A killed one is seen by its
+    /// connection, whatever the lease is.
     pub lease: Duration,
     /// Messages per take; `None` follows the measured speed of the handler.
     pub batch: Option<u32>,
     /// How long to finish what is in hand after a signal. 8 s: within the 10 s that container runtimes wait.
     pub grace: Duration,
-    /// The generator waits while this many messages are queued. 1,000,000: about 15 MB of counters, 1 GB of 1 KB each.
+    /// The generator waits while this many messages are queued. 1,000,000: about 12 MB of counters, 1 GB of 1 KB each.
     pub backlog_max: u64,
     /// A message delivered this often without an outcome becomes an error.
     pub deliveries_max: u16,
@@ -59,7 +60,7 @@ pub struct Settings {
     pub prefer: Prefer,
     /// Handle what is there, and end: never generates, and does not wait for what is put off.
     pub burst: bool,
-    /// A publish, an outcome and a push count only when so many replicas of the Redis have them. 0: when Redis has.
+    /// A publish, an outcome and a push count only when this many replicas of the Redis have them. 0: when Redis has.
     pub replicas: u32,
     /// A node that dies is noticed by its connection, which is closed at once, and not only by its lease; where the store tells.
     pub watch: bool,
@@ -209,8 +210,8 @@ impl Settings {
         ms(self.lease)
     }
 
-    /// The crown's lease: a sixth of a node's, so that about half of all takeovers miss no tick: over 100 kills
-    /// the median gap was 538 ms, with a fifth 600 ms.
+    /// The crown's lease: a sixth of a node's, so that about half of all takeovers miss no tick where only leases tell of a death: over
+    /// 100 kills the median gap was 538 ms then, with a fifth 600 ms.
     #[must_use]
     pub fn crown_ms(&self) -> u64 {
         self.lease_ms() / 6
@@ -236,8 +237,8 @@ impl Settings {
         self.lease_ms() * 3 / 10
     }
 
-    /// How long a message waits that has failed so often before: doubling, and never all at once, somewhere between half
-    /// and the whole of it.
+    /// How long a message waits that has failed `failures` times before: doubling, and never all at once, somewhere between
+    /// half and the whole of it.
     #[must_use]
     pub fn backoff_after(&self, failures: u16) -> Duration {
         let doubled = self.backoff.saturating_mul(1 << failures.min(30));
