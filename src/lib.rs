@@ -4,16 +4,59 @@
 //! one is the **generator** and publishes messages; all others are **handlers** and compete for them. Kill any of them at
 //! any moment: no message is lost, and none gets a second outcome.
 //!
-//! In a program, [`on`] is the way in: `queenright::on("redis://localhost").generate(…).handle(…).run_until(…)`. This is
-//! what it does:
+//! In a program, [`on`] is the way in:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use queenright::{Effect, Failure, Message, Next, shutdown};
+//!
+//! async fn read(message: Message) -> Result<Effect, Failure> {
+//!     if message.payload.is_empty() {
+//!         return Err("nothing in it".into()); // kept among the errors
+//!     }
+//!     // Happens exactly once, together with the outcome.
+//!     Ok(Effect::add("feeds:read", 1))
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> queenright::Result<()> {
+//!     queenright::on("redis://localhost")
+//!         .queue("feeds")
+//!         .interval(Duration::from_millis(100))
+//!         .generate(|next: Next| async move { format!("https://example.org/{}", next.number) })
+//!         .handle(read)
+//!         .run_until(shutdown::signals())
+//!         .await
+//! }
+//! ```
+//!
+//! Without `generate` it is a worker, which handles what others generate or push. A program that is no node of the queue pushes:
+//!
+//! ```no_run
+//! use queenright::engine::{Item, any::AnyEngine};
+//! use queenright::{Settings, push};
+//!
+//! #[tokio::main]
+//! async fn main() -> queenright::Result<()> {
+//!     let settings = Settings { queue: "feeds".into(), ..Settings::default() };
+//!     // Opened once, and used for every push.
+//!     let feeds = AnyEngine::open("redis://localhost", &settings)?;
+//!     let item = Item::new("https://example.org/17").key("17"); // a repeat is no new message
+//!     let receipts = push::push(&feeds, &settings, push::KEEP, &[item]).await?;
+//!     println!("message {}", receipts[0].number);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! What [`on`] makes is a [`Node`] with its [`Settings`] on an engine; the one in memory needs no server, for tests:
 //!
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use queenright::engine::{Engine, memory::Local};
-//! use queenright::generate::Next;
-//! use queenright::{Effect, Message, Node, Settings, shutdown};
+//! use queenright::{Effect, Message, Next, Node, Settings, shutdown};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> queenright::Result<()> {
@@ -27,13 +70,7 @@
 //! let engine = Arc::new(Local::new(&settings.queue));
 //!
 //! let generate = |next: Next| format!("feed {}", next.number).into_bytes();
-//! let handle = |message: Message| async move {
-//!     if message.payload.is_empty() {
-//!         return Err("nothing in it".into()); // kept among the errors
-//!     }
-//!     // Happens exactly once, together with the outcome.
-//!     Ok(vec![Effect::Add { key: "read".into(), by: 1 }])
-//! };
+//! let handle = |_: Message| async { Ok(vec![Effect::add("read", 1)]) };
 //!
 //! let (stopper, shutdown) = shutdown::channel();
 //! let node = tokio::spawn(Node::new(engine.clone(), settings, generate, handle).run(shutdown));
@@ -47,11 +84,11 @@
 //! # }
 //! ```
 //!
-//! # The rooms
+//! # The modules
 //!
 //! In reading order. Each imports only from those before it.
 //!
-//! | room | what is in it |
+//! | module | what is in it |
 //! | --- | --- |
 //! | [`error`], [`settings`], `mutants` | what can go wrong and what to do about it; how a node behaves, with the reasons for the defaults; guards that tests take out |
 //! | [`message`] | messages, the packs they travel in, their outcomes and effects |
