@@ -103,6 +103,51 @@ fn every_link_leads_somewhere_and_those_of_the_book_stay_in_it() {
 }
 
 #[test]
+fn every_path_that_contributors_read_of_is_there() {
+    let mut there = Vec::new();
+    for folder in ["src", "tests", "docs", "architecture", "scripts", "benches", "bench", "contrib"] {
+        walk(&Path::new(ROOT).join(folder), &mut there);
+    }
+    let mut looked = 0;
+    for (page, text) in pages() {
+        if !(page == "CONTRIBUTING.md" || page.to_lowercase().starts_with("architecture")) {
+            continue;
+        }
+        for path in text.split('`').skip(1).step_by(2).filter(|quoted| is_path(quoted)) {
+            let end = format!("/{path}");
+            assert!(
+                there.iter().any(|known| known.ends_with(&end)),
+                "{page}: there is no {path}"
+            );
+            looked += 1;
+        }
+    }
+    assert!(looked > 100, "{looked} paths: they are not recognized any more");
+}
+
+/// Of a file with one of the endings that there are here, or of a folder; names in capitals stand for others.
+fn is_path(quoted: &str) -> bool {
+    let is_file = [".rs", ".lua", ".json", ".txt"].iter().any(|end| quoted.ends_with(end));
+    let is_named = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || "_-./".contains(letter);
+    (is_file || quoted.ends_with('/')) && !quoted.starts_with('.') && quoted.chars().all(is_named)
+}
+
+/// All files and folders below, from the root of the repository; a folder ends with a slash.
+fn walk(folder: &Path, found: &mut Vec<String>) {
+    let name = folder.strip_prefix(ROOT).expect("below the root").to_string_lossy();
+    found.push(format!("/{name}/"));
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            walk(&path, found);
+        } else {
+            let name = path.strip_prefix(ROOT).expect("below the root").to_string_lossy();
+            found.push(format!("/{name}"));
+        }
+    }
+}
+
+#[test]
 fn the_book_lists_every_page_once() {
     let summary = read("docs/SUMMARY.md");
     let mut listed: Vec<String> = links(&summary).map(|link| format!("docs/{link}")).collect();

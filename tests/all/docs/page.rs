@@ -62,10 +62,19 @@ pub fn read(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// The pages beside the folders of pages.
+const AT_THE_ROOT: [&str; 5] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+];
+
 /// All pages for users and contributors, with their text.
 pub fn pages() -> Vec<(String, String)> {
-    let mut found = vec!["README.md".to_string(), "CONTRIBUTING.md".to_string()];
-    let mut folders = vec!["docs".to_string()];
+    let mut found: Vec<String> = AT_THE_ROOT.map(String::from).into();
+    let mut folders = vec!["docs".to_string(), "architecture".to_string()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(Path::new(ROOT).join(&folder)).expect("a folder of pages") {
             let entry = entry.expect("a file");
