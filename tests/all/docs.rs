@@ -105,7 +105,16 @@ fn every_link_leads_somewhere_and_those_of_the_book_stay_in_it() {
 #[test]
 fn every_path_that_contributors_read_of_is_there() {
     let mut there = Vec::new();
-    for folder in ["src", "tests", "docs", "architecture", "scripts", "benches", "bench", "contrib"] {
+    for folder in [
+        "src",
+        "tests",
+        "docs",
+        "architecture",
+        "scripts",
+        "benches",
+        "bench",
+        "contrib",
+    ] {
         walk(&Path::new(ROOT).join(folder), &mut there);
     }
     let mut looked = 0;
