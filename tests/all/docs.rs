@@ -195,6 +195,23 @@ fn the_limits_on_the_page_are_those_of_the_program() {
 }
 
 #[test]
+fn every_event_of_a_node_is_on_the_page_of_logs() {
+    let source = read("src/node/event.rs");
+    let names = source.split_once("pub fn name(").expect("the names").1;
+    let names = names.split_once("\n    }\n").expect("its end").0;
+    let page = read("docs/commands.md");
+    let mut looked = 0;
+    for name in names.split('"').skip(1).step_by(2) {
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/commands.md does not say what {name} is"
+        );
+        looked += 1;
+    }
+    assert!(looked > 25, "{looked} names");
+}
+
+#[test]
 fn the_readme_is_short() {
     let lines = read("README.md").lines().count();
     assert!(lines <= 150, "{lines} lines: what is more belongs into docs/");
