@@ -25,7 +25,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::app::args::sources::{Resolved, Store};
+use crate::app::args::options::connection::SHARDS;
+use crate::app::args::sources::{Resolved, Shards, Store};
 use crate::app::args::{Command, Errors, Invocation, Manage};
 use crate::app::exit::{FAILED, Failure, NO_REDIS};
 use crate::app::on_engine::{OnEngine, Opener, QueueAt};
@@ -60,6 +61,12 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
         let line = format!("{what} does not know queues with shards yet: leave out --shards, and all URLs but one");
         return Err(Failure::usage(line));
     }
+    if resolved.shards == Shards::Recorded && needs_a_number(&asked.command) {
+        return Err(Failure::usage(format!(
+            "{0}: this command may make the queue: say how many shards it has, as in {0} 3",
+            SHARDS.flag()
+        )));
+    }
     match &asked.command {
         Command::Verify(flags) => verify::run(asked, resolved, flags),
         Command::Bench(flags) => bench::run(asked, &resolved, flags),
@@ -86,8 +93,7 @@ pub fn run(asked: &Invocation, resolved: Resolved) -> Result<ExitCode, Failure> 
                 database.find()?;
             }
             let at = QueueAt {
-                // Of all queues of a store, no number of shards is that of each.
-                any_shards: matches!(&asked.command, Command::Dashboard(flags) if flags.all_queues),
+                any_shards: takes_any_shards(&asked.command, &resolved),
                 ..QueueAt::of(&resolved, answer_min).looking(only_looks(&asked.command, &resolved))
             };
             let ended = at.run(work);
@@ -105,6 +111,25 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
         Command::Bench(_) => Some("bench"),
         _ => None,
     }
+}
+
+/// Whether the queue is taken with as many shards as it has. A node is told a number: without one it would have to ask before each start.
+fn takes_any_shards(command: &Command, resolved: &Resolved) -> bool {
+    match command {
+        Command::Start => false,
+        // Of all queues of a store, no number of shards is that of each.
+        Command::Dashboard(flags) if flags.all_queues => true,
+        _ => resolved.shards != Shards::Given,
+    }
+}
+
+/// Whether a command may make the queue, and so has to know how many shards it is to have.
+fn needs_a_number(command: &Command) -> bool {
+    creates(command)
+        || matches!(
+            command,
+            Command::Verify(_) | Command::Demo(_) | Command::Bench(_) | Command::BenchNode(_)
+        )
 }
 
 /// Whether a queue may come of a command. All others are about one that is there.

@@ -55,6 +55,8 @@ impl From<Error> for Failure {
                 ..
             } => FAILED,
             Error::Away { .. } => NO_REDIS,
+            // The queue is there, and what was given to name it differs from what is recorded.
+            Error::OtherNames { .. } | Error::OtherShards { .. } | Error::OtherShard { .. } => WRONG_USAGE,
             Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
             _ => FAILED,
         };

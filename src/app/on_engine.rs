@@ -7,7 +7,7 @@ use std::future::ready;
 
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::app::args::sources::{PasswordFrom, Resolved, Store};
+use crate::app::args::sources::{PasswordFrom, Resolved, Shards, Store};
 use crate::app::exit::Failure;
 use crate::app::password;
 use crate::app::run::runtime;
@@ -77,7 +77,7 @@ impl<'a> QueueAt<'a> {
             settings: &resolved.settings,
             answer_min,
             only_looks: false,
-            any_shards: false,
+            any_shards: resolved.shards == Shards::Recorded,
         }
     }
 

@@ -140,7 +140,7 @@ fn taken_by(word: Option<&str>) -> impl Iterator<Item = &'static Opt> {
 fn argument(option: &'static Opt) -> Arg {
     let (value, action) = match option.takes {
         Takes::Nothing => (None, ArgAction::SetTrue),
-        Takes::Value(name) | Takes::Maybe(name, _) => (Some(name), ArgAction::Set),
+        Takes::Value(name) | Takes::Maybe(name, _) | Takes::Optional(name, _) => (Some(name), ArgAction::Set),
         Takes::Several(name) => (Some(name), ArgAction::Append),
     };
     let mut argument = Arg::new(option.name)
@@ -155,10 +155,10 @@ fn argument(option: &'static Opt) -> Arg {
         .allow_hyphen_values(option.may_begin_with_dash)
         // "-1" is a wrong value, and no flag.
         .allow_negative_numbers(value.is_some() && !option.may_begin_with_dash);
-    if let Takes::Maybe(_, missing) = option.takes {
+    if let Takes::Maybe(_, missing) | Takes::Optional(_, missing) = option.takes {
         argument = argument
             .num_args(0..=1)
-            .require_equals(true)
+            .require_equals(matches!(option.takes, Takes::Maybe(..)))
             .default_missing_value(missing);
     }
     if let Some(flag) = option.requires {

@@ -122,6 +122,8 @@ pub enum Takes {
     Value(&'static str),
     /// A value of this name after an equals sign, or nothing, which means the second.
     Maybe(&'static str, &'static str),
+    /// A value of this name, or nothing, which means the second.
+    Optional(&'static str, &'static str),
     /// As the first, and the flag may be repeated.
     Several(&'static str),
     /// Nothing: it is given or not.

@@ -28,6 +28,7 @@ pub struct Resolved {
     /// Further stores of a queue with shards, each with its address.
     pub others: Vec<(Store, String)>,
     pub settings: Settings,
+    pub shards: Shards,
     pub work: Work,
     pub error_rate: f64,
     pub generate: Generating,
@@ -93,6 +94,18 @@ pub struct Serving {
     pub behind_tls: bool,
 }
 
+/// What was said of the number of shards.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Shards {
+    /// Nothing: a new queue has one, and of a queue that is there the recorded number is taken, but by a node.
+    #[default]
+    Unsaid,
+    /// As many as the queue has.
+    Recorded,
+    /// The number in the settings.
+    Given,
+}
+
 impl Default for Resolved {
     fn default() -> Self {
         let server = ConnectionAddr::Tcp(HOST.into(), PORT).into_connection_info();
@@ -101,6 +114,7 @@ impl Default for Resolved {
             address: format!("{HOST}:{PORT}"),
             others: Vec::new(),
             settings: Settings::default(),
+            shards: Shards::default(),
             work: Work::default(),
             error_rate: 0.15,
             generate: Generating::Builtin(Builtin::Counter),

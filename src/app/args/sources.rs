@@ -21,7 +21,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-pub use super::resolved::{PasswordFrom, Resolved, Store};
+pub use super::resolved::{PasswordFrom, Resolved, Shards, Store};
 pub use super::value::{Builtin, Generating, Handling, LogFormat, Work, duration};
 
 use super::options::connection::{SHARDS, URL};

@@ -260,7 +260,7 @@ fn a_copy_with_other_shards_or_another_order_of_servers_is_refused() {
         program().args(args).args(queue).output().expect("it starts")
     };
     let fewer = of(&["status", "--url", &both[0]]);
-    assert_eq!(fewer.status.code(), Some(1), "{}", said(&fewer));
+    assert_eq!(fewer.status.code(), Some(2), "{}", said(&fewer));
     let says = "has 2 shards: give --shards 2, and the same URLs in the same order as the other copies";
     assert!(said(&fewer).contains(says), "{}", said(&fewer));
     let swapped = of(&["push", "x", "--shards", "2", "--url", &both[1], "--url", &both[0]]);
@@ -270,6 +270,47 @@ fn a_copy_with_other_shards_or_another_order_of_servers_is_refused() {
         "{}",
         said(&swapped)
     );
+}
+
+#[test]
+fn without_a_number_commands_take_as_many_shards_as_the_queue_has() {
+    let servers: Vec<RedisServer> = (0..2).map(|_| RedisServer::start()).collect();
+    let fleet = on(&servers).copies(0).start();
+    good(&feed(&fleet, &["push", "--key", "a", "x"], ""));
+    let both = [servers[0].url(), servers[1].url()];
+    let of = |args: &[&str]| {
+        let queue = ["--queue", fleet.queue(), "--url", &both[0], "--url", &both[1]];
+        program().args(args).args(queue).output().expect("it starts")
+    };
+    for looks in [
+        &["status", "--json", "--shards"][..],
+        &["--shards=recorded", "status", "--json"],
+    ] {
+        assert_eq!(shards_in(&good(&of(looks))), 2, "{looks:?}");
+    }
+    // What may make the queue has to be told.
+    for makes in ["start", "push"] {
+        let refused = of(&[makes, "--shards"]);
+        assert_eq!(refused.status.code(), Some(2), "{makes}: {}", said(&refused));
+        assert!(
+            said(&refused).contains("say how many shards"),
+            "{makes}: {}",
+            said(&refused)
+        );
+    }
+    // On one server no URL tells that there are several.
+    let one = RedisServer::start();
+    let fleet = Fleet::on(&one).env("QUEENRIGHT_SHARDS", "3").copies(0).start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    let mut status = program();
+    let status = status.args(["status", "--json", "--queue", fleet.queue(), "--url", &one.url()]);
+    assert_eq!(shards_in(&good(&status.output().expect("it starts"))), 3);
+}
+
+/// How many shards `status --json` tells of.
+fn shards_in(status: &str) -> usize {
+    let status: serde_json::Value = serde_json::from_str(status).expect("JSON");
+    status["shards"].as_array().map_or(0, Vec::len)
 }
 
 #[test]

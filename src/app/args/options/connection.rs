@@ -1,7 +1,7 @@
 //! Which store, and which queue in it.
 
 use super::{Effect, Group, Opt, Scope, Takes};
-use crate::app::args::resolved::{HOST, PORT, Resolved};
+use crate::app::args::resolved::{HOST, PORT, Resolved, Shards};
 use crate::app::args::value;
 
 const GROUP: Group = Group::of("Connection", Scope::Every);
@@ -16,6 +16,19 @@ const fn key(name: &'static str, set: fn(&mut Resolved, &str)) -> Opt {
         .setting("names")
         .in_file()
         .without_flag()
+}
+
+/// What `--shards` means without a number.
+const RECORDED: &str = "recorded";
+
+fn shards(to: &mut Resolved, text: &str) -> Result<(), String> {
+    to.shards = if text == RECORDED {
+        Shards::Recorded
+    } else {
+        to.settings.names.shards = value::whole(text)?;
+        Shards::Given
+    };
+    Ok(())
 }
 
 options! {
@@ -81,10 +94,9 @@ options! {
         .default(|to| to.settings.queue.clone())
         .setting("queue")
         .help("Queue name; queues of different names share nothing");
-    SHARDS = Opt::text(GROUP, "shards", Takes::Value("N"), set!(settings.names.shards, value::whole::<u32>))
-        .default(|to| to.settings.names.shards.to_string())
+    SHARDS = Opt::text(GROUP, "shards", Takes::Optional("N", RECORDED), shards)
         .setting("shards")
-        .help("Spread a new queue over so many shards, on the servers of all --url in turn; queenright reshard changes it, and copies follow");
+        .help("Spread a new queue over this many shards (1 if not given), on the servers of all --url in turn; queenright reshard changes it, and copies follow. Without a number: as many as the queue has, which commands that make no queue take by themselves");
     KEYS_ERRORS = key("keys.errors", |to, text| to.settings.names.errors = text.into())
         .default(|to| to.settings.names.errors.clone())
         .help("Name of the key that holds the failed messages");

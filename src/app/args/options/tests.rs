@@ -99,7 +99,7 @@ fn names_variables_and_shorts_are_given_once() {
 fn samples(option: &Opt) -> [&'static str; 2] {
     let name = match option.takes {
         Takes::Nothing => return ["true", "false"],
-        Takes::Value(name) | Takes::Several(name) | Takes::Maybe(name, _) => name,
+        Takes::Value(name) | Takes::Several(name) | Takes::Maybe(name, _) | Takes::Optional(name, _) => name,
     };
     match name {
         "N" | "PORT" | "BYTES" => ["7", "8"],

@@ -58,6 +58,7 @@ fn row(option: &Opt) -> String {
             Takes::Nothing => String::new(),
             Takes::Value(name) | Takes::Several(name) => format!(" {name}"),
             Takes::Maybe(name, _) => format!("[={name}]"),
+            Takes::Optional(name, _) => format!(" [{name}]"),
         };
         let short = option.short.map_or(String::new(), |short| format!("`-{short}`, "));
         flag = format!("{short}`{}{value}`", option.flag());
