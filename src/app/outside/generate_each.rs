@@ -4,6 +4,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
+use tokio::sync::Notify;
 
 use super::group::{Group, ended};
 use super::item::{self, Item};
@@ -86,14 +87,20 @@ impl GenerateEach {
             .map_err(|error| format!("cannot start {}: {error}", self.program))?;
         let last = Last::default();
         let saying = stderr::listen(group.stderr(), last.clone(), self.tell.clone());
-        let mut stdout = group.stdout().take(OUTPUT_BYTES_MAX + 1);
-        let mut output = Vec::new();
-        let talking = async {
-            // A generator that prints more than the limit finds the pipe closed.
-            let (_, ()) = tokio::join!(stdout.read_to_end(&mut output), saying);
+        let (stdout, mut output, too_much) = (group.stdout(), Vec::new(), Notify::new());
+        let reading = async {
+            // It is closed behind this: a generator that prints more would wait for a reader for ever.
+            let _ = stdout.take(OUTPUT_BYTES_MAX + 1).read_to_end(&mut output).await;
+            if output.len() as u64 > OUTPUT_BYTES_MAX {
+                too_much.notify_one();
+            }
         };
+        let talking = async {
+            tokio::join!(reading, saying);
+        };
+        // Whoever does not mind that the pipe is closed is stopped.
         let status = group
-            .talk(&self.program, self.timeout, talking, std::future::pending())
+            .talk(&self.program, self.timeout, talking, too_much.notified())
             .await?;
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("{} printed more than {OUTPUT_BYTES_MAX} bytes", self.program));

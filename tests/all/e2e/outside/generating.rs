@@ -322,6 +322,35 @@ printf 'two'
 }
 
 #[test]
+fn a_process_a_beat_that_prints_without_end_is_told_and_does_not_hold_up_the_next() {
+    // The second takes no notice of a closed pipe.
+    for floods in [
+        "yes",
+        "trap '' PIPE; while :; do head -c 1000000 /dev/zero 2>/dev/null; done",
+    ] {
+        let workshop = Workshop::new();
+        let script =
+            format!("if mkdir $HERE/begun 2>/dev/null; then {floods}; fi\n[ $QUEENRIGHT_NUMBER = 0 ] && echo next\n:");
+        let fleet = workshop
+            .fleet()
+            .args("--also-handle --interval 10ms")
+            .args(QUICK)
+            .arg("--generate-each")
+            .arg(&workshop.script("each.sh", &script))
+            .start_joined();
+        wait_payload(&fleet, "next");
+        let told = fleet.lines();
+        let mut told = told.iter().filter(|line| line.is("child"));
+        assert!(
+            told.any(|line| line.fields["message"]
+                .to_string()
+                .contains("printed more than 8388608 bytes")),
+            "{floods}"
+        );
+    }
+}
+
+#[test]
 fn a_process_a_beat_is_not_waited_for_longer_than_it_lives() {
     let workshop = Workshop::new();
     // What it leaves behind has its pipes, in a group of its own.
