@@ -156,15 +156,20 @@ impl Keeper {
                 Err(error) => {
                     let text = format!("cannot start {}: {error}", self.program);
                     self.tell.say("child", &text);
-                    while let Ok(call) = self.calls.try_recv() {
-                        self.waiting.push_back(call);
-                    }
+                    self.take_up();
                     for call in self.waiting.drain(..) {
                         let _ = call.reply.send(Err(Failure::retry(&text)));
                     }
                 }
             }
             self.backoff.wait().await;
+        }
+    }
+
+    /// Takes up all that has come.
+    fn take_up(&mut self) {
+        while let Ok(call) = self.calls.try_recv() {
+            self.waiting.push_back(call);
         }
     }
 

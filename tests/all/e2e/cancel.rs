@@ -188,6 +188,37 @@ done
 }
 
 #[test]
+fn what_waits_for_a_child_whose_input_is_full_is_cancelled_at_once_and_never_reaches_it() {
+    let (server, workshop) = (RedisServer::start(), Workshop::new());
+    let script = r#"
+while IFS= read -r line; do
+  case $line in
+    *'"payload":"first"'*) echo begun > $HERE/begun; while [ ! -e $HERE/go ]; do sleep 0.05; done;;
+    *'"payload":"last"'*) echo here > $HERE/last;;
+  esac
+  echo '{"ok":true}'
+done
+"#;
+    let working = Fleet::on(&server)
+        .copies(1)
+        .args("--concurrency 3 --workers 1 --lease 30s --retries 5 --handle")
+        .arg(&workshop.script(script))
+        .start_joined();
+    let large = "b".repeat(300_000);
+    for (place, payload) in ["first", &large, "last"].into_iter().enumerate() {
+        good(&feed(&working, &["push", "--ask"], payload));
+        working.wait_status("it is in hand", |status| status.in_hand == place as u64 + 1);
+    }
+    workshop.wait_for("begun");
+    good(&feed(&working, &["cancel", "2"], ""));
+    let told = feed(&working, &["where", "--wait", "--timeout", "20s", "--json", "2"], "");
+    assert_eq!(states(&told), ["cancelled"], "while the first is in work");
+    std::fs::write(workshop.path("go"), "").expect("written");
+    assert_eq!(ended(&working, &["0", "1"]), ["done", "done"]);
+    assert_eq!(workshop.read("last"), "", "the child was given it");
+}
+
+#[test]
 fn a_request_for_a_cancelled_message_is_dropped() {
     let (server, service) = (RedisServer::start(), TcpListener::bind("127.0.0.1:0").expect("a port"));
     let url = format!("http://{}", service.local_addr().expect("an address"));

@@ -114,6 +114,8 @@ impl Process {
                     keeper.waiting.extend(calls.drain(..));
                 }
                 Some(number) = keeper.cancelled.recv() => {
+                    // The message may not be taken up yet: there is no room for its line.
+                    keeper.take_up();
                     if self.is_with(number, keeper) {
                         return End::Cancelled(number);
                     }
