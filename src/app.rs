@@ -5,6 +5,7 @@
 //! | module | |
 //! | --- | --- |
 //! | `base64` | bytes as text |
+//! | `ahead` | lines that were read before they are wanted |
 //! | `args` | flags, variables and files, read into one set of values |
 //! | `exit`, `run` | how a command ends, and what every command needs around it |
 //! | `init` | process 1 of a container |
@@ -21,6 +22,7 @@
 //! | `dashboard` | the page and its API |
 //! | `commands` | one file per command |
 
+mod ahead;
 pub mod base64;
 
 pub mod args;

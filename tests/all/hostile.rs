@@ -1,6 +1,7 @@
 //! Hostile input: what the network, a disk and strangers may do to the bytes.
 
 mod accounts;
+mod ahead;
 mod cuts;
 mod damage;
 mod export;

@@ -21,10 +21,14 @@ const ROOMS: [(&str, &str); 8] = [
 ];
 
 /// The same within the program.
-const APP: [(&str, &str); 18] = [
+const APP: [(&str, &str); 19] = [
     (
         "base64",
         "bytes as text are the same in JSON, answers of children and cursors",
+    ),
+    (
+        "ahead",
+        "lines are read ahead in the same way by a command and by a generator",
     ),
     ("args", "what was asked for is known before anything is done"),
     ("exit", "how a command ends is the same for all"),

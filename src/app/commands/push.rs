@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write as _};
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
 use super::outcomes::Tally;
 use crate::api::push::{check, push_with};
+use crate::app::ahead::{self, AHEAD_BYTES, Receiver};
 use crate::app::args::item::Written;
 use crate::app::args::json::Object;
 use crate::app::args::sources::Resolved;
@@ -48,16 +47,16 @@ async fn push_all<E: Engine>(
         ));
     }
     let mut lines = if stdin {
-        read_stdin()?
+        Lines::Stdin(read_stdin()?)
     } else {
-        given(&flags.payloads).await
+        Lines::Given(flags.payloads.clone().into_iter())
     };
-    let (mut batch, mut number, mut mended) = (Vec::with_capacity(PUSH_ITEMS_MAX), 0, Mended::default());
+    let (mut number, mut mended) = (0, Mended::default());
     let mut tally = Tally::new(flags.json, flags.timeout);
     let inherited = inherited();
-    while lines.recv_many(&mut batch, PUSH_ITEMS_MAX).await > 0 {
+    while let Some(batch) = lines.several().await {
         let (mut items, mut bad) = (Vec::with_capacity(batch.len()), None);
-        for line in batch.drain(..) {
+        for line in batch {
             number += 1;
             let line = match line {
                 Ok(line) if stdin => match mended.line(line, number == 1) {
@@ -157,18 +156,47 @@ impl Mended {
     }
 }
 
-async fn given(payloads: &[String]) -> mpsc::Receiver<Line> {
-    let (sender, receiver) = mpsc::channel(payloads.len());
-    for payload in payloads {
-        // There is room for all.
-        let _ = sender.send(Ok(payload.clone().into_bytes())).await;
+/// Where the messages come from.
+enum Lines {
+    Given(std::vec::IntoIter<String>),
+    Stdin(Receiver<Line>),
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<Line> {
+        match self {
+            Self::Given(rest) => rest.next().map(|text| Ok(text.into_bytes())),
+            Self::Stdin(read) => read.recv().await,
+        }
     }
-    receiver
+
+    /// One that is there already.
+    fn next_now(&mut self) -> Option<Line> {
+        match self {
+            Self::Given(rest) => rest.next().map(|text| Ok(text.into_bytes())),
+            Self::Stdin(read) => read.try_recv().ok(),
+        }
+    }
+
+    /// What has come, one at least: as many as one call carries, and not many more bytes than are read ahead. None: that was all.
+    async fn several(&mut self) -> Option<Vec<Line>> {
+        let size = |line: &Line| line.as_ref().map_or(0, Vec::len);
+        let mut batch = vec![self.next().await?];
+        let mut bytes = size(&batch[0]);
+        while batch.len() < PUSH_ITEMS_MAX
+            && bytes < AHEAD_BYTES
+            && let Some(line) = self.next_now()
+        {
+            bytes += size(&line);
+            batch.push(line);
+        }
+        Some(batch)
+    }
 }
 
 /// Reads on a thread of its own: what has come is pushed, also while the next line is waited for.
-fn read_stdin() -> Result<mpsc::Receiver<Line>, Failure> {
-    let (sender, receiver) = mpsc::channel(2 * PUSH_ITEMS_MAX);
+fn read_stdin() -> Result<Receiver<Line>, Failure> {
+    let (sender, receiver) = ahead::channel();
     let read = move || {
         let mut input = io::stdin().lock();
         loop {
@@ -185,7 +213,8 @@ fn read_stdin() -> Result<mpsc::Receiver<Line>, Failure> {
                 Err(error) => Err(format!("cannot read stdin: {error}")),
             };
             let last = line.is_err();
-            if sender.blocking_send(line).is_err() || last {
+            let bytes = line.as_ref().map_or(0, Vec::len);
+            if sender.blocking_send(line, bytes).is_err() || last {
                 return;
             }
         }

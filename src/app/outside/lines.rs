@@ -11,19 +11,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
 use tokio::process::Command;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
 use super::group::Group;
 use super::item::Item;
 use super::{BACKOFF_MAX, Tell};
+use crate::app::ahead::{self, Receiver};
 use crate::app::args::program::Source;
 use crate::app::output::time::utc_short;
 use crate::node::backoff::Backoff;
 use crate::node::generate::{Draft, Election, Generate, Made, Next, Unconfirmed};
 use read::{Read, follow, read_stdin};
-
-/// How many lines are read ahead.
-const AHEAD: usize = 1024;
 
 /// Makes messages of lines.
 pub struct Lines {
@@ -31,7 +29,7 @@ pub struct Lines {
     queue: String,
     json: bool,
     tell: Tell,
-    reading: Option<mpsc::Receiver<Read>>,
+    reading: Option<Receiver<Read>>,
     /// No more lines will come: in this reign, or ever.
     over: bool,
     kept: Unconfirmed<Item>,
@@ -56,8 +54,8 @@ impl Lines {
         }
     }
 
-    fn start(&self, next: &Next, cursor: &[u8]) -> io::Result<mpsc::Receiver<Read>> {
-        let (sender, receiver) = mpsc::channel(AHEAD);
+    fn start(&self, next: &Next, cursor: &[u8]) -> io::Result<Receiver<Read>> {
+        let (sender, receiver) = ahead::channel();
         match &self.source {
             Source::Stdin => {
                 // Reading stdin blocks, and cannot be given up: it has a thread of its own.
@@ -126,8 +124,8 @@ impl Generate for Lines {
             let read = if next.others_wait {
                 match reading.try_recv() {
                     Ok(read) => Some(read),
-                    Err(mpsc::error::TryRecvError::Empty) => return Made::Nothing,
-                    Err(mpsc::error::TryRecvError::Disconnected) => None,
+                    Err(TryRecvError::Empty) => return Made::Nothing,
+                    Err(TryRecvError::Disconnected) => None,
                 }
             } else {
                 reading.recv().await

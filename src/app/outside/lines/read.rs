@@ -4,12 +4,12 @@ use std::io;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::sync::mpsc;
 
 use super::super::group::{Group, LAST_WORDS, ended};
 use super::super::item::{self, Item};
 use super::super::stderr::{self, Last};
 use super::super::{GOODBYE, Tell};
+use crate::app::ahead::Sender;
 use crate::app::args::program::Program;
 use crate::message::PAYLOAD_BYTES_MAX;
 
@@ -26,7 +26,7 @@ pub(super) enum Read {
 }
 
 /// Reads a child's lines until it ends, or nobody wants them any more.
-pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: bool, program: Program, tell: Tell) {
+pub(super) async fn follow(mut group: Group, sender: Sender<Read>, json: bool, program: Program, tell: Tell) {
     let last = Last::default();
     let saying = tokio::spawn(stderr::listen(group.stderr(), last.clone(), tell.clone()));
     let mut stdout = BufReader::with_capacity(64 * 1024, group.stdout());
@@ -55,8 +55,9 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
     drop(group);
     // A last line without an end is one if its command ended well; otherwise it may be half of one.
     if text.is_none() && !rest.is_empty() {
+        let bytes = rest.len();
         match item::read(rest, json) {
-            Ok(item) => _ = sender.send(Read::Item(item)).await,
+            Ok(item) => _ = sender.send(Read::Item(item), bytes).await,
             Err(wrong) => text = Some(format!("the last line of {program} is dropped: {wrong}")),
         }
     }
@@ -65,13 +66,13 @@ pub(super) async fn follow(mut group: Group, sender: mpsc::Sender<Read>, json: b
     if let Some(text) = text {
         tell.say("child", &last.after(text, "; it said: "));
     }
-    let _ = sender.send(Read::End { failed }).await;
+    let _ = sender.send(Read::End { failed }, 0).await;
 }
 
 /// True: that was all but for `line`, which has no end. False: nobody wants more.
 async fn read_lines(
     from: &mut (impl AsyncBufReadExt + AsyncRead + Unpin),
-    sender: &mpsc::Sender<Read>,
+    sender: &Sender<Read>,
     json: bool,
     line: &mut Vec<u8>,
 ) -> Result<bool, String> {
@@ -88,8 +89,9 @@ async fn read_lines(
             return Err(too_long());
         }
         if found {
+            let bytes = line.len();
             let item = item::read(std::mem::take(line), json)?;
-            if sender.send(Read::Item(item)).await.is_err() {
+            if sender.send(Read::Item(item), bytes).await.is_err() {
                 return Ok(false);
             }
         } else if is_end {
@@ -98,7 +100,7 @@ async fn read_lines(
     }
 }
 
-pub(super) fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
+pub(super) fn read_stdin(sender: &Sender<Read>, json: bool, tell: &Tell) {
     use io::{BufRead, Read as _};
     let mut stdin = io::stdin().lock();
     let mut line = Vec::new();
@@ -106,6 +108,7 @@ pub(super) fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
         let read = (&mut stdin)
             .take(LINE_BYTES_MAX as u64 + 1)
             .read_until(b'\n', &mut line);
+        let bytes = line.len();
         let item = match read {
             Ok(0) => break,
             Ok(_) if line.len() > LINE_BYTES_MAX => Err(too_long()),
@@ -114,7 +117,7 @@ pub(super) fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
         };
         match item {
             Ok(item) => {
-                if sender.blocking_send(Read::Item(item)).is_err() {
+                if sender.blocking_send(Read::Item(item), bytes).is_err() {
                     return;
                 }
             }
@@ -124,7 +127,7 @@ pub(super) fn read_stdin(sender: &mpsc::Sender<Read>, json: bool, tell: &Tell) {
             }
         }
     }
-    let _ = sender.blocking_send(Read::End { failed: false });
+    let _ = sender.blocking_send(Read::End { failed: false }, 0);
 }
 
 fn too_long() -> String {
