@@ -10,6 +10,7 @@
 //! | `history` | what was, for charts |
 //! | `held` | what nodes have in hand |
 //! | `messages` | what is pushed |
+//! | `noted` | what was changed, for the log |
 //! | `scale` | how many copies the queue needs, for autoscalers |
 //! | `errors` | the failed messages, in bounded steps |
 //! | `tls` | certificates |
@@ -24,6 +25,7 @@ mod held;
 mod history;
 mod live;
 mod messages;
+mod noted;
 mod page;
 mod reply;
 mod request;

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::Dashboard;
 use super::access::Person;
+use super::noted::Noted;
 use super::reply::{Answer, Refusal, Reply, json, ok, protect, whole};
 use super::request::{Query, body};
 use super::roof::elsewhere;
@@ -163,11 +164,8 @@ impl<E: Engine> Dashboard<E> {
             Route::Error(number) => errors::show(engine, number).await,
             Route::Export => errors::export(self.engine.clone(), asker.person.clone(), query),
             Route::Requeue | Route::Delete => {
-                let requeue = route == Route::Requeue;
-                let (reply, count) = errors::change(engine, body(request).await?, requeue).await?;
-                let what = if requeue { "requeued" } else { "deleted" };
-                self.note(asker, &format!("errors {what}: {count}"));
-                Ok(reply)
+                let note = |change: &str| self.note(asker, change);
+                errors::change(engine, body(request).await?, route == Route::Requeue, note).await
             }
             Route::Messages => {
                 let note = |change: &str| self.note(asker, change);
@@ -191,28 +189,37 @@ impl<E: Engine> Dashboard<E> {
                         "a group is paused by \"group\" and \"paused\" alone, all else by \"generator\" and \"handlers\"",
                     ));
                 }
-                let paused = engine.pause(pause.generator, pause.handlers).await?;
-                let (generator, handlers) = (paused.generator, paused.handlers);
-                self.note(asker, &format!("paused: generator {generator}, handlers {handlers}"));
-                Ok(ok(&PausedView::from(paused)))
+                self.pause(asker, pause.generator, pause.handlers).await
             }
             Route::Limit => self.limit(asker, body(request).await?).await,
             Route::Cancel => self.cancel(asker, body(request).await?).await,
-            Route::Handover => {
-                let to: To = body(request).await?;
-                if to.node.as_deref() == Some("") {
-                    return Err(Refusal::bad("node must be the id of a node, or left out"));
-                }
-                let answer = engine.handover(to.node.as_deref()).await?;
-                let heir = to.node.as_deref().unwrap_or("any other");
-                self.note(asker, &format!("handover to {heir}: {answer:?}"));
-                match answer {
-                    Handover::Asked => Ok(json(StatusCode::ACCEPTED, &json!({ "reigns": false }))),
-                    // This node generates already.
-                    Handover::Reigns => Ok(ok(&json!({ "reigns": true }))),
-                    Handover::Unknown => Err(Refusal::missing("there is no such node")),
-                }
-            }
+            Route::Handover => self.hand_over(asker, body(request).await?).await,
+        }
+    }
+
+    async fn pause(&self, asker: &Asker, generator: Option<bool>, handlers: Option<bool>) -> Answer {
+        let wanted = |part: Option<bool>| part.map_or("as it is".to_string(), |paused| paused.to_string());
+        let (one, other) = (wanted(generator), wanted(handlers));
+        let noted = self.asked(asker, format!("paused: generator {one}, handlers {other}"));
+        let paused = self.engine.pause(generator, handlers).await?;
+        let (generator, handlers) = (paused.generator, paused.handlers);
+        noted.done(&format!("paused: generator {generator}, handlers {handlers}"));
+        Ok(ok(&PausedView::from(paused)))
+    }
+
+    async fn hand_over(&self, asker: &Asker, to: To) -> Answer {
+        if to.node.as_deref() == Some("") {
+            return Err(Refusal::bad("node must be the id of a node, or left out"));
+        }
+        let heir = to.node.as_deref().unwrap_or("any other");
+        let noted = self.asked(asker, format!("handover to {heir}"));
+        let answer = self.engine.handover(to.node.as_deref()).await?;
+        noted.done(&format!("handover to {heir}: {answer:?}"));
+        match answer {
+            Handover::Asked => Ok(json(StatusCode::ACCEPTED, &json!({ "reigns": false }))),
+            // This node generates already.
+            Handover::Reigns => Ok(ok(&json!({ "reigns": true }))),
+            Handover::Unknown => Err(Refusal::missing("there is no such node")),
         }
     }
 
@@ -230,9 +237,13 @@ impl<E: Engine> Dashboard<E> {
             group: rate("group", wanted.group)?,
         };
         limits.check().map_err(Refusal::bad)?;
+        let limits = limits.with_burst();
+        let what = format!("limit: {limits}");
+        let noted = self.asked(asker, what.clone());
         self.engine.limit(&limits).await?;
-        let limits = self.engine.status().await?.limits;
-        self.note(asker, &format!("limit: {limits}"));
+        noted.done(&what);
+        // It is set, whether or not the store can be looked at behind that.
+        let limits = self.engine.status().await.map_or(limits, |status| status.limits);
         Ok(ok(&LimitView::from(limits)))
     }
 
@@ -254,19 +265,24 @@ impl<E: Engine> Dashboard<E> {
             if let Some(why) = wrong_group(&group) {
                 return Err(Refusal::bad(format!("group {why}")));
             }
+            let what = format!("cancelled: group {group:?}");
+            let noted = self.asked(asker, what.clone());
             let CancelledGroup::Asked { waiting } = cancel::cancel_group(&*self.engine, &group).await? else {
+                noted.undone();
                 return Err(Refusal::bad(format!(
                     "{CANCELLED_GROUPS_MAX} groups are cancelled already"
                 )));
             };
-            self.note(asker, &format!("cancelled: group {group:?}"));
+            noted.done(&what);
             return Ok(ok(&json!({ "group": group, "state": "cancelled", "waiting": waiting })));
         }
         if numbers.is_empty() || numbers.len() > CANCELS_AT_ONCE_MAX {
             return Err(Refusal::bad(format!("numbers must be 1 to {CANCELS_AT_ONCE_MAX}")));
         }
+        let what = format!("cancelled: messages {numbers:?}");
+        let noted = self.asked(asker, what.clone());
         let answers = cancel::cancel(&*self.engine, &numbers).await?;
-        self.note(asker, &format!("cancelled: messages {numbers:?}"));
+        noted.done(&what);
         let each = numbers.iter().zip(answers);
         let each = each.map(|(number, answer)| json!({ "number": number, "state": word(answer) }));
         Ok(ok(&json!({ "messages": each.collect::<Vec<_>>() })))
@@ -276,13 +292,21 @@ impl<E: Engine> Dashboard<E> {
         if let Some(why) = wrong_group(group) {
             return Err(Refusal::bad(format!("group {why}")));
         }
+        let what = format!("group {group:?} paused: {paused}");
+        let noted = self.asked(asker, what.clone());
         let PausedGroup::Ok { waiting } = self.engine.pause_group(group, paused).await? else {
+            noted.undone();
             return Err(Refusal::bad(format!(
                 "{PAUSED_GROUPS_MAX} groups are paused: resume some"
             )));
         };
-        self.note(asker, &format!("group {group:?} paused: {paused}"));
+        noted.done(&what);
         Ok(ok(&json!({ "group": group, "paused": paused, "waiting": waiting })))
+    }
+
+    /// To be kept while the store is asked for a change.
+    fn asked<'a>(&'a self, asker: &'a Asker, what: String) -> Noted<impl Fn(&str) + 'a> {
+        Noted::asked(|change: &str| self.note(asker, change), what)
     }
 
     fn note(&self, asker: &Asker, change: &str) {

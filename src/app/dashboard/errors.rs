@@ -11,7 +11,7 @@ use hyper::header::{CONTENT_DISPOSITION, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use super::access::Person;
-use super::reply::{Answer, Refusal, Reply, ok, stream};
+use super::reply::{Answer, Refusal, ok, stream};
 use super::request::Query;
 use crate::app::args::json::{Object, Whole, counted};
 use crate::app::output::failed::{FailedInFull, FailedRow, lines};
@@ -89,59 +89,109 @@ pub(super) struct Change {
     cursor: Option<u64>,
 }
 
-#[derive(Default, Serialize)]
-struct Changed {
+#[derive(Serialize)]
+struct Changed<'a> {
     /// Those that were among the errors.
-    numbers: Vec<u64>,
+    numbers: &'a [u64],
     looked: u64,
     /// Send this as the cursor to go on; none at the end.
     next: Option<u64>,
 }
 
-/// The answer, and how many were changed.
-pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool) -> Result<(Reply, usize), Refusal> {
-    let mut changed = Changed::default();
-    match (change.numbers, change.select) {
-        (Some(numbers), None) if change.cursor.is_none() => {
-            if numbers.is_empty() || numbers.len() > ERRORS_PER_CALL_MAX {
-                return Err(Refusal::bad(format!("numbers must be 1 to {ERRORS_PER_CALL_MAX}")));
-            }
-            let numbers: Vec<u64> = numbers.into_iter().map(|Whole(number)| number).collect();
-            changed.looked = numbers.len() as u64;
-            changed.numbers = apply(engine, &numbers, requeue).await?;
-        }
-        (None, Some(Object(select))) => {
-            let filter = select.filter();
-            // Upwards: what is requeued and fails anew lies behind, and is not changed again.
-            let mut walk = Walk::new(&filter, false, change.cursor);
-            while walk.goes_on() {
-                let batch = walk.step(engine, STEP).await?;
-                let chosen = batch.iter().filter(|failed| filter.admits(failed));
-                let numbers: Vec<u64> = chosen.map(|failed| failed.number).collect();
-                changed.numbers.extend(apply(engine, &numbers, requeue).await?);
-            }
-            (changed.looked, changed.next) = (walk.looked, walk.next);
-        }
-        _ => return Err(Refusal::bad("give either numbers, or select with perhaps a cursor")),
-    }
-    Ok((ok(&changed), changed.numbers.len()))
+/// What is changed so far, written down in the end, however that comes.
+struct Changes<N: Fn(&str)> {
+    requeue: bool,
+    numbers: Vec<u64>,
+    looked: u64,
+    next: Option<u64>,
+    /// The store was asked for more, and has not said that it was done.
+    open: bool,
+    whole: bool,
+    note: N,
 }
 
-async fn apply<E: Engine>(engine: &E, numbers: &[u64], requeue: bool) -> Result<Vec<u64>, Refusal> {
-    let (mut changed, mut rest) = (Vec::new(), numbers);
-    while !rest.is_empty() {
-        let step = &rest[..rest.len().min(ERRORS_PER_CALL_MAX)];
-        let mut looked = step.len();
-        if requeue {
-            let requeued = engine.requeue(step).await?;
-            looked = requeued.looked;
-            changed.extend(requeued.numbers);
-        } else {
-            changed.extend(engine.discard(step).await?);
+impl<N: Fn(&str)> Drop for Changes<N> {
+    fn drop(&mut self) {
+        let what = if self.requeue { "requeued" } else { "deleted" };
+        let count = self.numbers.len();
+        if self.open {
+            (self.note)(&format!("errors {what}: {count}, and no answer says whether more"));
+        } else if self.whole || count > 0 {
+            (self.note)(&format!("errors {what}: {count}"));
         }
-        rest = &rest[looked.clamp(1, rest.len())..];
     }
-    Ok(changed)
+}
+
+/// Requeues or deletes. Where the store fails in the midst of it, the answer says which were changed.
+pub(super) async fn change<E: Engine>(engine: &E, change: Change, requeue: bool, note: impl Fn(&str)) -> Answer {
+    let mut changes = Changes {
+        requeue,
+        numbers: Vec::new(),
+        looked: 0,
+        next: None,
+        open: false,
+        whole: false,
+        note,
+    };
+    if let Err(refusal) = changes.make(engine, change).await {
+        return Err(Refusal {
+            numbers: changes.numbers.clone(),
+            ..refusal
+        });
+    }
+    changes.whole = true;
+    Ok(ok(&Changed {
+        numbers: &changes.numbers,
+        looked: changes.looked,
+        next: changes.next,
+    }))
+}
+
+impl<N: Fn(&str)> Changes<N> {
+    async fn make<E: Engine>(&mut self, engine: &E, change: Change) -> Result<(), Refusal> {
+        match (change.numbers, change.select) {
+            (Some(numbers), None) if change.cursor.is_none() => {
+                if numbers.is_empty() || numbers.len() > ERRORS_PER_CALL_MAX {
+                    return Err(Refusal::bad(format!("numbers must be 1 to {ERRORS_PER_CALL_MAX}")));
+                }
+                let numbers: Vec<u64> = numbers.into_iter().map(|Whole(number)| number).collect();
+                self.looked = numbers.len() as u64;
+                self.apply(engine, &numbers).await
+            }
+            (None, Some(Object(select))) => {
+                let filter = select.filter();
+                // Upwards: what is requeued and fails anew lies behind, and is not changed again.
+                let mut walk = Walk::new(&filter, false, change.cursor);
+                while walk.goes_on() {
+                    let batch = walk.step(engine, STEP).await?;
+                    let chosen = batch.iter().filter(|failed| filter.admits(failed));
+                    let numbers: Vec<u64> = chosen.map(|failed| failed.number).collect();
+                    self.apply(engine, &numbers).await?;
+                }
+                (self.looked, self.next) = (walk.looked, walk.next);
+                Ok(())
+            }
+            _ => Err(Refusal::bad("give either numbers, or select with perhaps a cursor")),
+        }
+    }
+
+    async fn apply<E: Engine>(&mut self, engine: &E, numbers: &[u64]) -> Result<(), Refusal> {
+        let mut rest = numbers;
+        while !rest.is_empty() {
+            let step = &rest[..rest.len().min(ERRORS_PER_CALL_MAX)];
+            self.open = true;
+            let (changed, looked) = if self.requeue {
+                let requeued = engine.requeue(step).await?;
+                (requeued.numbers, requeued.looked)
+            } else {
+                (engine.discard(step).await?, step.len())
+            };
+            self.open = false;
+            self.numbers.extend(changed);
+            rest = &rest[looked.clamp(1, rest.len())..];
+        }
+        Ok(())
+    }
 }
 
 /// All that match as one file of JSON lines, made while it is read.

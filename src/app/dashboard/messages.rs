@@ -16,6 +16,7 @@ use crate::app::lab::ledger::hash_of;
 use crate::app::otel::Traces;
 use crate::app::output::found::FoundView;
 use crate::engine::{Engine, Found, Item, KEY_BYTES_MAX, Receipt};
+use crate::error::Error;
 use crate::message::Headers;
 use crate::settings::Settings;
 
@@ -52,22 +53,28 @@ struct All<'a> {
 /// What is in so far, written down in the end, however that comes: also if the client has gone.
 struct Noted<N: Fn(&str)> {
     messages: Vec<Pushed>,
+    /// The store was asked for more, and has not said whether they are in.
+    open: bool,
     note: N,
 }
 
 impl<N: Fn(&str)> Drop for Noted<N> {
     fn drop(&mut self) {
-        match &self.messages[..] {
-            [] => {}
-            [only] => (self.note)(&format!("pushed: message {}", only.number)),
+        let known = match &self.messages[..] {
+            [] if !self.open => return,
+            [] => "none that is known".to_string(),
+            [only] => format!("message {}", only.number),
             [first, .., last] => {
                 let count = self.messages.len();
-                (self.note)(&format!(
-                    "pushed: {count} messages, {} to {}",
-                    first.number, last.number
-                ));
+                format!("{count} messages, {} to {}", first.number, last.number)
             }
-        }
+        };
+        let more = if self.open {
+            ", and no answer says whether more"
+        } else {
+            ""
+        };
+        (self.note)(&format!("pushed: {known}{more}"));
     }
 }
 
@@ -129,6 +136,7 @@ pub(super) async fn push<E: Engine>(
     drop(bytes);
     let mut noted = Noted {
         messages: Vec::with_capacity(items.len()),
+        open: true,
         note,
     };
     let mut spans = traces.map(|traces| traces.publish(&mut items));
@@ -139,6 +147,11 @@ pub(super) async fn push<E: Engine>(
         noted.messages.extend(receipts.iter().map(Pushed::from));
     };
     let pushed = push_with(engine, settings, KEEP, &items, told).await;
+    let refused = matches!(
+        pushed,
+        Err(Error::Full { .. } | Error::Setting { .. } | Error::TooLarge { .. })
+    );
+    noted.open = pushed.is_err() && !refused;
     if let Err(error) = pushed {
         return Err(Refusal {
             messages: noted.messages.clone(),

@@ -35,6 +35,9 @@ pub(super) struct Refusal {
     /// Of several messages those that were pushed before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Pushed>,
+    /// Of several errors those that were requeued or deleted before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<u64>,
     /// The methods that would be served, where the method was wrong.
     #[serde(skip)]
     pub allow: Option<&'static str>,
@@ -47,6 +50,7 @@ impl Refusal {
             code,
             line: line.into(),
             messages: Vec::new(),
+            numbers: Vec::new(),
             allow: None,
         }
     }

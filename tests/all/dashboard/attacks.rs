@@ -5,12 +5,13 @@ use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use queenright::app::lab::proxy::{Direction, Proxy};
+use serde_json::{Value, json};
 
 use super::access::{TOKEN, token_file};
-use super::board::{Board, new_queue, push_all};
+use super::board::{Board, fail_all, new_queue, numbered, push_all};
 use super::client::{Ask, get, post};
-use crate::fleet::{PATIENCE, peak_memory, program, within};
+use crate::fleet::{Fleet, PATIENCE, peak_memory, program, within};
 use crate::server::RedisServer;
 
 /// Long enough for a busy machine, and shorter than what makes a connection that does nothing go away by itself.
@@ -151,6 +152,77 @@ fn a_change_is_logged_with_who_made_it_and_from_where() {
         .ask(&admitted(post("/api/v1/messages", &json!({"payload": "y"}))))
         .is(201);
     assert_eq!(board.said("dashboard_change")["change"], "pushed: message 1");
+}
+
+#[test]
+fn a_change_is_logged_although_its_client_hangs_up_before_the_answer() {
+    let server = RedisServer::start();
+    let queue = new_queue();
+    fail_all(&server, &queue, &numbered(4), |_| "it failed".into());
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
+    let board = Board::at(&format!("redis://{}", proxy.address()), &queue, &[]);
+    let fleet = Fleet::on(&server).queue(&queue).copies(0).start();
+    let look = || -> Value {
+        let told = fleet.command(&["status", "--json"]).output().expect("it starts");
+        serde_json::from_slice(&told.stdout).unwrap_or_default()
+    };
+    type Done = fn(&Value) -> bool;
+    let changes: [(&str, [Value; 3], Done, &str); 3] = [
+        (
+            "pause",
+            [false, false, true].map(|paused| json!({ "generator": paused })),
+            |status| status["paused"]["generator"] == true,
+            "paused: generator true, handlers as it is: no answer",
+        ),
+        (
+            "errors/delete",
+            [0, 1, 2].map(|number| json!({ "numbers": [number] })),
+            |status| status["errors"] == 1,
+            "errors deleted: 0, and no answer",
+        ),
+        (
+            "messages",
+            ["x", "y", "z"].map(|payload| json!({ "payload": payload })),
+            |status| status["published"] == 7,
+            "pushed: none that is known, and no answer",
+        ),
+    ];
+    for (path, [first, second, last], is_done, said) in changes {
+        let path = format!("/api/v1/{path}");
+        let mut bytes = 0;
+        // Redis knows its script from the first on; the answers to the second have as many bytes as those to the last.
+        for body in [first, second] {
+            let before = proxy.passed(Direction::Replies);
+            assert!(board.ask(&post(&path, &body)).status < 300, "{path}");
+            board.said("dashboard_change");
+            bytes = proxy.passed(Direction::Replies) - before;
+        }
+        proxy.black_hole_after(Direction::Replies, bytes - 1);
+        let asking = post(&path, &last).open(&board.address);
+        let done = within(PATIENCE, || is_done(&look()).then_some(()));
+        assert!(done.is_some(), "{path}: {}", look());
+        drop(asking);
+        let noted = board.said("dashboard_change")["change"].to_string();
+        assert!(noted.contains(said), "{path}: {noted}");
+        proxy.black_hole(false);
+    }
+}
+
+#[test]
+fn a_limit_is_set_answered_and_logged_although_the_store_cannot_be_looked_at_then() {
+    let server = RedisServer::start();
+    let queue = new_queue();
+    push_all(&server, &queue, &numbered(1));
+    let user = ["ACL", "SETUSER", "board", "on", ">honey", "~*", "&*", "+@all", "-zcard"];
+    server.command(&user).expect("set");
+    let board = Board::at(&format!("redis://board:honey@127.0.0.1:{}", server.port()), &queue, &[]);
+    board.ask(&get("/api/v1/status")).is(502);
+    let told = board
+        .ask(&post("/api/v1/limit", &json!({"rate": "70/s"})))
+        .is(200)
+        .json();
+    assert_eq!(told, json!({"rate": "70/s", "burst": 7, "group": null}));
+    assert_eq!(board.said("dashboard_change")["change"], "limit: 70/s, 7 at once");
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Errors over HTTP: pages, searches and changes in bounded steps.
 
+use queenright::app::lab::proxy::{Direction, Proxy};
 use serde_json::{Value, json};
 
 use super::board::{Board, fail_all, new_queue, numbered};
 use super::client::{get, post};
-use crate::fleet::json_lines;
+use crate::fleet::{Fleet, json_lines};
 use crate::server::RedisServer;
 
 fn numbers(rows: &Value) -> Vec<u64> {
@@ -174,4 +175,46 @@ fn a_message_is_shown_as_it_is_and_exported_as_the_program_reads_it() {
         (&lines[0]["payload_base64"], &lines[1]["payload"]),
         (&json!("//4="), &json!("{\"a\":1}"))
     );
+}
+
+#[test]
+fn of_a_change_that_the_store_ends_in_the_midst_the_answer_and_the_log_say_what_was_done() {
+    // So many errors are one step.
+    const STEP: u64 = 500;
+    const TRIES: u64 = 5;
+    let server = RedisServer::start();
+    let queue = new_queue();
+    let all = 2 * STEP * (1 + TRIES);
+    fail_all(&server, &queue, &numbered(all), |_| "it failed".into());
+    let proxy = Proxy::start(([127, 0, 0, 1], server.port()).into()).expect("a proxy");
+    let board = Board::at(&format!("redis://{}", proxy.address()), &queue, &[]);
+    let delete = |from: u64, count: u64| {
+        let select = json!({"select": {"from": from, "to": from + count - 1}});
+        board.ask(&post("/api/v1/errors/delete", &select))
+    };
+    // Redis knows the scripts from then on, and a step needs as many bytes as the second.
+    delete(0, STEP).is(200);
+    let before = proxy.passed(Direction::Requests);
+    delete(STEP, STEP).is(200);
+    let bytes = proxy.passed(Direction::Requests) - before;
+    let mut changed = 2 * STEP;
+    for _ in 0..2 {
+        board.said("dashboard_change");
+    }
+    // A request looks for a third of a second: on a slow machine it may end behind its first step.
+    let refused = (1..=TRIES).find_map(|place| {
+        proxy.black_hole_after(Direction::Requests, bytes + bytes / 2);
+        let reply = delete(2 * STEP * place, 2 * STEP);
+        let told = reply.json();
+        let count = told["numbers"].as_array().map_or(0, Vec::len) as u64;
+        let noted = board.said("dashboard_change")["change"].to_string();
+        changed += count;
+        (reply.status != 200).then_some((reply.status, count, noted))
+    });
+    proxy.black_hole(false);
+    let (status, count, noted) = refused.expect("one that ends in the midst");
+    assert_eq!((status, count), (503, STEP), "{noted}");
+    assert!(noted.contains("errors deleted: 500"), "{noted}");
+    let fleet = Fleet::on(&server).queue(&queue).copies(0).start();
+    assert_eq!(fleet.status().errors, all - changed);
 }
