@@ -18,7 +18,8 @@ use crate::message::PAYLOAD_BYTES_MAX;
 
 /// The largest payload, escaped or in base64, with something around it.
 pub(super) const BODY_BYTES_MAX: usize = 2 * PAYLOAD_BYTES_MAX;
-/// Bodies that may have no more than this need no room: there are no more of them than connections.
+/// Bodies that have no more than this need no room: there are no more of them than connections. So neither who logs in nor who rules waits behind
+/// others that send slowly.
 const SMALL_BYTES_MAX: usize = 4 * 1024;
 /// How long a body may take, with the wait for its room.
 const BODY_TIME: Duration = Duration::from_secs(20);
@@ -137,11 +138,11 @@ pub(super) async fn read(most: usize, request: Request<Incoming>) -> Result<Whol
     let read = async {
         // Without a stated length it may become as large as it may.
         let expected = hint.upper().unwrap_or(most as u64).min(most as u64);
-        let bytes = u32::try_from(expected.max(1)).expect("bounded");
-        let room = match most {
-            // Who logs in does not wait behind others.
-            0..=SMALL_BYTES_MAX => None,
-            _ => Some(ROOM.acquire_many(bytes).await.expect("never closed")),
+        let room = if expected <= SMALL_BYTES_MAX as u64 {
+            None
+        } else {
+            let bytes = u32::try_from(expected).expect("bounded");
+            Some(ROOM.acquire_many(bytes).await.expect("never closed"))
         };
         let collected = Limited::new(request.into_body(), most).collect().await;
         (room, collected)

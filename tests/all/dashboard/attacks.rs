@@ -226,6 +226,38 @@ fn a_limit_is_set_answered_and_logged_although_the_store_cannot_be_looked_at_the
 }
 
 #[test]
+fn large_bodies_that_come_slowly_hold_up_nobody_who_rules() {
+    let server = RedisServer::start();
+    let directory = tempfile::tempdir().expect("a directory");
+    let queue = new_queue();
+    push_all(&server, &queue, &numbered(1));
+    let mut command = program();
+    command.args(["dashboard", "--log", "json", "--url", &server.url(), "--queue", &queue]);
+    command.args(["--listen", "127.0.0.1:0", "--token-file", &token_file(directory.path())]);
+    command.env("QUEENRIGHT_PUSH_TOKEN", "only-for-pushing");
+    let board = Board::of(command.stderr(Stdio::piped()).spawn().expect("it starts"));
+    let large = "POST /api/v1/messages HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer only-for-pushing\r\n\
+                 content-type: application/json\r\ncontent-length: 2097152\r\nexpect: 100-continue\r\n\r\n";
+    let mut slow: Vec<TcpStream> = (0..8).map(|_| hold(&board, large)).collect();
+    for stream in &mut slow {
+        // From here on it is read, and has its room.
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        let mut answer = [0; 25];
+        stream.read_exact(&mut answer).expect("it may go on");
+        assert!(answer.starts_with(b"HTTP/1.1 100"), "{answer:?}");
+        stream.write_all(b"{").expect("sent");
+    }
+    board
+        .ask(&admitted(post("/api/v1/pause", &json!({"generator": true}))))
+        .is(200);
+    for stream in &mut slow {
+        stream.set_nonblocking(true).expect("set");
+        let read = stream.read(&mut [0; 1]).expect_err("it is still waited for");
+        assert_eq!(read.kind(), std::io::ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
 fn a_logout_ends_the_streams_of_its_session() {
     let server = RedisServer::start();
     let directory = tempfile::tempdir().expect("a directory");
