@@ -55,6 +55,27 @@ fn is_missing(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") || error.code() == Some("ERR") && error.detail().is_some_and(unknown)
 }
 
+/// Whether it speaks RESP2 alone.
+pub(super) fn lacks_hello(error: &RedisError) -> bool {
+    let is_about = |detail: &str| detail.contains("HELLO");
+    error.kind() == redis::ErrorKind::RESP3NotSupported || is_missing(error) && error.detail().is_some_and(is_about)
+}
+
+/// Behind this, an error repeats what an unknown command was given: HELLO and AUTH are given the password.
+const GIVEN: &str = ", with args beginning with";
+
+/// What the server says, without what we said to it.
+fn reason_of(error: &RedisError) -> String {
+    let mut reason = match error.detail() {
+        Some(detail) if error.code().is_some() => format!("{} {detail}", error.code().unwrap_or_default()),
+        _ => error.to_string(),
+    };
+    if let Some(at) = reason.find(GIVEN) {
+        reason.truncate(at);
+    }
+    reason
+}
+
 /// How an error about a right begins that a command of a script needs.
 const IN_SCRIPT: [&str; 2] = ["user executing the script", "ACL failure in script"];
 const LACKS: &str = "this server does not have that command: docs/operations.md says on which servers queenright runs";
@@ -70,12 +91,9 @@ pub(super) fn is_crowded(reason: &str) -> bool {
     reason.contains("max number of clients")
 }
 
-/// Which errors pass and which need someone to act. Texts of the server never contain our password.
+/// Which errors pass and which need someone to act. No text has our password in it.
 pub(super) fn classify(address: &str, error: &RedisError) -> Error {
-    let reason = match error.detail() {
-        Some(detail) if error.code().is_some() => format!("{} {detail}", error.code().unwrap_or_default()),
-        _ => error.to_string(),
-    };
+    let reason = reason_of(error);
     let store = format!("Redis at {address}");
     if let Some((refusal, fix)) = refusal(error, &reason) {
         return Error::Refused {
@@ -131,6 +149,7 @@ fn refusal(error: &RedisError, reason: &str) -> Option<(Refusal, &'static str)> 
             Refusal::Slot,
             "use keys in effects whose names end in the hash tag of the queue: {qr:<queue>}",
         ),
+        _ if lacks_hello(error) => (Refusal::Command, "it speaks RESP2 only: leave out protocol=resp3"),
         _ if is_missing(error) => (Refusal::Command, LACKS),
         _ if error.kind() == redis::ErrorKind::AuthenticationFailed => (Refusal::Credentials, CREDENTIALS),
         _ if reason.contains(UNUSABLE) => (Refusal::Other, "check --ca, --cert and --cert-key"),
@@ -197,6 +216,18 @@ mod tests {
     fn said(line: &str) -> Error {
         let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an answer");
         classify("here", &value.extract_error().expect_err("an error"))
+    }
+
+    #[test]
+    fn what_a_server_repeats_of_an_unknown_command_is_not_told() {
+        for line in [
+            "ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'hunter2' ",
+            "ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `hunter2`, ",
+            "ERR unknown command 'AUTH', with args beginning with: 'hunter2' ",
+        ] {
+            let told = format!("{:?}", said(line));
+            assert!(told.contains("unknown command") && !told.contains("hunter2"), "{told}");
+        }
     }
 
     #[test]

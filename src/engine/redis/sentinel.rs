@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::silent;
 use super::place::{HostPort, Place, Sentinels, Tls, addressed, is_tls, shown};
-use super::refusal::classify;
+use super::refusal::{classify, lacks_hello};
 use super::stream::{self, Connection};
 use crate::error::{Absence, Error, Refusal, Result};
 
@@ -93,7 +93,13 @@ pub(super) async fn primary(place: &Place, sentinels: &Sentinels, at_most: Durat
 
 async fn ask(address: &str, info: &ConnectionInfo, tls: &Tls, name: &str) -> Result<Answer> {
     let failed = |error| refused(address, &error);
-    let mut connection = stream::connect(info, tls, None).await.map_err(failed)?;
+    let mut connected = stream::connect(info, tls, None).await;
+    // It cannot tell us of a new primary, but can be asked.
+    if connected.as_ref().is_err_and(lacks_hello) {
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
+        connected = stream::connect(&info.clone().set_redis_settings(settings), tls, None).await;
+    }
+    let mut connection = connected.map_err(failed)?;
     let mut pipe = redis::pipe();
     // The first knows of a failover that is under way, the second how new that is.
     pipe.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);

@@ -71,6 +71,18 @@ fn credentials_and_rights_that_are_wrong_are_told_at_once() {
     let at = |user: &str| format!("--url redis://{user}127.0.0.1:{}", server.port());
     ends_either_way("a wrong password", &at(":wrong@"), "password");
     ends_either_way("no password", &at(""), "REDIS_PASS");
+    let server = RedisServer::with_args(&["--requirepass", "secret", "--rename-command", "HELLO", ""]);
+    let url = format!("redis://:secret@127.0.0.1:{}?protocol=resp3", server.port());
+    ends_either_way("no RESP3", &format!("--url {url}"), "RESP2");
+    for command in ["status", "doctor", "push x", "get-errors"] {
+        let output = program().args(command.split(' ')).args(["--url", &url]).output();
+        let output = output.expect("it starts");
+        let said = said(&output);
+        assert!(
+            !output.status.success() && !said.contains("secret"),
+            "{command}: {said}"
+        );
+    }
     let server = RedisServer::start();
     let at = |user: &str| format!("--url redis://{user}:honey@127.0.0.1:{}", server.port());
     for (user, rights) in [

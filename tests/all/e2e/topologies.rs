@@ -2,14 +2,17 @@
 //! primary is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use queenright::app::lab::proxy::Proxy;
 use queenright::app::lab::topology::{Failover, Fsync, Kind, Topology};
 
 use super::checks::is_in_the_docs;
-use super::push::feed;
-use crate::fleet::{Fleet, said};
+use super::push::{feed, good};
+use crate::fleet::{Ends, Fleet, PATIENCE, said, within};
+use crate::server::{RedisServer, free_port, redis_server};
 
 const ARGS: &str = "--interval 5ms --work 0 --error-rate 0";
 
@@ -325,6 +328,28 @@ fn the_queues_of_all_servers_of_a_cluster_are_listed() {
     bed.servers.kill(gone);
     let (listed, said) = listed(bed.servers.url());
     assert!(!listed.contains("queue-0") && said.contains("may be more"), "{said}");
+}
+
+#[test]
+fn a_sentinel_that_speaks_resp2_only_is_asked_where_the_primary_is() {
+    let (server, directory) = (RedisServer::start(), tempfile::tempdir().expect("a directory"));
+    let (port, file) = (free_port(), directory.path().join("sentinel.conf"));
+    let settings = format!(
+        "port {port}\nbind 127.0.0.1\nrequirepass honey\nrename-command HELLO \"\"\n\
+         sentinel monitor queen 127.0.0.1 {} 1\n",
+        server.port()
+    );
+    std::fs::write(&file, settings).expect("written");
+    let sentinel = Command::new(redis_server())
+        .arg(&file)
+        .arg("--sentinel")
+        .stdout(Stdio::null())
+        .spawn();
+    let _sentinel = Ends(sentinel.expect("it starts"));
+    within(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).ok()).expect("it listens");
+    let plan = Fleet::at(format!("redis+sentinel://127.0.0.1:{port}/queen")).copies(0);
+    let fleet = plan.env("REDIS_SENTINEL_PASS", "honey").start();
+    assert_eq!(good(&feed(&fleet, &["push", "x"], "")), "0\n");
 }
 
 #[test]
