@@ -81,6 +81,47 @@ fn what_compose_mounts_is_there() {
     );
 }
 
+/// What stands below such a line, up to the next line that is indented no further.
+fn below<'a>(text: &'a str, start: &str) -> Vec<&'a str> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let mut lines = text.lines().skip_while(|line| !line.starts_with(start));
+    let deep = indent(lines.next().unwrap_or_else(|| panic!("{start} is not there")));
+    lines
+        .take_while(|line| line.trim().is_empty() || indent(line) > deep)
+        .collect()
+}
+
+/// A service, and what it has in common with others.
+fn service(text: &str, name: &str) -> String {
+    let mut found = below(text, &format!("  {name}:"));
+    let common = found.iter().find_map(|line| line.trim().strip_prefix("<<: *"));
+    if let Some(common) = common {
+        found.extend(below(text, &format!("x-{common}:")));
+    }
+    found.join("\n")
+}
+
+#[test]
+fn every_service_of_compose_gains_no_rights_and_fills_no_disk_with_its_log() {
+    for (file, names) in [
+        ("compose.yaml", &["redis", "queenright", "dashboard"][..]),
+        ("compose.monitoring.yaml", &["prometheus", "grafana"]),
+    ] {
+        let text = read(file);
+        for name in names {
+            let service = service(&text, name);
+            assert!(service.contains("no-new-privileges:true"), "{name}: {service}");
+            // The image of Redis starts as root, and becomes a user of its own.
+            assert!(
+                service.contains("cap_drop: [ALL]") || *name == "redis",
+                "{name}: {service}"
+            );
+            let is_bounded = service.contains("max-size:") || service.contains("logging: *logging");
+            assert!(is_bounded, "{name}: {service}");
+        }
+    }
+}
+
 #[test]
 fn compose_understands_its_files() {
     for (program, first) in [("docker-compose", None), ("docker", Some("compose"))] {
