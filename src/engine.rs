@@ -183,7 +183,7 @@ pub trait Engine: Send + Sync + 'static {
     fn await_ending(&self, number: u64, at_most: Duration) -> impl Future<Output = Result<bool>> + Send;
     /// Where a message is, as far as the store can tell without looking through the queue.
     fn find(&self, number: u64) -> impl Future<Output = Result<Found>> + Send;
-    /// Withdraws errors and puts their messages in again: a new life, attempts and failures from the start.
+    /// Withdraws errors and puts their messages in again: a new life, deliveries and failures from the start.
     fn requeue(&self, numbers: &[u64]) -> impl Future<Output = Result<Requeued>> + Send;
     /// Removes errors for good. Returns those that were there.
     fn discard(&self, numbers: &[u64]) -> impl Future<Output = Result<Vec<u64>>> + Send;

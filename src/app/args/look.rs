@@ -47,7 +47,7 @@ Examples:
 pub(super) const QUEUES: &str = "\
 Creates nothing and changes nothing. In Redis the queues are found with SCAN, a
 thousand keys at a time and for 10 s at most; the user needs the right +scan. Of
-a cluster those are listed that are on the server of --queue.
+a cluster every primary is asked (right +cluster|slots).
 
 Examples:
   queenright queues

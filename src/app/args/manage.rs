@@ -126,7 +126,7 @@ pub struct Push {
 }
 
 const ERRORS: &str = "\
-A requeued message keeps its number and is handled as if it were new: attempts
+A requeued message keeps its number and is handled as if it were new: deliveries
 and failures are counted from the start. `status` counts it as `requeued`.
 Failed messages that a `get-errors` is printing at the moment are left alone.
 
@@ -392,8 +392,8 @@ missed. Prints who generates now.
 Exit code 1 if no node takes it within --timeout; then all stays as it was.
 
 Examples:
-  queenright handover                      to any other node
-  queenright handover 5f2c9a71d3e80b46     as `queenright nodes` names it";
+  queenright handover                to any other node
+  queenright handover k7m2xq9fta     as `queenright nodes` names it";
 
 #[derive(Debug, Clone, PartialEq, Eq, Args)]
 pub struct Handover {

@@ -87,7 +87,7 @@ options! {
         .help("Password of the sentinels, if they ask for one");
     REPLICAS = setting!("replicas", Takes::Value("N"), replicas, value::whole::<u32>)
         .default(|to| to.settings.replicas.to_string())
-        .help("What is published, pushed or settled counts only when so many replicas of Redis have it (WAIT)");
+        .help("Count a publish, a push or an outcome only when this many replicas of Redis have it (WAIT)");
     QUEUE = Opt::new(GROUP, "queue", Takes::Value("NAME"), Effect::Verbatim(|to, text| to.settings.queue = text.into()))
         .everywhere()
         .short('q')

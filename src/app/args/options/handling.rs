@@ -53,7 +53,7 @@ options! {
         .help("Messages to fetch per call to the store");
     MAX_DELIVERIES = setting!("max-deliveries", Takes::Value("N"), deliveries_max, |text| value::within(text, u16::MAX))
         .default(|to| to.settings.deliveries_max.to_string())
-        .help("A message that was delivered this often, the last time alone, and never finished, since its handlers died, becomes an error");
+        .help("A message becomes an error when its handlers died this many times; the last of them had no other message in hand");
     GROUP_CONCURRENCY = setting!("group-concurrency", Takes::Value("N"), group_concurrency, |text| value::within(text, u32::MAX))
         .default(|to| to.settings.group_concurrency.to_string())
         .help("How many messages of one group the whole fleet may handle at once; with 1, in the order of their numbers. The copy that started last decides for all");
@@ -65,7 +65,7 @@ options! {
         })
         .setting("limits")
         .default_words("as `queenright limit` or another copy has set it")
-        .help("How fast the whole fleet may take messages: 500/s, 30/m, 1000/h, 5/d or none. The copy that started last decides for all");
+        .help("How fast the whole fleet may take messages: 500/s, 30/m, 1000/h, 5/d or none. Each of the three limits sets all three: what is not given is not limited. The copy that started last decides for all");
     LIMIT_BURST = Opt::text(GROUP, "limit-burst", Takes::Value("N"), |to, text| {
             to.settings.limits.get_or_insert_default().burst = value::within(text, u32::MAX)?;
             Ok(())
@@ -76,8 +76,8 @@ options! {
             to.settings.limits.get_or_insert_default().group = value::limit(text)?;
             Ok(())
         })
-        .default_words("as --limit")
-        .help("How fast messages of one group may be taken, up to 1000/s");
+        .default_words("none if --limit is given; else as it has been set")
+        .help("How fast messages of one group may be taken, up to 1000/s; without --limit the fleet is not limited");
     MAX_ERRORS = setting!("max-errors", Takes::Value("N"), errors_max, value::whole::<u64>)
         .default_words("keep all")
         .help("Keep at most this many failed messages (dead letters): those with the lowest numbers are removed, counted and logged");

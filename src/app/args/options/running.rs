@@ -19,8 +19,8 @@ options! {
         .help("How long a copy may be silent before it counts as dead, and others take over its messages");
     NO_WATCH = setting!("no-watch", Takes::Nothing, watch, value::no)
         .help(
-            "Do not look whose connections are still open: copies that were killed are then noticed when their lease has run \
-             out, as frozen ones are",
+            "Do not watch the connections of other copies: a killed copy is then noticed only when its lease has run out, like a \
+             frozen one",
         );
     GRACE = setting!("grace", Takes::Value("DURATION"), grace, value::duration)
         .default(|to| time(to.settings.grace))

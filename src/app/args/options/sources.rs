@@ -18,7 +18,7 @@ options! {
         .help("Format of the log lines on stderr");
     LOG_PAYLOAD = Opt::text(LOGGING, "log-payload", Takes::Value("BYTES"), set!(log_payload, |text| value::within(text, u32::MAX)))
         .default(|to| to.log_payload.to_string())
-        .help("How many bytes of a payload are logged; payload_bytes tells how many there are of one that is cut. 0 logs none");
+        .help("Log at most this many bytes of a payload; payload_bytes is the full length of one that is cut. 0 logs none");
     VERBOSE = Opt::new(LOGGING, "verbose", Takes::Nothing, Effect::Text(set!(verbose, value::yes)))
         .short('v')
         .help("Log the settings in use at the start, and each message when a handler starts on it");
