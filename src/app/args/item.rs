@@ -40,8 +40,6 @@ pub struct Written {
     _error: Option<IgnoredAny>,
     #[serde(rename = "deliveries")]
     _deliveries: Option<IgnoredAny>,
-    #[serde(rename = "attempt")]
-    _attempt: Option<IgnoredAny>,
     #[serde(rename = "failures")]
     _failures: Option<IgnoredAny>,
     #[serde(rename = "node")]
@@ -134,8 +132,7 @@ mod tests {
             Ok(full)
         );
         assert_eq!(read(r#"{"payload":"x","ask":true}"#), Ok(Item::new("x").ask()));
-        let exported =
-            r#"{"number":7,"payload":"x","error":"no","deliveries":1,"attempt":1,"failures":0,"node":"n","time":"t"}"#;
+        let exported = r#"{"number":7,"payload":"x","error":"no","deliveries":1,"failures":0,"node":"n","time":"t"}"#;
         assert_eq!(read(exported), Ok(Item::new("x")));
         for wrong in [
             "",

@@ -28,8 +28,6 @@ struct Piece {
     count: u64,
     deliveries: u16,
     failures: u16,
-    /// The old name of `deliveries`, for one release.
-    attempt: u16,
     published_ms: u64,
     /// For how long this dashboard has seen it there: it may have been there before.
     seen_ms: u64,
@@ -66,7 +64,6 @@ impl Sightings {
                     count: piece.count,
                     deliveries: piece.deliveries,
                     failures: piece.failures,
-                    attempt: piece.deliveries,
                     published_ms: piece.published_ms,
                     seen_ms: ms(self.see(sight)),
                     start: String::from_utf8_lossy(&piece.start).into_owned(),

@@ -36,8 +36,6 @@ pub fn json_line(out: &mut String, failed: &Failed) {
     json::text(&mut line, "error", &String::from_utf8_lossy(&failed.error));
     json::number(&mut line, "deliveries", failed.deliveries.into());
     json::number(&mut line, "failures", failed.failures.into());
-    // The old name of `deliveries`, for one release.
-    json::number(&mut line, "attempt", failed.deliveries.into());
     json::text(&mut line, "node", &failed.node);
     if let Some(group) = &failed.group {
         json::text(&mut line, "group", group);
@@ -110,8 +108,6 @@ struct About {
     epoch: u64,
     deliveries: u16,
     failures: u16,
-    /// The old name of `deliveries`, for one release.
-    attempt: u16,
     /// Present if it belongs to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<String>,
@@ -128,7 +124,6 @@ impl About {
             epoch: failed.epoch,
             deliveries: failed.deliveries,
             failures: failed.failures,
-            attempt: failed.deliveries,
             group: failed.group.clone(),
         }
     }

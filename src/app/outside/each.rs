@@ -45,8 +45,6 @@ impl Handle for Each {
             .env("QUEENRIGHT_QUEUE", &self.queue)
             .env("QUEENRIGHT_NUMBER", message.number.to_string())
             .env("QUEENRIGHT_DELIVERIES", message.deliveries.to_string())
-            // The old name, for one release.
-            .env("QUEENRIGHT_ATTEMPT", message.deliveries.to_string())
             .env("QUEENRIGHT_FAILURES", message.failures.to_string())
             .env("QUEENRIGHT_EPOCH", message.epoch.to_string());
         match message.group() {

@@ -87,8 +87,6 @@ impl Http {
         headers.insert("queenright-queue", self.queue.clone());
         headers.insert("queenright-number", message.number.into());
         headers.insert("queenright-deliveries", message.deliveries.into());
-        // The old name, for one release.
-        headers.insert("queenright-attempt", message.deliveries.into());
         headers.insert("queenright-failures", message.failures.into());
         headers.insert("queenright-epoch", message.epoch.into());
         // A header has no line ends and no other control characters.

@@ -51,13 +51,7 @@ impl LineFormat {
                 json::text(out, "event", event);
                 for (name, value) in fields {
                     match value {
-                        Field::Number(number) => {
-                            json::number(out, name, *number);
-                            if *name == "deliveries" {
-                                // The old name, for one release.
-                                json::number(out, "attempt", *number);
-                            }
-                        }
+                        Field::Number(number) => json::number(out, name, *number),
                         Field::Text(text) => json::text(out, name, text),
                         Field::Bytes(bytes) => json::bytes(out, name, bytes),
                     }

@@ -179,13 +179,7 @@ fn json_has_the_same_names_as_text() {
             .collect();
         names.extend(["ts", "level", "event"]);
         names.sort_unstable();
-        // And, for one release, the old name of `deliveries`.
-        assert_eq!(json.get("attempt"), json.get("deliveries"));
-        let mut keys: Vec<_> = json
-            .keys()
-            .map(String::as_str)
-            .filter(|name| *name != "attempt")
-            .collect();
+        let mut keys: Vec<_> = json.keys().map(String::as_str).collect();
         keys.sort_unstable();
         assert_eq!(keys, names);
     }

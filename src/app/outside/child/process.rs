@@ -283,7 +283,6 @@ async fn sleep_until(deadline: Option<Instant>) {
 }
 
 /// `{"number":…,"deliveries":…,"failures":…,"epoch":…,"queue":…,"payload":…}`, with a `group` where there is one, and `payload_base64` for what is no text.
-/// `attempt` is the old name of `deliveries`, for one release.
 fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     let Message {
         number,
@@ -295,7 +294,7 @@ fn line(out: &mut Vec<u8>, message: &Message, queue: &str) {
     // Writing to a Vec cannot fail.
     let _ = write!(
         out,
-        r#"{{"number":{number},"deliveries":{deliveries},"attempt":{deliveries},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
+        r#"{{"number":{number},"deliveries":{deliveries},"failures":{failures},"epoch":{epoch},"queue":{queue},"#
     );
     if let Some(group) = message.group() {
         out.extend_from_slice(br#""group":"#);
