@@ -1,7 +1,7 @@
 //! Real processes on a real Redis: starts copies of the program, collects what they log, and ends them when dropped,
 //! also by a panic.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -383,6 +383,14 @@ impl Fleet {
         self.wait_for(&format!("{wanted} × {event}"), |lines| count(lines) >= wanted);
     }
 
+    /// Waits until so many outcomes have their line: the store counts one before the copy writes its line.
+    pub fn wait_for_outcomes(&self, all: u64) {
+        self.wait_for(&format!("{all} outcomes have their line"), |lines| {
+            let outcomes = lines.iter().filter(|line| line.is("done") || line.is("error"));
+            outcomes.count() as u64 >= all
+        });
+    }
+
     /// The copy that was elected last.
     pub fn generator(&self) -> usize {
         let lines = self.lines();
@@ -521,6 +529,11 @@ pub fn bare(mut command: Command) -> Command {
     }
     command.stdin(Stdio::null());
     command
+}
+
+/// What cannot be tried here, and why. Not eprintln!, which tests that pass do not show.
+pub fn left_out(what: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "left out: {what}, since {why}");
 }
 
 pub fn json_lines(bytes: &[u8]) -> Vec<Value> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::push::{feed, good};
 use crate::fleet::{Fleet, Line, Status};
 
 /// Whether every confirmed step has its line: not where a process was killed, or a reply lost, before it could log.
@@ -16,12 +17,25 @@ pub enum Lines {
 /// All that is promised, at the end of a scenario in which every one of `published` messages got its outcome.
 pub fn everything(fleet: &Fleet, published: u64, lines: Lines) {
     let status = fleet.wait_through(published);
+    if lines == Lines::All {
+        // The store counts a step before the copy that did it writes its line.
+        fleet.wait_for("every step has its line", |log| {
+            let count = |event: &str| log.iter().filter(|line| line.is(event)).count() as u64;
+            count("published") >= published && count("done") + count("error") + reaped(log) >= status.settled()
+        });
+    }
     let log = fleet.lines();
     one_voice(&log, published, lines);
     let outcomes = one_outcome(&log, &status, lines);
     errors_are_those(&fleet.errors(), &status, &outcomes);
     let after = fleet.status();
     assert_eq!((after.errors, after.failed), (0, status.failed), "{after:?}");
+}
+
+/// The same of all that is published by now: nothing more is generated, and what is published is handled.
+pub fn everything_so_far(fleet: &Fleet, lines: Lines) {
+    good(&feed(fleet, &["pause", "generator"], ""));
+    everything(fleet, fleet.status().published, lines);
 }
 
 /// Numbers have no gap and no repeat, and epochs never go down along them, as the handlers saw the messages.
@@ -72,17 +86,20 @@ fn one_outcome<'a>(log: &'a [Line], status: &Status, lines: Lines) -> BTreeMap<u
     }
     assert!(done <= status.done, "{done} lines of done, {status:?}");
     assert!(failed <= status.failed, "{failed} lines of error, {status:?}");
-    // What was delivered too often gets its outcome from the reaper, which tells numbers only.
-    let reaped: u64 = log.iter().filter_map(|line| line.fields["failed"].as_u64()).sum();
     if lines == Lines::All {
         assert_eq!(
-            (done, failed + reaped),
+            (done, failed + reaped(log)),
             (status.done, status.failed),
             "lines of outcomes"
         );
     }
     assert_eq!((status.queued, status.in_hand), (0, 0), "{status:?}");
     outcomes
+}
+
+/// What was delivered too often gets its outcome from the reaper, which tells numbers only.
+fn reaped(log: &[Line]) -> u64 {
+    log.iter().filter_map(|line| line.fields["failed"].as_u64()).sum()
 }
 
 /// The errors that were drained are the failed messages, each once.

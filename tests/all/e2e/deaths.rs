@@ -30,22 +30,21 @@ fn kills_are_seen(mut fleet: Fleet) {
     fleet.wait_for("what it held is handed on", |lines| {
         lines.iter().any(|line| line.is("reaped"))
     });
-    fleet.wait_for_more("published", 50);
+    fleet.wait_for_more("published", 1);
     let generator = fleet.generator();
     fleet.kill9(generator);
     fleet.wait_for("another is crowned", |lines| {
         lines.iter().filter(|line| line.is("elected")).count() >= 2
     });
-    fleet.wait_through(300);
     fleet.wait_status("both were given up", |status| status.nodes.len() == 3);
     fleet.nobody_exited_but(&[handler, generator]);
-    checks::everything(&fleet, 300, Lines::SomeLost);
+    checks::everything_so_far(&fleet, Lines::SomeLost);
 }
 
 #[test]
 fn whoever_is_killed_is_followed_although_its_lease_would_run_for_minutes() {
     let server = RedisServer::start();
-    let fleet = Fleet::on(&server).copies(5).args(FOR_EVER).args("--messages 300");
+    let fleet = Fleet::on(&server).copies(5).args(FOR_EVER);
     kills_are_seen(fleet.start_led());
 }
 
@@ -53,7 +52,7 @@ fn whoever_is_killed_is_followed_although_its_lease_would_run_for_minutes() {
 fn whoever_is_killed_is_followed_in_a_file_as_well() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("queue.db");
-    let fleet = Fleet::in_file(&file).copies(5).args(FOR_EVER).args("--messages 300");
+    let fleet = Fleet::in_file(&file).copies(5).args(FOR_EVER);
     kills_are_seen(fleet.start_led());
     let left = std::fs::read_dir(directory.path()).expect("a directory");
     let left = left.map(|file| file.expect("readable").path());
@@ -66,7 +65,7 @@ fn a_redis_that_restarts_deposes_nobody() {
     let mut server = RedisServer::durable();
     let mut fleet = Fleet::on(&server)
         .copies(4)
-        .args("--interval 20ms --messages 100 --work 0 --error-rate 0 --lease 10s")
+        .args("--interval 20ms --work 0 --error-rate 0 --lease 10s")
         .start_led();
     fleet.wait_for_more("published", 20);
     let before = fleet.status();
@@ -75,11 +74,10 @@ fn a_redis_that_restarts_deposes_nobody() {
         fleet.wait_for_more("published", 10);
         fleet.wait_status("all are seen", |status| status.nodes.iter().all(|node| node.watched));
     }
-    fleet.wait_through(100);
     fleet.nobody_exited_but(&[]);
+    checks::everything_so_far(&fleet, Lines::SomeLost);
     checks::nobody_given_up(&fleet.lines());
     assert_eq!(fleet.status().epoch, before.epoch, "the crown has stayed");
-    checks::everything(&fleet, 100, Lines::SomeLost);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Handlers die, stall or leave, and their messages get one outcome.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::checks::{self, Lines};
 use crate::fleet::{Fleet, PATIENCE, signal, within};
@@ -21,11 +21,11 @@ fn what_a_killed_handler_held_is_delivered_again_and_settled_once() {
     let mut fleet = Fleet::on(&server)
         .args("--interval 20ms --messages 4 --concurrency 4 --work 0 --error-rate 0")
         .start_led();
-    let doomed = fleet.add("--work 60s");
+    let doomed = fleet.add("--prefer never --work 60s");
     fleet.wait_status("it holds all four", |status| status.held_by(fleet.pid(doomed)) == 4);
     fleet.kill9(doomed);
-    fleet.add("");
-    fleet.wait_through(4);
+    fleet.add("--prefer never");
+    checks::everything(&fleet, 4, Lines::All);
     let log = fleet.lines();
     for event in ["redelivered", "done"] {
         let mut numbers: Vec<_> = log
@@ -36,25 +36,28 @@ fn what_a_killed_handler_held_is_delivered_again_and_settled_once() {
         let numbers: Vec<_> = numbers.iter().filter_map(|line| line.number).collect();
         assert_eq!(numbers, [0, 1, 2, 3], "{event}");
     }
-    checks::everything(&fleet, 4, Lines::All);
 }
 
 #[test]
 fn a_late_settle_of_a_handler_that_was_given_up_writes_nothing() {
+    const WORK: Duration = Duration::from_secs(5);
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .args("--interval 20ms --messages 1 --lease 1s --work 0 --error-rate 0")
         .start_led();
     // It would settle as an error what the other settles as done.
-    let stalled = fleet.add("--work 1500ms --error-rate 1");
-    fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(stalled)) == 1);
+    let stalled = fleet.add("-v --prefer never --work 5s --error-rate 1");
+    wait_started(&fleet, stalled, 1);
+    let started = Instant::now();
     let node = fleet.node(stalled);
     fleet.stop(stalled);
     fleet.wait_for("it is given up", |lines| {
         lines.iter().any(|line| line.fields["victim"] == node.as_str())
     });
-    fleet.add("");
+    fleet.add("--prefer never");
     fleet.wait_through(1);
+    // Its work ends while it is stopped: it is about to settle when it goes on.
+    std::thread::sleep(WORK.saturating_sub(started.elapsed()));
     fleet.cont(stalled);
     fleet.wait_for("it has joined again", |lines| {
         lines
@@ -63,7 +66,7 @@ fn a_late_settle_of_a_handler_that_was_given_up_writes_nothing() {
             .count()
             >= 2
     });
-    // It hears of its deposition at the first call; then its work ends, and nobody is told.
+    // It hears of its deposition at the first call, and of the outcome of its work nobody is told.
     fleet.wait_for("it knows", |lines| {
         lines.iter().any(|line| line.node == node && line.is("deposed"))
     });
@@ -84,7 +87,7 @@ fn a_message_that_was_delivered_too_often_is_an_error_that_says_so() {
         .args("--interval 20ms --messages 1 --lease 1s --work 60s --error-rate 0 --max-deliveries 2")
         .start_led();
     for _ in 0..2 {
-        let doomed = fleet.add("");
+        let doomed = fleet.add("--prefer never");
         fleet.wait_status("it holds the message", |status| status.held_by(fleet.pid(doomed)) == 1);
         fleet.kill9(doomed);
     }

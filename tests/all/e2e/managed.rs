@@ -187,7 +187,7 @@ fn works_on(profile: &Profile, refuses: Refuses) {
     let mut fleet = bed
         .fleet("0")
         .copies(2)
-        .args("--interval 5ms --work 0 --error-rate 0.3")
+        .args("--interval 5ms --work 0 --error-rate 0.3 --lease 20s")
         .start_joined();
     fleet.wait_for_more("done", 20);
     fleet.wait_for_more("error", 3);

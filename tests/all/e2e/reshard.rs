@@ -1,14 +1,14 @@
 //! `reshard`: another number of shards, while copies work.
 
-use std::collections::BTreeSet;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use queenright::engine::sharded::shard_of_group;
 use serde_json::Value;
 
 use super::push::{feed, good};
-use crate::fleet::{Fleet, Line, json_lines, program, said};
+use super::shards::{all_came_once, published};
+use crate::fleet::{Fleet, Line, PATIENCE, json_lines, program, said, within};
 use crate::server::RedisServer;
 
 fn servers(count: usize) -> (Vec<RedisServer>, String) {
@@ -24,17 +24,11 @@ fn shards(fleet: &Fleet) -> Vec<Value> {
     status["shards"].as_array().cloned().unwrap_or_default()
 }
 
-fn published(fleet: &Fleet) -> Vec<u64> {
-    let of = |shard: &Value| shard["published"].as_u64().expect("a count");
-    shards(fleet).iter().map(of).collect()
-}
-
-fn each_came_once(fleet: &Fleet, all: usize) {
-    let lines = fleet.lines();
-    let settled = lines.iter().filter(|line| line.is("done") || line.is("error"));
-    let numbers: Vec<u64> = settled.map(|line| line.number.expect("numbered")).collect();
-    let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
-    assert_eq!((numbers.len(), distinct.len()), (all, all));
+/// Waits until each shard has got more than so many messages.
+fn wait_all_beyond(fleet: &Fleet, bound: u64) {
+    let are_beyond = |counts: &[u64]| !counts.is_empty() && counts.iter().all(|count| *count > bound);
+    let found = within(PATIENCE, || are_beyond(&published(fleet)).then_some(()));
+    found.unwrap_or_else(|| panic!("{:?}", published(fleet)));
 }
 
 fn keyed(from: usize, to: usize) -> String {
@@ -60,12 +54,7 @@ fn a_queue_on_one_server_spreads_over_three_and_back_to_two_while_it_is_in_use()
 
     let told = good(&feed(&fleet, &["reshard", "--to", "3", "--timeout", "30s"], ""));
     assert_eq!(told, "3 shards, 1 before\n");
-    let three = || published(&fleet).iter().all(|count| *count > 100);
-    let begun = Instant::now();
-    while !three() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", published(&fleet));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_all_beyond(&fleet, 100);
     let again = json_lines(good(&feed(&fleet, &["push", "--json"], &keyed(0, 60))).as_bytes());
     assert_eq!(again.len(), 60);
     for (first, second) in pushed.iter().zip(&again) {
@@ -91,11 +80,7 @@ fn a_queue_on_one_server_spreads_over_three_and_back_to_two_while_it_is_in_use()
     assert_eq!(told, "{\"before\":2,\"in_all\":3,\"shards\":2}\n");
 
     // A copy that starts later, with the number of the beginning, follows; all that is published is done once.
-    good(&feed(&fleet, &["pause", "generator"], ""));
-    good(&feed(&fleet, &["drain", "--timeout", "30s"], ""));
-    let status = fleet.status();
-    assert_eq!(status.published, status.done + status.failed);
-    each_came_once(&fleet, usize::try_from(status.published).expect("few"));
+    let all = all_came_once(&fleet);
     // The copies were told of one shard when they started. What they generate is counted all the same.
     let payload = |line: &Line| line.fields["payload"].as_str().map(str::to_string);
     let generated = fleet
@@ -106,9 +91,11 @@ fn a_queue_on_one_server_spreads_over_three_and_back_to_two_while_it_is_in_use()
         .collect::<Vec<_>>();
     let counted = generated.iter().filter_map(|text| text.parse().ok());
     let most: u64 = counted.max().expect("some were generated");
-    assert!(most < status.published, "{most}");
-    let followed = fleet.lines().iter().filter(|line| line.is("resharded")).count();
-    assert_eq!(followed, 6, "each copy, twice");
+    assert!(most < all, "{most}");
+    // Each copy, twice: a copy that followed says so a moment after it can be seen.
+    let followed = |lines: &[Line]| lines.iter().filter(|line| line.is("resharded")).count();
+    fleet.wait_for("each copy says twice that it followed", |lines| followed(lines) >= 6);
+    assert_eq!(followed(&fleet.lines()), 6);
 }
 
 #[test]
@@ -116,7 +103,7 @@ fn a_reshard_that_is_killed_is_done_or_not_and_the_same_command_goes_on() {
     let (_servers, urls) = servers(4);
     let fleet = Fleet::at(urls)
         .env("QUEENRIGHT_SHARDS", "2")
-        .args("--interval 1ms --work 0 --error-rate 0 --messages 4000")
+        .args("--interval 1ms --work 0 --error-rate 0")
         .copies(2)
         .start_joined();
     fleet.wait_status("it is under way", |status| status.done > 100);
@@ -132,13 +119,8 @@ fn a_reshard_that_is_killed_is_done_or_not_and_the_same_command_goes_on() {
         child.wait().expect("it ends");
     }
     good(&feed(&fleet, &["reshard", "--to", "4", "--timeout", "30s"], ""));
-    fleet.wait_through(4000);
-    each_came_once(&fleet, 4000);
-    assert!(
-        published(&fleet).iter().all(|count| *count > 0),
-        "{:?}",
-        published(&fleet)
-    );
+    wait_all_beyond(&fleet, 0);
+    all_came_once(&fleet);
 }
 
 fn refused(output: &Output, code: i32) -> String {
@@ -196,20 +178,15 @@ fn files_are_resharded_each_with_a_file_of_its_own() {
     let url = |i: usize| format!("sqlite:{}", directory.path().join(format!("{i}.db")).display());
     let fleet = Fleet::at(format!("{} {}", url(0), url(1)))
         .env("QUEENRIGHT_SHARDS", "1")
-        .args("--interval 5ms --work 0 --error-rate 0 --messages 300")
+        .args("--interval 5ms --work 0 --error-rate 0")
         .copies(2)
         .start_joined();
     fleet.wait_status("it is under way", |status| status.done > 20);
     let many = refused(&feed(&fleet, &["reshard", "--to", "3"], ""), 2);
     assert!(many.contains("each shard needs a file of its own"), "{many}");
     good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
-    fleet.wait_through(300);
-    each_came_once(&fleet, 300);
-    assert!(
-        published(&fleet).iter().all(|count| *count > 20),
-        "{:?}",
-        published(&fleet)
-    );
+    wait_all_beyond(&fleet, 20);
+    all_came_once(&fleet);
 }
 
 #[test]
@@ -217,12 +194,10 @@ fn what_is_given_up_after_the_grace_is_in_hand_no_more() {
     let (_servers, urls) = servers(2);
     let fleet = Fleet::at(urls)
         .env("QUEENRIGHT_SHARDS", "1")
-        .args("--prefer never --work 1s --error-rate 0 -c 3 --grace 100ms")
+        .args("--prefer never --work 3s --error-rate 0 -c 3 --grace 100ms")
         .copies(1)
         .start_joined();
-    for payload in ["a", "b", "c"] {
-        good(&feed(&fleet, &["push", payload], ""));
-    }
+    good(&feed(&fleet, &["push", "a", "b", "c"], ""));
     fleet.wait_status("all are in hand", |status| status.in_hand == 3);
     good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "30s"], ""));
     fleet.wait_through(3);
@@ -287,11 +262,7 @@ fn copies_that_lack_the_right_to_new_shards_wait_for_it() {
     );
     fleet.nobody_exited_but(&[]);
     user("~{q*");
-    let begun = Instant::now();
-    while published(&fleet).iter().any(|count| *count < 20) {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", published(&fleet));
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_all_beyond(&fleet, 20);
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn exactly_one_of_five_copies_generates_and_the_others_handle() {
         "{status:?}"
     );
     assert_eq!(roles.iter().filter(|role| **role == "handler").count(), 4, "{status:?}");
+    checks::everything(&fleet, 60, Lines::All);
     let log = fleet.lines();
     let of = |events: &[&str]| -> BTreeSet<usize> {
         let lines = log.iter().filter(|line| events.contains(&line.event.as_str()));
@@ -32,7 +33,6 @@ fn exactly_one_of_five_copies_generates_and_the_others_handle() {
         assert_eq!(of(&["published"]), BTreeSet::from([0]));
         assert_eq!(of(&["done", "error"]), BTreeSet::from([1, 2, 3, 4]));
     }
-    checks::everything(&fleet, 60, Lines::All);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn a_copy_alone_generates_and_its_backlog_is_handled_when_the_next_one_comes() {
     let alone = fleet.wait_status("all are published", |status| status.published == 30);
     assert_eq!((alone.queued, alone.settled()), (30, 0), "{alone:?}");
     let next = fleet.add("");
-    fleet.wait_through(30);
+    checks::everything(&fleet, 30, Lines::All);
     let log = fleet.lines();
     let done: Vec<_> = log.iter().filter(|line| line.is("done")).collect();
     assert!(
@@ -53,7 +53,6 @@ fn a_copy_alone_generates_and_its_backlog_is_handled_when_the_next_one_comes() {
     );
     let numbers: Vec<_> = done.iter().filter_map(|line| line.number).collect();
     assert_eq!(numbers, (0..30).collect::<Vec<_>>(), "oldest first");
-    checks::everything(&fleet, 30, Lines::All);
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn a_handler_that_is_elected_in_the_middle_of_work_finishes_it_and_publishes_mea
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(2)
-        .args("--interval 50ms --lease 1s --work 10s --error-rate 0")
+        .args("--interval 50ms --lease 3s --work 5s --error-rate 0")
         .start_led();
     fleet.wait_status("the handler is at work", |status| status.held_by(fleet.pid(1)) == 1);
     fleet.kill9(0);

@@ -46,7 +46,7 @@ fn in_a_rolling_restart_nothing_is_handled_twice_and_nothing_is_left_behind() {
     let mut fleet = started_fleet(&server, 10, MESSAGES);
     fleet.wait_for_more("done", 10);
     roll(&mut fleet);
-    fleet.wait_through(MESSAGES);
+    checks::everything(&fleet, MESSAGES, Lines::All);
     let lines = fleet.lines();
     for event in ["started", "done"] {
         let counts = count(&lines, event);
@@ -59,7 +59,6 @@ fn in_a_rolling_restart_nothing_is_handled_twice_and_nothing_is_left_behind() {
         !lines.iter().any(|line| line.is("redelivered") || line.is("reaped")),
         "nobody was given up for dead"
     );
-    checks::everything(&fleet, MESSAGES, Lines::All);
 }
 
 #[test]

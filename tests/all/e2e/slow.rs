@@ -21,7 +21,7 @@ fn slow(server: &RedisServer, bytes_per_s: u64) -> Proxy {
 
 /// Copies that never generate, and take no time for a message.
 fn handlers(server: &RedisServer) -> Fleet {
-    let args = "--prefer never --concurrency 100 --work 0 --error-rate 0";
+    let args = "--prefer never --concurrency 100 --work 0 --error-rate 0 --lease 20s";
     Fleet::on(server).copies(0).args(args).start()
 }
 
@@ -58,17 +58,18 @@ fn a_handler_on_a_slow_link_does_what_it_can_and_leaves_the_rest_to_others() {
 #[test]
 fn a_generator_on_a_slow_link_publishes_large_messages_at_its_speed_and_keeps_the_crown() {
     let server = RedisServer::start();
-    let proxy = slow(&server, 500_000);
+    let proxy = slow(&server, 250_000);
     let mut fleet = Fleet::on(&server)
         .copies(0)
-        .args("--messages 6 --interval 10ms --work 0 --error-rate 0")
+        // A message takes longer than the crown's lease.
+        .args("--messages 3 --interval 10ms --work 0 --error-rate 0 --lease 20s")
         .arg("--generate-each")
         .arg("sh -c 'yes xxxxxxx | head -c 900000'")
         .start();
     let there = fleet.add(&format!("--url redis://{}", proxy.address()));
     fleet.wait_for("it is elected", |lines| count(lines, there, "elected") == 1);
     let here = fleet.add("");
-    fleet.wait_through(6);
+    fleet.wait_through(3);
     let lines = fleet.lines();
     assert_eq!(
         (count(&lines, there, "elected"), count(&lines, here, "elected")),
@@ -90,7 +91,7 @@ fn messages_that_do_not_get_through_to_a_handler_go_to_another() {
 
     proxy.swallow_beyond(15_000);
     push(&fleet, 100, 20_000);
-    let there = fleet.add(&format!("--url redis://{} --lease 600ms", proxy.address()));
+    let there = fleet.add(&format!("--url redis://{} --lease 3s", proxy.address()));
     let pid = fleet.pid(there);
     fleet.wait_status("it is given some", |status| status.held_by(pid) > 0);
     fleet.add("");
@@ -111,7 +112,7 @@ fn a_generator_whose_publishes_do_not_arrive_loses_the_crown_although_its_beats_
     let proxy = proxy(&server);
     let mut fleet = Fleet::on(&server)
         .copies(0)
-        .args("--interval 10ms --lease 1s --work 0 --error-rate 0")
+        .args("--interval 10ms --lease 3s --work 0 --error-rate 0")
         .arg("--generate-each")
         .arg("sh -c 'yes xxxxxxx | head -c 20000'")
         .start();

@@ -1,6 +1,6 @@
 //! Workers: copies with a handler and without a generator, on a queue that others fill. And queues that nobody works on.
 
-use crate::fleet::{Fleet, said};
+use crate::fleet::{Fleet, Line, said};
 use crate::server::RedisServer;
 
 fn run(fleet: &Fleet, args: &[&str]) -> String {
@@ -86,12 +86,16 @@ fn at_equal_load_whoever_was_idle_longest_is_woken() {
     let fleet = Fleet::on(&server)
         .copies(5)
         // Each of four handlers is idle for three ticks, and longer than a beat.
-        .args("--interval 200ms --messages 48 --work 0 --error-rate 0 --prefer either")
-        .start_joined();
-    fleet.wait_through(48);
-    let lines = fleet.lines();
+        .args("--interval 200ms --work 0 --error-rate 0 --prefer either --lease 20s")
+        .start_led();
+    let first = fleet.status().published + 8;
+    let counted = first..first + 40;
+    let is_counted = |line: &&Line| line.is("done") && line.number.is_some_and(|number| counted.contains(&number));
+    fleet.wait_for("40 messages are done", |lines| {
+        lines.iter().filter(is_counted).count() == 40
+    });
     let mut done = std::collections::BTreeMap::new();
-    for line in lines.iter().filter(|line| line.is("done") && line.number > Some(7)) {
+    for line in fleet.lines().iter().filter(is_counted) {
         *done.entry(line.copy).or_insert(0) += 1;
     }
     // In turn: 40 messages among four. A machine that stands still may cost one its turn.

@@ -125,7 +125,7 @@ fn a_line_is_published_as_soon_as_it_is_there_and_an_end_is_an_end() {
         .arg("printf 'a\\nb\\n\\nc'")
         .start_joined();
     fleet.wait_through(4);
-    fleet.wait_for_more("done", 0);
+    fleet.wait_for_outcomes(4);
     let payloads: Vec<String> = handled(&fleet.lines())
         .into_iter()
         .map(|(_, payload)| payload)
