@@ -2,7 +2,6 @@
 //!
 //! `QUEENRIGHT_REDIS_SERVER` names another program to start: an older Redis, a Valkey.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -195,8 +194,7 @@ pub fn certificate(name: &str, cert: &Path, key: &Path) {
 }
 
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("bound").port()
+    queenright::app::lab::port::free().expect("a free port")
 }
 
 /// The program that is started.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use redis::{ConnectionInfo, IntoConnectionInfo, ToRedisArgs};
 use rustix::process::Signal;
 
-use crate::app::lab::copy;
+use crate::app::lab::{copy, port};
 use crate::node::id::new_id;
 
 /// How long a server may take to answer for the first time.
@@ -26,6 +26,11 @@ const KEEPER: &str = r#""$@" & server=$!; echo "$server"; cat >/dev/null; kill -
 const OWNER: &str = "lab";
 /// The name of its configuration.
 const SETTINGS: &str = "redis.conf";
+/// What it says of itself, and the words in it when somebody else has its port.
+pub(super) const LOG: &str = "redis.log";
+const TAKEN: &str = "Address already in use";
+/// So many ports are tried.
+const PORTS_MAX: u32 = 10;
 
 pub struct Server {
     program: PathBuf,
@@ -69,11 +74,22 @@ impl Server {
 
     /// In a directory that nobody else can look into.
     pub fn start(program: &Path, directory: &Path, fsync: Fsync) -> io::Result<Self> {
-        Self::with_password(program, directory, fsync, new_id())
+        Self::with_password(program, directory, fsync, &new_id())
     }
 
-    fn with_password(program: &Path, directory: &Path, fsync: Fsync, password: String) -> io::Result<Self> {
-        Self::with_settings(program, directory, fsync, password, free_port()?, &[])
+    fn with_password(program: &Path, directory: &Path, fsync: Fsync, password: &str) -> io::Result<Self> {
+        Self::on_free_port(|port| Self::with_settings(program, directory, fsync, password.into(), port, &[]))
+    }
+
+    /// Somebody else may be faster on a port that was free: then another one is tried.
+    pub(super) fn on_free_port(start: impl Fn(u16) -> io::Result<Self>) -> io::Result<Self> {
+        for _ in 1..PORTS_MAX {
+            match start(port::free()?) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                started => return started,
+            }
+        }
+        start(port::free()?)
     }
 
     /// With further lines of configuration.
@@ -103,7 +119,7 @@ impl Server {
             format!("appendonly {append}"),
             format!("appendfsync {fsync}"),
             "save \"\"".into(),
-            "logfile redis.log".into(),
+            format!("logfile {LOG}"),
             // A replica need not wait for others that may come.
             "repl-diskless-sync-delay 0".into(),
         ];
@@ -133,12 +149,16 @@ impl Server {
             running: None,
         };
         server.configure()?;
+        let logged = server.log().len();
         server.run()?;
         let deadline = Instant::now() + START_MAX;
         while server.command(&["PING"]).is_err() {
+            if server.log().get(logged..).is_some_and(|log| log.contains(TAKEN)) {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
             if Instant::now() >= deadline {
                 return Err(io::Error::other(format!(
-                    "{} does not answer; see redis.log in {}",
+                    "{} does not answer; see {LOG} in {}",
                     program.display(),
                     directory.display()
                 )));
@@ -146,6 +166,12 @@ impl Server {
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(server)
+    }
+
+    /// What it has said so far.
+    fn log(&self) -> String {
+        let bytes = std::fs::read(self.directory.join(LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Not as arguments, which all users of this machine can see. What the server adds to the file stays when it is started anew.
@@ -201,7 +227,7 @@ impl Server {
     pub fn replica(&self) -> io::Result<Self> {
         let directory = self.directory.join("replica");
         std::fs::create_dir_all(&directory)?;
-        let mut replica = Self::with_password(&self.program, &directory, Fsync::Always, self.password.clone())?;
+        let mut replica = Self::with_password(&self.program, &directory, Fsync::Always, &self.password)?;
         if !self.user.is_empty() {
             replica.admit(&self.user)?;
         }
@@ -308,10 +334,6 @@ impl Server {
     }
 }
 
-pub(super) fn free_port() -> io::Result<u16> {
-    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
-
 /// Zero, if the program does not say.
 fn major(program: &Path) -> u32 {
     let output = Command::new(program).arg("--version").output();
@@ -334,5 +356,31 @@ fn connect(server: ConnectionInfo) -> Result<redis::Connection, redis::RedisErro
 impl Drop for Server {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_server_whose_port_somebody_else_took_starts_on_another_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let taken = TcpListener::bind(("127.0.0.1", port::free().expect("a port"))).expect("free");
+        let taken = (taken.local_addr().expect("bound").port(), taken);
+        let program = Server::program().expect("redis-server is installed");
+        let tries = Cell::new(0);
+        let server = Server::on_free_port(|port| {
+            tries.set(tries.get() + 1);
+            let port = if tries.get() == 1 { taken.0 } else { port };
+            Server::with_settings(&program, directory.path(), Fsync::Never, new_id(), port, &[])
+        });
+        let server = server.expect("it starts");
+        assert_eq!(tries.get(), 2);
+        assert_ne!(server.port(), taken.0);
+        assert!(server.command(&["PING"]).is_ok());
     }
 }

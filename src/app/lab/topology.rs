@@ -14,7 +14,7 @@ use rustix::process::Signal;
 
 use super::copy;
 pub use super::server::Fsync;
-use super::server::{Server, free_port};
+use super::server::{LOG, Server};
 use crate::app::output::time::now_ms;
 use crate::engine::redis::keys::Keys;
 use crate::node::id::new_id;

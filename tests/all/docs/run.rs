@@ -4,15 +4,15 @@
 //! never generates, all that waits; and it must end well. Every other line must succeed. The environment, which flags win
 //! over, adds which Redis, and that nobody waits; ports are those that are free here.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
 use super::page::{Use, blocks, words, write_files};
-use crate::fleet::{Ends, PATIENCE, PROGRAM, bare, json_lines, said, signal, wait_exit, within};
-use crate::server::RedisServer;
+use crate::fleet::{Ends, PATIENCE, PROGRAM, bare, json_lines, left_out, said, signal, wait_exit, within};
+use crate::server::{RedisServer, free_port};
 
 macro_rules! pages {
     ($($test:ident: $page:literal,)*) => {
@@ -90,7 +90,7 @@ impl Reader {
         let reader = Self {
             directory,
             server: RedisServer::start(),
-            ports: PORTS.map(|_| free_port()),
+            ports: PORTS.map(|_| free_port().to_string()),
         };
         reader.succeeds(&format!("seq {FAILED} | queenright push"), "the messages that fail");
         reader.succeeds("queenright --burst --error-rate 1", "their failure");
@@ -105,7 +105,7 @@ impl Reader {
             return None;
         };
         if program == "node" && Command::new("node").arg("--version").output().is_err() {
-            eprintln!("{place}: there is no node here");
+            left_out(place, "there is no node");
             return None;
         }
         let is_node = program == "queenright"
@@ -238,9 +238,4 @@ fn is_worker(words: &[String]) -> bool {
 
 fn count(status: &Value, name: &str) -> u64 {
     status[name].as_u64().unwrap_or_default()
-}
-
-fn free_port() -> String {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("bound").port().to_string()
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::fleet::{Fleet, PATIENCE, PROGRAM, bare, program, said, within};
-use crate::server::{RedisServer, free_port};
+use crate::fleet::{Fleet, PATIENCE, PROGRAM, bare, left_out, program, said, within};
+use crate::server::RedisServer;
 
 fn printed(args: &[&str]) -> String {
     let output = program().args(args).output().expect("the program starts");
@@ -112,8 +112,8 @@ fn names_of_queues_and_nodes_are_completed() {
     let line = ["--url", &url, "--password-command", &marks, "status", "-q", ""];
     assert_eq!(printed(&[&["offer", "--"][..], &line].concat()), "");
     assert!(!trap.exists(), "a command was run for a line that nobody has sent off");
-    let nowhere = format!("redis://127.0.0.1:{}", free_port());
-    assert!(offered(&["queenright", "--url", &nowhere, "status", "-q", ""]).is_empty());
+    let nowhere = "redis://127.0.0.1:1";
+    assert!(offered(&["queenright", "--url", nowhere, "status", "-q", ""]).is_empty());
     if is_there("fish") {
         until(&["jobs", "mails"], &|| {
             offered_by_fish(&format!("queenright --url {url} status -q "))
@@ -123,7 +123,7 @@ fn names_of_queues_and_nodes_are_completed() {
         });
         assert!(offered_by_fish(&format!("queenright --url {nowhere} status -q ")).is_empty());
     } else {
-        eprintln!("no fish here: which names it completes is not tried");
+        left_out("names that fish completes", "there is no fish");
     }
 }
 
@@ -164,7 +164,7 @@ fn every_shell_gets_its_completions_and_can_read_them() {
             _ => continue,
         };
         if !is_there(shell) {
-            eprintln!("no {shell} here: whether it can read its completions is not tried");
+            left_out("completions", &format!("there is no {shell}"));
             continue;
         }
         let directory = tempfile::tempdir().expect("a directory");
@@ -220,7 +220,7 @@ fn there_is_a_man_page_for_every_command_and_groff_has_nothing_to_say() {
         }
     }
     if !can_be_read {
-        eprintln!("no man here: whether groff can read the pages is not tried");
+        left_out("reading the manual pages", "there is no man");
     }
     let start = printed(&["man", "start"]);
     for word in [

@@ -6,15 +6,13 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::{Fsync, NAME, Server, Topology, free_port};
+use super::{Fsync, LOG, NAME, Server, Topology};
 
 /// When a server is held to be gone by a cluster,
 const GONE: Duration = Duration::from_secs(1);
 /// and by sentinels. They first speak to a new primary a second after they have heard of it, and count from then: with a second, one that was just
 /// promoted is held to be gone, and replaced by the one that was killed.
 const GONE_FOR_SENTINELS: Duration = Duration::from_millis(1500);
-/// A cluster's servers talk to each other at their port and so much.
-const BUS: u16 = 10_000;
 const SLOTS: u32 = 16_384;
 const SENTINELS: usize = 3;
 /// Primaries of a cluster; each has one replica.
@@ -41,31 +39,38 @@ impl Topology {
                 .first()
                 .map(|first| format!("replicaof 127.0.0.1 {}", first.port()));
             let further: Vec<&str> = follows.iter().map(String::as_str).collect();
-            let password = self.password.clone();
-            let server = Server::with_settings(program, &directory, fsync, password, free_port()?, &further)?;
+            let server = Server::on_free_port(|port| {
+                Server::with_settings(program, &directory, fsync, self.password.clone(), port, &further)
+            })?;
             self.servers.push(server);
         }
-        let (primary, gone) = (self.servers[0].port(), GONE_FOR_SENTINELS.as_millis());
+        let primary = self.servers[0].port();
         for at in 0..SENTINELS {
             let directory = Self::beside(directory, "sentinel", at)?;
-            let (port, password) = (free_port()?, &self.password);
-            let settings = vec![
-                format!("port {port}"),
-                "bind 127.0.0.1".into(),
-                format!("requirepass {password}"),
-                format!("user lab on >{password} ~* &* +@all"),
-                format!("sentinel sentinel-pass {password}"),
-                format!("sentinel monitor {NAME} 127.0.0.1 {primary} 2"),
-                format!("sentinel auth-user {NAME} lab"),
-                format!("sentinel auth-pass {NAME} {password}"),
-                format!("sentinel down-after-milliseconds {NAME} {gone}"),
-                format!("sentinel failover-timeout {NAME} 4000"),
-                "logfile redis.log".into(),
-            ];
-            let sentinel = Server::configured(program, &directory, port, password.clone(), settings)?;
+            let sentinel = Server::on_free_port(|port| {
+                let settings = self.of_sentinel(port, primary);
+                Server::configured(program, &directory, port, self.password.clone(), settings)
+            })?;
             self.sentinels.push(sentinel);
         }
         self.agreed("none").map(drop)
+    }
+
+    fn of_sentinel(&self, port: u16, primary: u16) -> Vec<String> {
+        let (password, gone) = (&self.password, GONE_FOR_SENTINELS.as_millis());
+        vec![
+            format!("port {port}"),
+            "bind 127.0.0.1".into(),
+            format!("requirepass {password}"),
+            format!("user lab on >{password} ~* &* +@all"),
+            format!("sentinel sentinel-pass {password}"),
+            format!("sentinel monitor {NAME} 127.0.0.1 {primary} 2"),
+            format!("sentinel auth-user {NAME} lab"),
+            format!("sentinel auth-pass {NAME} {password}"),
+            format!("sentinel down-after-milliseconds {NAME} {gone}"),
+            format!("sentinel failover-timeout {NAME} 4000"),
+            format!("logfile {LOG}"),
+        ]
     }
 
     pub(super) fn as_cluster(&mut self, program: &Path, directory: &Path, fsync: Fsync) -> io::Result<()> {
@@ -78,8 +83,9 @@ impl Topology {
                 gone.as_str(),
                 "cluster-replica-validity-factor 0",
             ];
-            let password = self.password.clone();
-            let server = Server::with_settings(program, &directory, fsync, password, port_with_bus()?, &further)?;
+            let server = Server::on_free_port(|port| {
+                Server::with_settings(program, &directory, fsync, self.password.clone(), port, &further)
+            })?;
             self.servers.push(server);
         }
         let share = SLOTS.div_ceil(u32::try_from(PRIMARIES).expect("few"));
@@ -109,17 +115,5 @@ impl Topology {
             })?;
         }
         self.agreed("none").map(drop)
-    }
-}
-
-/// A free port with a free one for the talk between servers.
-fn port_with_bus() -> io::Result<u16> {
-    loop {
-        let port = free_port()?;
-        if let Some(bus) = port.checked_add(BUS)
-            && std::net::TcpListener::bind(("127.0.0.1", bus)).is_ok()
-        {
-            return Ok(port);
-        }
     }
 }

@@ -2,14 +2,14 @@
 //! that file, and the command line beside it is run. `docs.rs` sees to it that every line runs; here is what comes of it.
 
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::docs::page::{command_line, write_files};
 use crate::fleet::{Fleet, PATIENCE, PROGRAM, bare, json_lines, said, within};
-use crate::server::RedisServer;
+use crate::server::{RedisServer, free_port};
 
 const MESSAGES: u64 = 20;
 
@@ -205,9 +205,7 @@ fn the_http_handler_of_the_recipe_works_and_answers_curl() {
     let serve = command_line("python3 service.py");
     // The port on the page may be taken here, and whichever is free now may be taken in a moment.
     let (port, _service) = within(PATIENCE, || {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener.local_addr().expect("bound").port().to_string();
-        drop(listener);
+        let port = free_port().to_string();
         let args = serve[1..]
             .iter()
             .map(|word| word.replace("8000", &port))
