@@ -10,8 +10,9 @@ use std::process::Command;
 
 use queenright::app::commands::bench::hot::PATHS;
 
-use crate::fleet::program;
+use crate::fleet::{left_out, program};
 
+const WHAT: &str = "counts of instructions";
 /// How much of what it was a path may become, in percent.
 const PERCENT_MAX: u64 = 110;
 
@@ -36,11 +37,11 @@ fn reason() -> Option<String> {
         .parent()
         .map(std::path::Path::to_path_buf);
     if !built.is_some_and(|built| built.ends_with("gate")) {
-        return Some("built in another profile than `gate`".into());
+        return Some("the program was built in another profile than `gate`".into());
     }
     let shapes = |name: &str| name.starts_with("CARGO_PROFILE_") || name == "RUSTFLAGS";
     let changed = std::env::vars().find(|(name, _)| shapes(name));
-    changed.map(|(name, value)| format!("built with {name}={value}, not as Cargo.toml says"))
+    changed.map(|(name, value)| format!("the program was built with {name}={value}, not as Cargo.toml says"))
 }
 
 /// The instructions of one run.
@@ -68,11 +69,11 @@ fn cost(path: &str) -> u64 {
 #[test]
 fn the_paths_that_every_message_takes_need_no_more_instructions_than_before() {
     if let Some(reason) = reason() {
-        println!("not compared: {reason}");
+        left_out(WHAT, &reason);
         return;
     }
     let Some(compiler) = compiler() else {
-        println!("not compared: rustc does not tell its version");
+        left_out(WHAT, "rustc does not tell its version");
         return;
     };
     if std::env::var("QUEENRIGHT_COUNTS").is_ok_and(|value| value == "renew") {
@@ -83,7 +84,10 @@ fn the_paths_that_every_message_takes_need_no_more_instructions_than_before() {
     let text = std::fs::read_to_string(file()).expect("the counts are there");
     let (counted_with, lines) = text.split_once('\n').expect("lines");
     if counted_with != compiler {
-        println!("not compared: counted with {counted_with}, this is {compiler}");
+        left_out(
+            WHAT,
+            &format!("they were counted with {counted_with}, and this is {compiler}"),
+        );
         return;
     }
     let before: BTreeMap<&str, u64> = lines

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use tempfile::TempDir;
 
-use crate::fleet::{PROGRAM, said};
+use crate::fleet::{PROGRAM, left_out, said};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// What scripts/base-images makes where there is no registry.
@@ -19,7 +19,7 @@ const DEBIAN: &str = "debian:bookworm-slim";
 static DEB: LazyLock<Option<(TempDir, PathBuf)>> = LazyLock::new(|| {
     for tool in ["dpkg-deb", "dpkg-shlibdeps"] {
         if !succeeds(Command::new(tool).arg("--version")) {
-            eprintln!("no {tool} here: the Debian package is not tested");
+            left_out("the Debian package", &format!("there is no {tool}"));
             return None;
         }
     }
@@ -98,16 +98,15 @@ impl Container {
     /// None: there is no Docker, or no such image. Says so.
     fn start() -> Option<Self> {
         if !succeeds(Command::new("docker").args(["version", "--format", "{{.Server.Version}}"])) {
-            eprintln!("no Docker daemon: the Debian package is not installed anywhere");
+            left_out("installing the Debian package", "no Docker daemon answers");
             return None;
         }
         let is_there = || succeeds(Command::new("docker").args(["image", "inspect", DEBIAN]));
         let make = || succeeds(&mut Command::new(Path::new(ROOT).join("scripts/base-images")));
         let is_had = is_there() || (make() && is_there());
         if !is_had {
-            eprintln!(
-                "no {DEBIAN}, and scripts/base-images cannot make it: the Debian package is not installed anywhere"
-            );
+            let why = format!("there is no {DEBIAN}, and scripts/base-images cannot make it");
+            left_out("installing the Debian package", &why);
             return None;
         }
         let args = [
@@ -157,7 +156,8 @@ fn it_is_installed_run_removed_and_purged_in_a_container() {
     let is_new_enough =
         format!("dpkg --compare-versions \"$(dpkg-query --show --showformat='${{Version}}' libc6)\" ge '{wanted}'");
     if !container.runs(&is_new_enough).status.success() {
-        eprintln!("{DEBIAN} is older than this system (libc6 {wanted}): the package is not installed there");
+        let why = format!("{DEBIAN} is older than this system (libc6 {wanted})");
+        left_out("installing the Debian package", &why);
         return;
     }
     container.prints("DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet /queenright.deb");

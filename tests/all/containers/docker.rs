@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::fleet::{PATIENCE, said, within};
+use crate::fleet::{PATIENCE, left_out, said, within};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// Whoever looks for what the tests left: `docker ps -a --filter label=queenright.test`.
@@ -81,11 +81,6 @@ pub fn done(line: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_string()
 }
 
-/// Not eprintln!, which tests that pass do not show.
-pub fn left_out(why: &str) {
-    let _ = writeln!(std::io::stderr(), "containers: left out, since {why}");
-}
-
 /// The place of one test: a network, and whatever it starts there.
 pub struct Yard {
     pub name: String,
@@ -100,12 +95,12 @@ impl Yard {
             .args(["version", "--format", "{{.Server.Os}}"])
             .output();
         if !answers.is_ok_and(|output| output.status.success() && output.stdout.starts_with(b"linux")) {
-            left_out("no Docker daemon for Linux answers");
+            left_out("containers", "no Docker daemon for Linux answers");
             return None;
         }
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(why) = NO_BASE.as_deref() {
-            left_out(why);
+            left_out("containers", why);
             return None;
         }
         let image = IMAGE.clone();

@@ -19,8 +19,8 @@ use queenright::settings::Settings;
 use redis::IntoConnectionInfo;
 use serde_json::Value;
 
-use super::docker::{Yard, docker, done, inspect, left_out, wait_exit};
-use crate::fleet::{json_lines, said, within};
+use super::docker::{Yard, docker, done, inspect, wait_exit};
+use crate::fleet::{json_lines, left_out, said, within};
 
 /// A crowd takes its time on two cores.
 const PATIENCE: Duration = Duration::from_mins(5);
@@ -62,7 +62,7 @@ fn compose() -> Option<Command> {
 fn yard_with_compose() -> Option<Yard> {
     let yard = Yard::open()?;
     if compose().is_none() {
-        left_out("there is no docker-compose");
+        left_out("fleets of containers", "there is no docker-compose");
         return None;
     }
     Some(yard)

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use super::checks::{self, Lines};
-use crate::fleet::{Fleet, PATIENCE, program, said, signal, within};
+use crate::fleet::{Fleet, PATIENCE, left_out, program, said, signal, within};
 use crate::server::RedisServer;
 
 fn ask(pid: u32) -> Output {
@@ -110,7 +110,7 @@ while True:
 fn root_believes_no_stranger_who_runs_another_program() {
     let is_root = std::fs::metadata("/proc/self").expect("this process").uid() == 0;
     if !is_root || Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("not root, or no python3 here: not checked");
+        left_out("a stranger beside root", "this is not root, or there is no python3");
         return;
     }
     let prefix = name(0);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use crate::fleet::{PROGRAM, bare, program, said, within};
+use crate::fleet::{PROGRAM, bare, left_out, program, said, within};
 use crate::server::certificate;
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -86,7 +86,7 @@ fn a_link_that_somebody_else_made_is_not_written_through() {
     };
     symlink(&target, &link).expect("a link");
     if lchown(&link, Some(STRANGER), Some(STRANGER)).is_err() {
-        eprintln!("left out: only root can make a link that belongs to somebody else");
+        left_out("links of others", "only root can make one");
         return;
     }
     for arguments in arguments(&link) {
