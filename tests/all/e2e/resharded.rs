@@ -228,8 +228,14 @@ fn a_push_needs_the_earlier_shards_of_its_key_or_group_and_no_others() {
     ] {
         good(&feed(&fleet, words, ""));
     }
-    for option in ["--key", "--group"] {
-        let refused = feed(&fleet, &["push", "y", option, &of(1)], "");
-        assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
-    }
+    // Each waits for a while whether the server comes back: both at the same time.
+    std::thread::scope(|scope| {
+        for option in ["--key", "--group"] {
+            let (fleet, group) = (&fleet, of(1));
+            scope.spawn(move || {
+                let refused = feed(fleet, &["push", "y", option, &group], "");
+                assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
+            });
+        }
+    });
 }
