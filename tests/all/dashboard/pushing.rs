@@ -176,6 +176,10 @@ fn many_who_push_while_the_store_stands_still_do_not_fill_the_memory() {
     let grown = peak_memory(board.child.id()).expect("it runs") - before;
     // Of 114 MB of bodies it holds 16 at once, each twice at most.
     assert!(grown < 60_000, "{grown} KB more");
+    // It goes on, and what it held was on its way.
+    board.ask(&post(MESSAGES, &json!({"payload": "y"}))).is(201);
+    let waiting = payloads(&server, &queue).len();
+    assert!(waiting > 2, "{waiting} messages");
 }
 
 #[test]

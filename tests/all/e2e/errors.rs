@@ -156,9 +156,12 @@ fn what_a_reader_had_not_confirmed_when_it_was_killed_is_printed_by_the_next() {
     };
     within(PATIENCE, reads).expect("it has taken errors");
     // It blocks in a pipe that is full, and renews its lease; the next one waits for it.
-    let next = start_reader(&fleet, Stdio::piped());
+    let mut next = start_reader(&fleet, Stdio::piped());
+    let mut told = BufReader::new(next.stderr.take().expect("piped"));
     let next = std::thread::spawn(|| next.wait_with_output().expect("it ends"));
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    let mut line = String::new();
+    told.read_line(&mut line).expect("text");
+    assert!(line.contains("waiting for another get-errors"), "{line:?}");
     assert!(
         !next.is_finished(),
         "the next reader did not wait for one that is alive"
