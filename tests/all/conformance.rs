@@ -47,6 +47,8 @@ use std::time::Duration;
 pub use bench::{Bench, LocalBench, Opener, QUEUE, RedisBench, SqliteBench, engine, patient};
 pub use hive::{Hive, packs};
 
+use crate::fleet::PATIENCE;
+
 type Running<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// A check, and its name.
@@ -118,10 +120,10 @@ pub fn verdict<B: Bench>(store: &B::Store, without: Option<&str>, check: &Check<
         (check.run)(&hive).await;
         hive.adds_up().await;
     };
+    // Without a guard some never end.
+    let most = without.map_or(PATIENCE, |_| Duration::from_secs(30));
     let run = async {
-        tokio::time::timeout(Duration::from_secs(30), run)
-            .await
-            .expect("the check ends");
+        tokio::time::timeout(most, run).await.expect("the check ends");
     };
     quietly(|| runtime.block_on(run))
 }

@@ -1,14 +1,12 @@
 //! The dashboard of a queue with shards: each of them is shown, and one that is away is told.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::board::{Board, new_queue};
 use super::browser::Browser;
 use super::client::get;
 use super::page::keep;
-use crate::fleet::{Fleet, PATIENCE};
+use crate::fleet::{Fleet, PATIENCE, within};
 use crate::server::RedisServer;
 
 const SHARDS: usize = 3;
@@ -41,15 +39,6 @@ fn away(status: &Value) -> Vec<bool> {
     shards.iter().map(|shard| shard["away"].is_string()).collect()
 }
 
-/// Waits until it is so.
-fn within(holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "waited in vain");
-        std::thread::sleep(Duration::from_millis(200));
-    }
-}
-
 /// The value of each line of this metric.
 fn values(figures: &str, name: &str) -> Vec<f64> {
     let of = |line: &str| line.strip_prefix(name)?.rsplit(' ').next()?.parse().ok();
@@ -74,22 +63,22 @@ fn each_shard_is_told_and_what_is_counted_never_goes_down_with_one_that_is_away(
     assert_eq!(values(&figures, "queenright_shard_up"), [1.0; SHARDS]);
     assert_eq!(values(&figures, "queenright_queue_done_total").len(), 1);
     // The history is that of the whole queue: the home shard alone has a third of it.
-    within(|| {
+    let whole = within(PATIENCE, || {
         let history = board.ask(&get("/api/v1/history?range=5m")).is(200).json();
         let points = history["points"].as_array().expect("points").iter();
         let done: f64 = points.filter_map(|point| point["done"].as_f64()).sum::<f64>() * 5.0;
         #[expect(clippy::cast_precision_loss, reason = "a few thousand")]
         let all = fleet.status().done as f64;
-        done > 0.6 * all
+        (done > 0.6 * all).then_some(())
     });
+    whole.expect("the history is that of all shards");
 
     servers[2].kill();
-    let figures = loop {
+    let figures = within(PATIENCE, || {
         let figures = board.ask(&get("/metrics")).is(200).text();
-        if values(&figures, "queenright_shard_up") == [1.0, 1.0, 0.0] {
-            break figures;
-        }
-    };
+        (values(&figures, "queenright_shard_up") == [1.0, 1.0, 0.0]).then_some(figures)
+    });
+    let figures = figures.expect("it is seen that one is away");
     assert_eq!(
         values(&figures, "queenright_queue_done_total"),
         [0.0; 0],

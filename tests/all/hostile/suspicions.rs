@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use queenright::engine::Engine;
 use queenright::engine::redis::RedisEngine;
+use queenright::engine::{Engine, Status};
 use queenright::generate::Next;
 use queenright::shutdown;
 use queenright::{Effect, Message, Node, Settings};
 
+use crate::fleet::PATIENCE;
 use crate::server::RedisServer;
 
 const NODES: usize = 5;
-const LIARS: u64 = 4;
-const LIES: u64 = 250;
+const LIARS: u64 = 8;
+const LIES: u64 = 125;
 const MESSAGES: u64 = 3000;
 
 fn settings() -> Settings {
@@ -49,6 +50,19 @@ async fn lie(engines: Arc<Vec<Arc<RedisEngine>>>, seed: u64) {
     }
 }
 
+/// Looks again and again until the status is as described.
+async fn until(engine: &RedisEngine, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
+    let looking = async {
+        loop {
+            match engine.status().await {
+                Ok(status) if holds(&status) => break status,
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect(what)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_wrong_suspicions_lose_nothing_and_settle_nothing_twice() {
     let server = RedisServer::start();
@@ -66,22 +80,17 @@ async fn a_thousand_wrong_suspicions_lose_nothing_and_settle_nothing_twice() {
         engines.push(engine);
     }
     let engines = Arc::new(engines);
-    while engines[0].status().await.map_or(0, |status| status.nodes.len()) < NODES {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(&engines[0], "all have joined", |status| status.nodes.len() == NODES).await;
     let liars: Vec<_> = (0..LIARS)
         .map(|seed| tokio::spawn(lie(engines.clone(), seed)))
         .collect();
     for liar in liars {
         liar.await.expect("no panic");
     }
-    let status = loop {
-        let status = engines[0].status().await.expect("a look");
-        if status.done + status.failed >= MESSAGES {
-            break status;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    let status = until(&engines[0], "all have their outcome", |status| {
+        status.done + status.failed >= MESSAGES
+    })
+    .await;
     for (stopper, node) in nodes {
         stopper.stop();
         node.await.expect("no panic").expect("a node ends well");

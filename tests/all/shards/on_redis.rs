@@ -16,6 +16,7 @@ use queenright::shutdown::Shutdown;
 use queenright::{Message, Node, Settings, failed, push, shutdown};
 use tokio::task::JoinHandle;
 
+use crate::fleet::PATIENCE;
 use crate::server::RedisServer;
 
 const SHARDS: usize = 4;
@@ -117,13 +118,16 @@ fn four_shards_on_one_redis_are_one_queue() {
         let whole = queue(&server);
         push_forty(&whole).await;
         let all = MESSAGES + PUSHED;
-        let status = loop {
-            let status = whole.status().await.expect("a look");
-            if status.done + status.failed == all {
-                break status;
+        let through = async {
+            loop {
+                let status = whole.status().await.expect("a look");
+                if status.done + status.failed == all {
+                    break status;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
         };
+        let status = tokio::time::timeout(PATIENCE, through).await.expect("all are settled");
         assert_eq!((status.published, status.queued, status.in_hand), (all, 0, 0));
         assert_eq!((status.nodes.len(), status.shards.len()), (3, SHARDS));
         assert_eq!(whole.published().await.expect("a count"), all);
