@@ -1,7 +1,7 @@
 //! The image alone: what is in it, who it runs as, how it starts and stops.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::docker::{HARDENED, Yard, docker, done, inspect, logs, wait_exit, wait_health};
 use crate::e2e::demo::{Terminal, rows};
@@ -97,10 +97,8 @@ fn a_copy_runs_without_root_without_rights_on_a_read_only_disk_and_stops_in_good
             .all(|line| line.trim_start().starts_with("65532")),
         "{processes}"
     );
-    let stopping = Instant::now();
     done(&format!("stop {copy}"));
     assert_eq!(wait_exit(&copy), 0, "{}", logs(&copy));
-    assert!(stopping.elapsed() < Duration::from_secs(8), "{:?}", stopping.elapsed());
     assert!(logs(&copy).contains(" left "), "{}", logs(&copy));
 }
 
@@ -112,7 +110,6 @@ fn every_signal_reaches_the_program_although_process_1_would_not_hear_it() {
         let id = yard.start("--interactive", &yard.image, "push --url sqlite:/tmp/q.db");
         let up = within(PATIENCE, || done(&format!("top {id}")).lines().nth(2).map(drop));
         assert!(up.is_some(), "two processes: {}", done(&format!("top {id}")));
-        std::thread::sleep(Duration::from_millis(200));
         done(&format!("kill --signal {signal} {id}"));
         assert_eq!(wait_exit(&id), code, "{signal}: {}", logs(&id));
     }
@@ -123,7 +120,7 @@ fn demo_runs_inside_one_container_also_on_a_read_only_disk() {
     let Some(yard) = Yard::open() else { return };
     for options in ["", HARDENED] {
         let line = format!(
-            "run --rm --label queenright.test={} {options} {} demo --seconds 6 --kill-every 2s",
+            "run --rm --label queenright.test={} {options} {} demo --seconds 3 --kill-every 1s",
             yard.name, yard.image
         );
         let output = docker(&line);

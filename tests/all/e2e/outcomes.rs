@@ -37,7 +37,7 @@ impl Workshop {
     fn at_work(&self, plan: Plan) -> Fleet {
         let handler = format!("sh {}", self.0.path().join("handler.sh").display());
         plan.copies(1)
-            .args("-c 4 --lease 30s --handle")
+            .args("-c 4 --lease 6s --handle")
             .arg(&handler)
             .start_joined()
     }

@@ -238,7 +238,7 @@ impl Drop for Verifying {
 /// Handlers that are slower than the generator, on this server; and the key of the queue, once something waits in it.
 fn slowly(server: &RedisServer, temporary: &Path) -> (Verifying, String) {
     let mut command = program();
-    let line = "verify --messages 300 --interval 1ms --work 50ms --batch 1 --lease 1s --json --url";
+    let line = "verify --messages 300 --interval 1ms --work 50ms --batch 1 --lease 500ms --json --url";
     command.args(line.split_whitespace()).arg(server.url());
     command.env("TMPDIR", temporary);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();

@@ -261,7 +261,7 @@ fn a_node_that_was_at_work_waits_for_the_truth_in_bounded_memory() {
         let before = done();
         within(PATIENCE, || (done() > before).then_some(())).unwrap_or_else(|| panic!("it works before {}", lie.what));
         between.lies.store(number, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(700));
         between.lies.store(0, Ordering::Relaxed);
         fleet.nobody_exited_but(&[]);
         let peak = peak_memory(fleet.pid(0)).expect("it runs");
