@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use queenright::engine::redis::{Place, Server};
+use queenright::engine::redis::{ACL_LINE, Place, Server};
 use redis::{IntoConnectionInfo, Value};
 
 /// How long a server may take to start or to load its log.
@@ -101,6 +101,15 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
 
+    /// Makes the user `bee`, with all that a node of this queue needs but these words of the line; the URL of one who is that user.
+    pub fn bee(&self, queue: &str, without: &str) -> String {
+        let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
+        let line = line.replace(without, "").replace("QUEUE", queue);
+        self.command(&line.split_whitespace().collect::<Vec<_>>())
+            .expect("a user");
+        format!("redis://bee:honey@127.0.0.1:{}", self.port)
+    }
+
     /// What an engine needs to connect.
     pub fn server(&self) -> Server {
         self.server_as(&self.url())
@@ -129,6 +138,23 @@ impl RedisServer {
             cmd.arg(arg);
         }
         cmd.query(&mut connection)
+    }
+
+    /// What is said of a command in `INFO commandstats`: how often it was carried out, and how often it was refused. Of one with several parts, all of
+    /// them together.
+    pub fn counted(&self, command: &str) -> (u64, u64) {
+        let stats = self.command(&["INFO", "commandstats"]).expect("INFO");
+        let stats: String = redis::from_redis_value(stats).expect("text");
+        let is_of = |line: &&str| {
+            let rest = line.strip_prefix(&format!("cmdstat_{command}"));
+            rest.is_some_and(|rest| rest.starts_with([':', '|']))
+        };
+        let sum = |figure: &str| {
+            let of = stats.lines().filter(is_of).filter_map(|line| line.split_once(figure));
+            of.filter_map(|(_, rest)| rest.split([',', '\r']).next()?.parse::<u64>().ok())
+                .sum()
+        };
+        (sum("calls="), sum("rejected_calls="))
     }
 
     /// `kill -9`, and waits until it is gone.

@@ -5,6 +5,7 @@
 
 mod seen;
 mod shared;
+mod waits;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -24,7 +25,7 @@ use super::next::{Next, next};
 use super::patience::Patience;
 use super::pool::Pool;
 use super::stretch::Finished;
-use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket, requeue};
+use crate::engine::{Chained, Engine, Exchange, Exchanged, LANES, NodeId, Ticket};
 use crate::error::Result;
 use crate::message::Pack;
 use crate::mutants::guard;
@@ -35,6 +36,7 @@ use crate::node::membership::Standing;
 use crate::node::watch;
 pub(super) use shared::Own;
 use shared::lending;
+use waits::Waits;
 
 type Flying<'a> = Pin<Box<dyn Future<Output = Result<Landed>> + Send + 'a>>;
 
@@ -60,6 +62,7 @@ pub(super) struct Lane<'a, E, H> {
     dry: bool,
     /// What a limit has told.
     patience: Patience,
+    waits: Waits,
     /// When the store last answered.
     called: Instant,
     budget: Budget,
@@ -94,6 +97,7 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             held: Held::default(),
             dry: false,
             patience: Patience::default(),
+            waits: Waits::new(&context.settings),
             called: Instant::now(),
             budget: Budget::new(context.settings.lease),
             standing: context.standing.clone(),
@@ -219,56 +223,6 @@ impl<'a, E: Engine, H: Handle> Lane<'a, E, H> {
             () = tokio::time::sleep_until(until) => return Ok(None),
         };
         Ok(self.land(landed).await)
-    }
-
-    /// Makes a call when the bell rings; no other is on its way.
-    async fn call_at_the_bell(&mut self, mut call: Call) -> Result<Option<Ended>> {
-        if let Some(exchanged) = self.await_work(&call.exchange).await {
-            let (ticket, took) = (None, None);
-            let answer = Some(Said {
-                exchanged,
-                ticket,
-                took,
-            });
-            let ended = self.land(Landed { call, answer, lost: 0 }).await;
-            // What came is begun with before this lane prepares for its end.
-            requeue().await;
-            return Ok(ended);
-        }
-        // A wait that was given up may have made the call or not. To send the same call again tells which.
-        if !self.accepts() {
-            call.exchange.want = 0;
-        }
-        // A lane that is to stop sends it once: nothing is in hand unless the answer says so.
-        if self.context.shutdown.is_stopping() && self.context.engine.exchange(&call.exchange).await.is_err() {
-            return Ok(Some(Ended::Stopped));
-        }
-        let landed = send(self.context, call).await?;
-        let lost = landed.lost + 1;
-        Ok(self.land(Landed { lost, ..landed }).await)
-    }
-
-    /// Waits for messages at the bell. None: there is something else to look after, or the wait has failed.
-    async fn await_work(&mut self, exchange: &Exchange) -> Option<Exchanged> {
-        let mut shutdown = self.context.shutdown.clone();
-        // Whoever has work rings. What ends a wait without a ring is only to find a connection that is dead. Redis wakes whoever has waited
-        // longest, and each new wait begins at the end of the line: with short ones, those that began right before a tick were passed
-        // over again and again.
-        let at_most = self.patience.at_most(self.context.settings.lease);
-        tokio::select! {
-            biased;
-            // First: a node that has become the generator, or is to stop, takes nothing more.
-            Ok(()) = self.standing.changed() => None,
-            () = shutdown.stopping() => None,
-            // With the last message of all shards a burst is over.
-            () = self.own.woken(), if self.context.settings.burst => None,
-            answer = self.context.engine.await_work(exchange, at_most) => {
-                if answer.is_err() {
-                    self.context.requests.beat_now();
-                }
-                answer.ok()
-            }
-        }
     }
 
     /// Takes in what came of a call, and of those that waited for it.

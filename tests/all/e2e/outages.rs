@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::checks::{self, Lines};
-use crate::fleet::{Fleet, signal};
+use crate::fleet::{Fleet, Line, PATIENCE, signal, within};
 use crate::server::RedisServer;
 
 /// So many commands a second of one copy are no storm, those inside of scripts counted.
@@ -100,6 +100,56 @@ fn figure(server: &RedisServer, name: &str) -> f64 {
     line.and_then(|figure| figure.trim().parse().ok()).expect("a figure")
 }
 
+/// The scenario itself: some seconds of it. What a busy machine does less of in this time makes the rate smaller.
+fn calls_a_second(server: &RedisServer) -> f64 {
+    let asked = || figure(server, "total_commands_processed") + figure(server, "total_connections_received");
+    let (before, since) = (asked(), Instant::now());
+    std::thread::sleep(Duration::from_secs(4));
+    (asked() - before) / since.elapsed().as_secs_f64()
+}
+
+#[test]
+fn who_may_not_wait_at_the_bell_asks_now_and_then_and_not_all_the_time() {
+    let server = RedisServer::start();
+    let url = format!("--url {}", server.bee("bell", ""));
+    let mut fleet = Fleet::on(&server)
+        .queue("bell")
+        .copies(3)
+        .args("--interval 400ms --work 0 --error-rate 0")
+        .args(&url)
+        .start_led();
+    fleet.wait_for_more("done", 3);
+    let before = calls_a_second(&server);
+    let bee = |right: &str| {
+        let set = ["ACL", "SETUSER", "bee", right];
+        server.command(&set).expect("a right");
+    };
+    bee("-blpop");
+    // How often each copy has told of it.
+    let told = |lines: &[Line]| {
+        let of = lines.iter().filter(|line| line.is("away"));
+        let of = of.filter(|line| line.fields.to_string().contains("blpop"));
+        of.fold([0; 3], |mut told, line| {
+            told[line.copy] += 1;
+            told
+        })
+    };
+    fleet.wait_for("both handlers tell of it", |lines| {
+        told(lines).iter().filter(|times| **times > 0).count() >= 2
+    });
+    let more = calls_a_second(&server) - before;
+    assert!(more < 3.0 * CALM, "{more} calls a second more of three copies");
+    fleet.wait_for_more("done", 3);
+    let told = told(&fleet.lines());
+    assert!(told.iter().all(|times| *times <= 1), "each tells of it once: {told:?}");
+    let waited = server.counted("blpop").0;
+    bee("+blpop");
+    let waits = within(PATIENCE, || (server.counted("blpop").0 > waited + 2).then_some(()));
+    assert!(waits.is_some(), "they wait at the bell again");
+    fleet.wait_for_more("done", 3);
+    fleet.nobody_exited_but(&[]);
+}
+
 #[test]
 fn a_primary_that_lacks_replicas_is_asked_now_and_then_and_not_all_the_time() {
     let server = RedisServer::start();
@@ -114,14 +164,10 @@ fn a_primary_that_lacks_replicas_is_asked_now_and_then_and_not_all_the_time() {
     };
     wants("1");
     fleet.wait_for("it is told", |lines| {
-        let told = |line: &crate::fleet::Line| line.is("away") && line.fields.to_string().contains("NOREPLICAS");
+        let told = |line: &Line| line.is("away") && line.fields.to_string().contains("NOREPLICAS");
         lines.iter().any(told)
     });
-    let asked = || figure(&server, "total_commands_processed") + figure(&server, "total_connections_received");
-    let (before, since) = (asked(), Instant::now());
-    // The scenario itself. What a busy machine does less of in this time makes the rate smaller.
-    std::thread::sleep(Duration::from_secs(4));
-    let each_second = (asked() - before) / since.elapsed().as_secs_f64();
+    let each_second = calls_a_second(&server);
     assert!(each_second < 3.0 * CALM, "{each_second} calls a second of three copies");
     wants("0");
     fleet.wait_for_more("done", 20);
