@@ -116,9 +116,8 @@ pub(super) async fn await_work(engine: &RedisEngine, call: &Exchange, at_most: D
         return exchange(engine, call).await;
     }
     let arguments = arguments(engine, &with);
-    let waiting = engine
-        .at_the_bell()
-        .pop_then_run(&engine.keys.bell, at_most, &engine.scripts.exchange, arguments);
+    let (link, script) = (engine.at_the_bell().await, &engine.scripts.exchange);
+    let waiting = link.pop_then_run(&engine.keys.bell, at_most, script, arguments);
     if let Some(answer) = waiting.await?
         && let Some(answer) = exchanged(engine, &with, answer).await?
     {

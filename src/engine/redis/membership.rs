@@ -378,7 +378,7 @@ pub(super) async fn leave(engine: &RedisEngine, node: &NodeId) -> Result<()> {
 
 pub(super) async fn listen(engine: &RedisEngine, wake: Wake, at_most: Duration) -> Result<bool> {
     match wake {
-        Wake::Bell => engine.at_the_bell().pop(&engine.keys.bell, at_most).await,
+        Wake::Bell => engine.at_the_bell().await.pop(&engine.keys.bell, at_most).await,
         Wake::Crown => match watching::hear_the_crown(engine, at_most).await {
             Some(rung) => Ok(rung),
             None => engine.crown.pop(&engine.keys.crown, at_most).await,
@@ -388,8 +388,10 @@ pub(super) async fn listen(engine: &RedisEngine, wake: Wake, at_most: Duration) 
 
 impl RedisEngine {
     /// Where to wait for the bell.
-    pub(super) fn at_the_bell(&self) -> &Link {
+    pub(super) async fn at_the_bell(&self) -> &Link {
         if self.exchange.can_wait() {
+            // What was needed while no wait could be ended there is not needed any more.
+            self.bell.close().await;
             &self.exchange
         } else {
             &self.bell

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use super::checks::{self, Lines};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, PATIENCE, within};
 use crate::server::RedisServer;
 
 #[test]
@@ -63,6 +63,27 @@ fn a_copy_needs_two_connections_whatever_it_does() {
         "two for each of 12 copies, and one of who asks: {counted:?}"
     );
     checks::everything(&fleet, 600, Lines::All);
+}
+
+#[test]
+fn a_copy_needs_two_connections_again_when_memory_was_full_for_a_while() {
+    let server = RedisServer::start();
+    let mut fleet = Fleet::on(&server)
+        .copies(3)
+        .args("--interval 5ms --work 20ms --concurrency 10 --error-rate 0 --lease 20s")
+        .start_led();
+    fleet.wait_for_more("done", 50);
+    let wait = |what: &str, holds: fn(usize) -> bool| {
+        let seen = within(PATIENCE, || holds(clients(&server)).then_some(()));
+        assert!(seen.is_some(), "{what}: {} connections", clients(&server));
+    };
+    // Whatever ends a wait on the connection of calls is a write, and none is taken.
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).expect("set");
+    wait("a handler waits elsewhere", |clients| clients > 2 * 3);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]).expect("set");
+    fleet.wait_for_more("done", 50);
+    wait("all wait where they call", |clients| clients == 2 * 3);
+    fleet.nobody_exited_but(&[]);
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, RedisError, RedisResult, Value};
 
@@ -28,6 +28,9 @@ const LEFT_MS: u64 = 5_000;
 /// When a call that is not answered looks once more whether someone waits.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// For so long after a wait could not be ended, others wait elsewhere: memory may be full, or a right missing. Trying again costs a connection.
+const ELSEWHERE: Duration = Duration::from_secs(5);
+
 /// How a wait on the connection of calls is ended.
 pub(super) struct Waits {
     /// The list that ends it.
@@ -35,8 +38,8 @@ pub(super) struct Waits {
     /// The link that puts something there.
     ender: Arc<Link>,
     state: AtomicU8,
-    /// Waits could not be ended so.
-    refused: AtomicBool,
+    /// When a wait could last not be ended so.
+    refused: Mutex<Option<Instant>>,
 }
 
 /// Nobody waits.
@@ -53,7 +56,7 @@ impl Link {
             key: format!("{prefix}wake:{:x}", random()),
             ender: ender.clone(),
             state: AtomicU8::new(NONE),
-            refused: AtomicBool::new(false),
+            refused: Mutex::default(),
         };
         Self {
             waits: Some(Box::new(waits)),
@@ -64,7 +67,7 @@ impl Link {
     /// Whether a wait can share its connection with calls now: one at a time can, if it can be ended.
     pub(in super::super) fn can_wait(&self) -> bool {
         let waits = self.waits.as_ref();
-        waits.is_some_and(|waits| waits.state.load(Ordering::Acquire) == NONE && !waits.refused.load(Ordering::Relaxed))
+        waits.is_some_and(|waits| waits.state.load(Ordering::Acquire) == NONE && waits.can_be_ended())
     }
 
     /// Waits for an element of a list. If the caller gives up waiting, the connection is closed, and the server stops waiting, too.
@@ -211,6 +214,12 @@ impl Waits {
         begun.is_ok()
     }
 
+    /// Whether that has worked of late, as far as it was tried.
+    fn can_be_ended(&self) -> bool {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.is_none_or(|at| at.elapsed() >= ELSEWHERE)
+    }
+
     /// An error also says that the connection on which someone waits is of no use.
     async fn end(&self) -> RedisResult<()> {
         let cannot = || RedisError::from(std::io::Error::other("the wait on this connection cannot be ended"));
@@ -223,7 +232,7 @@ impl Waits {
             return Ok(());
         }
         // Memory may be full, or the user may have no such right.
-        self.refused.store(true, Ordering::Relaxed);
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Err(cannot())
     }
 }
