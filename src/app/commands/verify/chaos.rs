@@ -233,7 +233,8 @@ impl Chaos {
             | Fault::KillClients
             | Fault::Sleep(_)
             | Fault::OutOfMemory(_)
-            | Fault::TakeRight(..) => self.strike_server(fault, now, bed),
+            | Fault::TakeRight(..)
+            | Fault::TakeSight(..) => self.strike_server(fault, now, bed),
         };
         Ok(met)
     }
@@ -297,7 +298,7 @@ impl Chaos {
                     Ok(())
                 });
             }
-            Fault::TakeRight(command, length) => {
+            Fault::TakeRight(command, length) | Fault::TakeSight(command, length) => {
                 server.command(&["PING"]).ok()?;
                 let taken = server.command(&["ACL", "SETUSER", USER, &format!("-{command}")]);
                 self.rightless_until = self.rightless_until.max(now + ms(length));

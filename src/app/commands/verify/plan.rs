@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::app::lab::test_bed::TestBed;
 use crate::app::lab::topology::{Failover, Kind};
-use crate::engine::redis::rights::{FOR_EFFECTS, NEEDED, commands};
+use crate::engine::redis::rights::{FOR_EFFECTS, FOR_WATCHING, NEEDED, commands};
 
 /// What can be done to a fleet and its Redis. Who it meets is decided when it comes: the generator of that moment, or
 /// a handler.
@@ -40,6 +40,8 @@ pub(super) enum Fault {
     OutOfMemory(u64),
     /// The copies may not use this command for so many milliseconds.
     TakeRight(&'static str, u64),
+    /// The same of those by which deaths are seen.
+    TakeSight(&'static str, u64),
     /// Of one copy: more than so many bytes in a row do not arrive, for so many milliseconds.
     SmallOnly(u64, u64),
     /// Another server becomes the primary, in the way of this number.
@@ -140,6 +142,10 @@ impl Fault {
                 let commands: Vec<_> = commands(NEEDED).chain(commands(FOR_EFFECTS)).collect();
                 Self::TakeRight(commands[random.usize(..commands.len())], random.u64(100..=2000))
             }
+            Self::TakeSight(..) => {
+                let commands: Vec<_> = commands(FOR_WATCHING).collect();
+                Self::TakeSight(commands[random.usize(..commands.len())], random.u64(100..=2000))
+            }
             Self::SmallOnly(..) => Self::SmallOnly(random.u64(1000..=8000), random.u64(1000..=5000)),
             Self::FailOver(_) => Self::FailOver(random.usize(..Failover::ALL.len())),
             Self::ShardAway(_) => Self::ShardAway(random.u64(500..=5000)),
@@ -170,7 +176,7 @@ type Card = (Fault, &'static str, usize, Needs);
 
 /// One deck, in which each fault lies as often as it is to come: the most common are the ones that the promises are
 /// about. Decks are shuffled one by one, so that ten minutes hold enough of each, whatever the seed.
-static DECK: [Card; 27] = [
+static DECK: [Card; 28] = [
     (Fault::KillGenerator, "generator_killed", 13, Needs::Copies),
     (Fault::KillHandler, "handler_killed", 13, Needs::Copies),
     (Fault::KillReader, "reader_killed", 3, Needs::Copies),
@@ -193,6 +199,7 @@ static DECK: [Card; 27] = [
     (Fault::Sleep(0), "redis_slept", 1, Needs::OwnServer),
     (Fault::OutOfMemory(0), "redis_out_of_memory", 1, Needs::OwnServer),
     (Fault::TakeRight("", 0), "right_taken_away", 3, Needs::OwnUser),
+    (Fault::TakeSight("", 0), "right_to_watch_taken_away", 1, Needs::OwnUser),
     (Fault::SmallOnly(0, 0), "large_packets_lost", 1, Needs::Proxies),
     (Fault::FailOver(0), "primary_replaced", 40, Needs::Several),
     (Fault::LoseTail(0), "primary_lost_with_its_tail", 6, Needs::Several),
@@ -252,6 +259,8 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const ALL: Reach = Reach {
@@ -291,11 +300,23 @@ mod tests {
                 ("replica_promoted", 7),
                 ("redis_out_of_memory", 7),
                 ("right_taken_away", 22),
+                ("right_to_watch_taken_away", 7),
                 ("large_packets_lost", 7),
             ] {
                 assert!(count(&plan, name) >= least, "{name}: {}", count(&plan, name));
             }
         }
+    }
+
+    #[test]
+    fn each_right_by_which_deaths_are_seen_is_taken_away_in_some_plan() {
+        let plans = (0..10).map(|seed| Plan::new(seed, Duration::from_mins(12), ALL));
+        let taken = plans.flat_map(|plan| plan.faults).filter_map(|(_, fault)| match fault {
+            Fault::TakeSight(command, _) => Some(command),
+            _ => None,
+        });
+        let taken: BTreeSet<_> = taken.collect();
+        assert_eq!(taken, ["PUBLISH", "PUBSUB", "SUBSCRIBE", "UNSUBSCRIBE"].into());
     }
 
     #[test]
@@ -328,6 +349,7 @@ mod tests {
             "redis_slept",
             "redis_out_of_memory",
             "right_taken_away",
+            "right_to_watch_taken_away",
         ] {
             assert_eq!(count(&plan, name), 0, "{name}");
         }
