@@ -13,20 +13,23 @@ pub struct Gone {
     pub among: usize,
 }
 
+/// So many nodes are remembered, whatever looks reach: those that come and go among more members than a look takes.
+const SEEN_MAX: usize = 65_536;
+
 /// What looks have shown. Only whoever was seen can vanish: after a restart of the store, or behind a connection that was made anew,
 /// nobody was.
 #[derive(Debug, Default)]
 pub struct Sights(Mutex<(u64, BTreeSet<NodeId>)>);
 
 impl Sights {
-    /// Takes in a look over the connection of this number, at all nodes or at some. Returns those that were seen over it before and are not now.
+    /// Takes in a look over the connection of this number, at all members or at some. Returns those that were seen over it before and are not now.
     pub fn look(&self, over: u64, all: bool, looked: Vec<(NodeId, bool)>) -> Gone {
         let mut sights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (on, seen) = &mut *sights;
         if *on != over {
             (*on, *seen) = (over, BTreeSet::new());
         }
-        if all {
+        if all || seen.len() > SEEN_MAX {
             // Who is no member any more is forgotten.
             let members: BTreeSet<&NodeId> = looked.iter().map(|(node, _)| node).collect();
             seen.retain(|node| members.contains(node));
@@ -95,5 +98,20 @@ mod tests {
         assert!(sights.has_seen(1, "a"), "only b was looked at");
         sights.look(1, true, named(&[("b", true)]));
         assert!(!sights.has_seen(1, "a"));
+    }
+
+    #[test]
+    fn who_was_not_looked_at_is_remembered_unless_that_becomes_too_many() {
+        let sights = Sights::default();
+        sights.look(1, false, vec![("a".into(), true)]);
+        let many = |from: usize| {
+            let nodes = from..from + SEEN_MAX - 1;
+            nodes.map(|node| (node.to_string(), true)).collect()
+        };
+        sights.look(1, false, many(0));
+        assert!(sights.has_seen(1, "a"));
+        sights.look(1, false, many(1));
+        sights.look(1, false, named(&[("b", true)]));
+        assert!(!sights.has_seen(1, "a") && sights.has_seen(1, "b"));
     }
 }

@@ -66,7 +66,8 @@ async fn look(engine: &RedisEngine, signs: &Signs, of: Option<&NodeId>) -> Resul
     if engine.control.serial() != over {
         return Ok(Gone::default());
     }
-    Ok(engine.sights.look(over, of.is_none(), looked))
+    let all = of.is_none() && nodes.len() < MEMBERS_MAX;
+    Ok(engine.sights.look(over, all, looked))
 }
 
 /// What a beat says of a generator that is gone: only over the connection over which it was seen.

@@ -51,6 +51,7 @@ redis_checks![
     wrong_credentials_are_refused_without_telling_them,
     a_server_that_evicts_is_refused,
     a_calm_member_costs_one_short_call,
+    a_look_that_does_not_reach_everybody_forgets_nobody,
 ];
 
 pub(super) type Redis = Hive<RedisBench>;
@@ -274,6 +275,24 @@ async fn a_foreign_key_is_refused(hive: &Redis) {
         redis::Value::Int(1),
         "nothing but the clock"
     );
+}
+
+async fn a_look_that_does_not_reach_everybody_forgets_nobody(hive: &Redis) {
+    hive.found("a", &["b"]).await;
+    let look = async || hive.engine().gone(None).await.expect("a look").expect("it tells");
+    assert_eq!(look().await.among, 2);
+    // So many whose leases end first.
+    let nodes = hive.engine().keys().nodes.clone();
+    let others: Vec<String> = (0..5000).map(|other| format!("other-{other}")).collect();
+    let scored = others.iter().flat_map(|other| ["0", other.as_str()]);
+    let add: Vec<&str> = ["ZADD", nodes.as_str()].into_iter().chain(scored).collect();
+    hive.bench.command(&add).await;
+    assert!(look().await.among < others.len());
+    hive.bench.hide("b").await;
+    let others = others.iter().map(String::as_str);
+    let remove: Vec<&str> = ["ZREM", nodes.as_str()].into_iter().chain(others).collect();
+    hive.bench.command(&remove).await;
+    assert_eq!(look().await.nodes, ["b"]);
 }
 
 async fn an_effect_on_a_foreign_type_is_refused(hive: &Redis) {
