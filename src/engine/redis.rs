@@ -47,7 +47,7 @@ mod watching;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::engine::history::{History, Range, Report, Reported};
 use crate::engine::redis::keys::Keys;
@@ -312,7 +312,7 @@ macro_rules! by_module {
             }
 
             fn is_watched(&self) -> bool {
-                self.control.signs().is_some_and(|signs| signs.works() == Some(true))
+                self.control.signs().is_some_and(|signs| signs.tells(Instant::now()))
             }
 
             async fn cut_off(&self) {

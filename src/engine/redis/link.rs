@@ -422,9 +422,7 @@ impl Link {
         if refusal::is_undecided(error) {
             return Next::Later;
         }
-        // Other errors are answers, and the connection that brought them is sound.
-        let stale = error.is_io_error() || error.code().is_none_or(|code| refusal::LEAVE.contains(&code));
-        if stale {
+        if refusal::ends_the_connection(error) {
             self.drop(open).await;
             self.locator.doubt(open.changes);
         }

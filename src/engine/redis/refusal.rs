@@ -24,7 +24,19 @@ fn is_no_redis(error: &RedisError, reason: &str) -> bool {
 }
 
 /// A server that says one of these is left, and asked anew where the queue is.
-pub(super) const LEAVE: [&str; 5] = ["READONLY", "MOVED", "UNBLOCKED", "CLUSTERDOWN", "MASTERDOWN"];
+const LEAVE: [&str; 5] = ["READONLY", "MOVED", "UNBLOCKED", "CLUSTERDOWN", "MASTERDOWN"];
+
+/// Whether the connection that brought this is of no more use. Other errors are answers, and the connection that brought them is sound.
+pub(super) fn ends_the_connection(error: &RedisError) -> bool {
+    let is_to_be_left = |code: &str| LEAVE.contains(&code) || (code == "ERR" && is_for_subscribers(error));
+    error.is_io_error() || error.code().is_none_or(is_to_be_left)
+}
+
+/// Something has subscribed on a connection without RESP3: the server takes no other command there until that ends.
+fn is_for_subscribers(error: &RedisError) -> bool {
+    let said = |detail: &str| detail.contains("SUBSCRIBE") && detail.contains("allowed in this context");
+    error.detail().is_some_and(said)
+}
 
 pub(super) const REPLICA: &str = "it is a replica, which takes no writes; give the address of the primary";
 
@@ -228,6 +240,19 @@ mod tests {
             let told = format!("{:?}", said(line));
             assert!(told.contains("unknown command") && !told.contains("hunter2"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_connection_is_left_that_takes_only_subscriptions_or_leads_to_no_primary() {
+        let ends = |line: &str| {
+            let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an answer");
+            ends_the_connection(&value.extract_error().expect_err("an error"))
+        };
+        let allowed = "(P)SUBSCRIBE / (P)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+        assert!(ends(&format!("ERR Can't execute 'evalsha': only {allowed}")));
+        assert!(ends("READONLY You can't write against a read only replica."));
+        assert!(!ends("ERR unknown command 'EVALSHA'"));
+        assert!(!ends("NOPERM No permissions to access a channel"));
     }
 
     #[test]

@@ -40,6 +40,8 @@ impl Flow {
 pub(super) struct Connection {
     pub(super) redis: MultiplexedConnection,
     pub(super) flow: Arc<Flow>,
+    /// The server may speak on it unasked. Where it may not, a subscription would leave room for nothing else.
+    pub(super) hears: bool,
     _driver: Option<Arc<Driver>>,
 }
 
@@ -95,12 +97,13 @@ pub(super) async fn connect_counted(
         // What only the client knows how to do, or to refuse: nothing is counted or bounded there.
         _ => {
             let client = Client::open(info.clone())?;
-            let config = config(pushes);
+            let (hears, config) = (pushes.is_some(), config(pushes));
             let redis = within(patience, client.get_multiplexed_async_connection_with_config(&config)).await?;
             let flow = counted.own;
             Ok(Connection {
                 redis,
                 flow,
+                hears,
                 _driver: None,
             })
         }
@@ -137,7 +140,7 @@ async fn speak<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Bounded::new(stream);
+    let (hears, stream) = (pushes.is_some(), Bounded::new(stream));
     let (redis, driver) = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config(pushes)).await?;
     counter.counts.store(true, Ordering::Relaxed);
     let driver = Some(Arc::new(Driver(tokio::spawn(driver))));
@@ -145,6 +148,7 @@ where
     Ok(Connection {
         redis,
         flow,
+        hears,
         _driver: driver,
     })
 }

@@ -27,13 +27,13 @@ pub(super) async fn hide(engine: &RedisEngine, node: &str) {
 }
 
 pub(super) async fn gone(engine: &RedisEngine, of: Option<&NodeId>) -> Result<Option<Gone>> {
-    let Some(signs) = engine.control.signs().filter(|signs| signs.works() == Some(true)) else {
+    let Some(signs) = engine.control.signs().filter(|signs| signs.tells(Instant::now())) else {
         return Ok(None);
     };
     match look(engine, signs, of).await {
         Err(error) if !error.is_away() => {
             // A right is missing.
-            signs.refused(Instant::now());
+            signs.refused_a_look(Instant::now());
             Ok(None)
         }
         looked => looked.map(Some),
@@ -101,7 +101,7 @@ impl RedisEngine {
         let doctor = NodeId::from("doctor");
         show(self, &doctor, true);
         self.control.keep_signs().await?;
-        let sees = signs.works() == Some(true) && gone(self, Some(&doctor)).await?.is_some();
+        let sees = gone(self, Some(&doctor)).await?.is_some();
         let mut ring = redis::cmd("PUBLISH");
         ring.arg(signs.channel(&doctor)).arg("");
         let rings = match self.control.query(&ring).await {

@@ -2,16 +2,19 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use queenright::engine::redis::ACL_LINE;
-
 use super::checks::{self, Lines};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, Line, PATIENCE, within};
 use crate::server::RedisServer;
 
 /// Nothing in a test waits for as long as this.
 const FOR_EVER: &str = "--lease 20m --work 20ms --error-rate 0.2 --interval 20ms";
+
+/// The channels of the queue, in the line that makes a user.
+const CHANNELS: &str = "&{qr:QUEUE}:*";
 
 /// One who holds something, and does not generate.
 fn busy_handler(fleet: &Fleet) -> usize {
@@ -107,10 +110,7 @@ fn who_may_not_subscribe_works_by_leases() {
     if server.command(&["ACL", "DRYRUN", "default", "PING"]).is_err() {
         return;
     }
-    let line = ACL_LINE.replace("NAME", "bee").replace("PASSWORD", "honey");
-    let line = line.replace(" &{qr:QUEUE}:*", "").replace("QUEUE", "deaf");
-    server.command(&line.split(' ').collect::<Vec<_>>()).expect("a user");
-    let url = format!("--url redis://bee:honey@127.0.0.1:{}", server.port());
+    let url = format!("--url {}", server.bee("deaf", CHANNELS));
     let mut fleet = Fleet::on(&server)
         .queue("deaf")
         .copies(3)
@@ -124,6 +124,63 @@ fn who_may_not_subscribe_works_by_leases() {
     fleet.wait_through(100);
     fleet.nobody_exited_but(&[generator]);
     checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
+#[test]
+fn who_may_subscribe_at_last_is_watched_and_goes_on_beating() {
+    let server = RedisServer::start();
+    let url = format!("--url {}", server.bee("granted", CHANNELS));
+    let mut fleet = Fleet::on(&server)
+        .queue("granted")
+        .copies(3)
+        .args("--interval 20ms --work 5ms --error-rate 0 --lease 1s")
+        .args(&url)
+        .start_led();
+    fleet.wait_for_more("published", 20);
+    // Who knows that it may not subscribe connects without.
+    server.command(&["CLIENT", "KILL", "TYPE", "normal"]).expect("killed");
+    fleet.wait_for_more("published", 20);
+    server
+        .command(&["ACL", "SETUSER", "bee", "&{qr:granted}:*"])
+        .expect("a right more");
+    fleet.wait_status("all are watched", |status| {
+        status.nodes.len() == 3 && status.nodes.iter().all(|node| node.watched)
+    });
+    let generator = fleet.generator();
+    fleet.kill9(generator);
+    fleet.wait_for("one that beats is crowned", |lines| {
+        lines.iter().filter(|line| line.is("elected")).count() >= 2
+    });
+    fleet.wait_for_more("published", 50);
+    fleet.wait_for_more("done", 50);
+    let is_stuck = |line: &Line| line.fields.to_string().contains("allowed in this context");
+    assert!(!fleet.lines().iter().any(is_stuck));
+    fleet.nobody_exited_but(&[generator]);
+}
+
+#[test]
+fn who_may_look_again_looks_again() {
+    let server = RedisServer::start();
+    let url = format!("--url {}", server.bee("blind", ""));
+    let fleet = Fleet::on(&server)
+        .queue("blind")
+        .args("--interval 20ms --also-handle --work 0 --error-rate 0 --lease 1s")
+        .args(&url)
+        .start_led();
+    let looks = |least: u64| within(PATIENCE, || (server.counted("pubsub").0 >= least).then_some(()));
+    assert!(looks(10).is_some(), "it looks at whoever is there");
+    let has_right = |sign: &str| {
+        let right = format!("{sign}pubsub|numsub");
+        let right = if sign == "-" { "-pubsub" } else { right.as_str() };
+        server.command(&["ACL", "SETUSER", "bee", right]).expect("a right");
+    };
+    has_right("-");
+    let refused = within(PATIENCE, || (server.counted("pubsub").1 > 0).then_some(()));
+    assert!(refused.is_some(), "it has tried to look");
+    has_right("+");
+    fleet.wait_for_more("published", 20);
+    // Now and then a copy looks for another reason: for its report.
+    assert!(looks(server.counted("pubsub").0 + 50).is_some(), "it looks again");
 }
 
 #[test]
@@ -146,8 +203,10 @@ fn with_no_watch_nobody_subscribes_and_leases_tell() {
     checks::everything(&fleet, 100, Lines::SomeLost);
 }
 
-/// Stands before a server, and closes each connection on which something subscribes: as proxies do that know only plain commands.
-fn deaf_proxy(port: u16) -> u16 {
+/// Stands before a server, and closes each connection on which something subscribes: as proxies do that know only plain commands. After so many, it
+/// lets them be.
+fn deaf_proxy(port: u16, times: usize) -> u16 {
+    let left = Arc::new(AtomicUsize::new(times));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let ours = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
@@ -158,12 +217,14 @@ fn deaf_proxy(port: u16) -> u16 {
             let both = [(&client, &server, true), (&server, &client, false)];
             for (from, to, asks) in both {
                 let copies = from.try_clone().and_then(|from| Ok((from, to.try_clone()?)));
-                let (mut from, mut to) = copies.expect("another handle");
+                let ((mut from, mut to), left) = (copies.expect("another handle"), left.clone());
                 std::thread::spawn(move || {
                     let mut bytes = vec![0; 65536];
                     while let Ok(count @ 1..) = from.read(&mut bytes) {
                         let subscribes = bytes[..count].windows(11).any(|word| word == b"\r\nSUBSCRIBE");
-                        if (asks && subscribes) || to.write_all(&bytes[..count]).is_err() {
+                        let fewer = |left: usize| left.checked_sub(1);
+                        let closes = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer).is_ok();
+                        if (asks && subscribes && closes()) || to.write_all(&bytes[..count]).is_err() {
                             break;
                         }
                     }
@@ -178,7 +239,7 @@ fn deaf_proxy(port: u16) -> u16 {
 #[test]
 fn behind_a_proxy_that_closes_on_subscribe_leases_tell() {
     let server = RedisServer::start();
-    let url = format!("--url redis://127.0.0.1:{}", deaf_proxy(server.port()));
+    let url = format!("--url redis://127.0.0.1:{}", deaf_proxy(server.port(), usize::MAX));
     let mut fleet = Fleet::on(&server)
         .copies(3)
         .args("--interval 20ms --messages 100 --work 5ms --error-rate 0")
@@ -191,4 +252,19 @@ fn behind_a_proxy_that_closes_on_subscribe_leases_tell() {
     fleet.wait_through(100);
     fleet.nobody_exited_but(&[generator]);
     checks::everything(&fleet, 100, Lines::SomeLost);
+}
+
+#[test]
+fn a_subscription_that_is_cut_once_is_made_again() {
+    let server = RedisServer::start();
+    let url = format!("--url redis://127.0.0.1:{}", deaf_proxy(server.port(), 1));
+    let fleet = Fleet::on(&server)
+        .args("--interval 20ms --also-handle --work 0 --error-rate 0 --lease 1s")
+        .args(&url)
+        .start_led();
+    fleet.wait_status("it is watched", |status| status.nodes.iter().any(|node| node.watched));
+    fleet.wait_for_more("published", 50);
+    fleet.wait_for_more("done", 50);
+    let lines = fleet.lines();
+    assert!(!lines.iter().any(|line| line.is("away") || line.is("deposed")));
 }

@@ -4,6 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use queenright::app::lab::proxy::Proxy;
+use queenright::engine::Engine;
+use queenright::engine::redis::keys::Keys;
+use queenright::engine::redis::{RedisEngine, Server};
+use queenright::settings::Names;
 
 use super::checks::{self, Lines};
 use crate::fleet::{Fleet, left_out};
@@ -60,6 +64,36 @@ fn the_crown_stays_where_it_is_half_a_second_away() {
     let lines = fleet.lines();
     let count = |event: &str| lines.iter().filter(|line| line.is(event)).count();
     assert_eq!((count("elected"), count("deposed"), count("away")), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn whoever_is_far_away_is_watched_and_keeps_its_connection() {
+    let server = RedisServer::start();
+    let proxy = link(&server, 0);
+    let at = Server {
+        answer_timeout: Duration::from_secs(4),
+        ..server.server_as(&format!("redis://{}", proxy.address()))
+    };
+    let engine = RedisEngine::new(&at, Keys::new("far", &Names::default())).expect("an engine");
+    // The connections that are subscribed to something.
+    let shown = || -> Vec<String> {
+        let list = server
+            .command(&["CLIENT", "LIST", "TYPE", "pubsub"])
+            .expect("an answer");
+        let list: String = redis::from_redis_value(list).expect("text");
+        let ids = list.lines().filter_map(|line| line.split(' ').next());
+        ids.map(str::to_string).collect()
+    };
+    engine.show("a", true).await.expect("nearby");
+    let before = shown();
+    assert_eq!(before.len(), 1);
+    // An answer may take longer than this.
+    proxy.delay(Duration::from_millis(1250));
+    engine.show("b", true).await.expect("far away");
+    proxy.delay(Duration::ZERO);
+    let looked = engine.gone(Some(&"b".into())).await.expect("a look");
+    assert!(looked.is_some(), "it is watched");
+    assert_eq!(shown(), before, "over the same connection");
 }
 
 /// Several calls of each handler are on their way when its connections break, and when it is killed.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ProtocolVersion, PushInfo, PushKind, RedisResult, Value};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
 
 use super::super::stream;
 use super::{Link, Open};
@@ -20,6 +19,8 @@ use crate::error::Result;
 const LOSSES_MAX: usize = 3;
 /// So many times as long as an answer may take.
 const CALM: u32 = 20;
+/// So many subscriptions in a row that are not answered are taken for a refusal: there are proxies that close the connection.
+const UNANSWERED_MAX: usize = 2;
 /// What the server says faster than it is read is dropped.
 const PUSHES_MAX: usize = 16;
 
@@ -51,6 +52,10 @@ struct State {
     rests: Option<Instant>,
     /// Whether the server lets it; unknown before it was tried.
     works: Option<bool>,
+    /// How many subscriptions in a row were not answered.
+    unanswered: usize,
+    /// Until then nobody is looked at: the server has refused a look.
+    blind: Option<Instant>,
 }
 
 impl State {
@@ -143,8 +148,14 @@ impl Signs {
     }
 
     /// Whether the server tells who is there, as far as is known.
-    pub(in super::super) fn works(&self) -> Option<bool> {
-        self.state().works
+    pub(in super::super) fn tells(&self, now: Instant) -> bool {
+        let state = self.state();
+        state.works == Some(true) && state.blind.is_none_or(|until| until <= now)
+    }
+
+    /// A look is refused: tried again after some time.
+    pub(in super::super) fn refused_a_look(&self, now: Instant) {
+        self.state().blind = Some(now + self.calm);
     }
 
     /// Returns when the crown is given up.
@@ -219,7 +230,7 @@ impl Signs {
     fn answered(&self, serial: u64, channel: String, holds: bool) {
         let mut state = self.state();
         state.come_to(serial);
-        state.works = Some(true);
+        (state.works, state.unanswered) = (Some(true), 0);
         if holds {
             state.held.insert(channel);
         } else {
@@ -227,11 +238,23 @@ impl Signs {
         }
     }
 
-    /// It is refused, or swallowed: tried again after some time.
-    pub(in super::super) fn refused(&self, now: Instant) {
+    /// It is refused: tried again after some time.
+    fn refused(&self, now: Instant) {
         let mut state = self.state();
         state.works = Some(false);
         state.rests = Some(now + self.calm);
+    }
+
+    /// The connection was lost, or was silent for too long, before there was an answer: tried again on another one.
+    fn unanswered(&self, now: Instant) {
+        let in_a_row = {
+            let mut state = self.state();
+            state.unanswered = state.unanswered.saturating_add(1);
+            state.unanswered
+        };
+        if in_a_row >= UNANSWERED_MAX {
+            self.refused(now);
+        }
     }
 
     /// Whether a connection is to be one on which the server may speak unasked.
@@ -308,7 +331,9 @@ impl Link {
     /// Holds the subscriptions that are wanted, on the connection that is there. What is refused is not needed: leases do as well.
     pub(in super::super) async fn keep_signs(&self) -> Result<()> {
         let Some(signs) = &self.signs else { return Ok(()) };
-        let mut open = self.connection().await?;
+        let Some(mut open) = self.hearing(signs).await? else {
+            return Ok(());
+        };
         let (wanted, left) = signs.due(open.serial, Instant::now());
         let all = [
             (redis::cmd("SUBSCRIBE"), wanted, true),
@@ -324,7 +349,9 @@ impl Link {
                     }
                     // What comes later would be taken for another answer.
                     None => {
-                        signs.refused(Instant::now());
+                        if open.changes == self.locator.changes() {
+                            signs.unanswered(Instant::now());
+                        }
                         self.drop(&open).await;
                         return Ok(());
                     }
@@ -334,14 +361,26 @@ impl Link {
         Ok(())
     }
 
+    /// The connection, if the server may speak on it. One that was made without is made anew when it is time to try again: after a
+    /// subscription it would take no calls any more.
+    async fn hearing(&self, signs: &Signs) -> Result<Option<Open>> {
+        let mut open = self.connection().await?;
+        if !open.connection.hears && signs.wants_pushes(Instant::now()) {
+            self.drop(&open).await;
+            open = self.connection().await?;
+        }
+        Ok(Some(open).filter(|open| open.connection.hears))
+    }
+
     /// Whether the server did it; none: it did not answer.
     async fn send_sign(&self, open: &mut Open, cmd: &Cmd) -> Option<bool> {
-        let answer = open.connection.redis.send_packed_command(cmd);
-        match timeout(self.answer_timeout / 2, answer).await {
-            Ok(Ok(answer)) => Some(answer.extract_error().is_ok()),
-            Ok(Err(error)) if error.is_io_error() => None,
-            Ok(Err(_)) => Some(false),
-            Err(_) => None,
+        let stream::Connection { redis, flow, .. } = &mut open.connection;
+        let answer = redis.send_packed_command(cmd);
+        let answer = self.wait_for((open.changes, flow), self.answer_timeout, answer);
+        match answer.await {
+            Ok(answer) => Some(answer.extract_error().is_ok()),
+            Err(error) if error.is_io_error() => None,
+            Err(_) => Some(false),
         }
     }
 
@@ -395,6 +434,35 @@ mod tests {
             assert!(holding(&signs, serial, now), "{serial}");
             signs.loses(serial, now);
         }
+    }
+
+    #[test]
+    fn a_subscription_that_is_not_answered_is_made_again_and_is_refused_if_that_happens_again() {
+        let (signs, start) = (Signs::new("alive:", "crown", ANSWER), Instant::now());
+        signs.show("a", true);
+        signs.unanswered(start);
+        assert!(signs.wants_pushes(start) && holding(&signs, 2, start));
+        signs.loses(2, start);
+        for _ in 0..UNANSWERED_MAX {
+            assert!(signs.wants_pushes(start));
+            signs.unanswered(start);
+        }
+        assert!(!signs.wants_pushes(start) && !holding(&signs, 3, start));
+        let later = start + ANSWER * CALM;
+        assert!(signs.wants_pushes(later));
+        signs.unanswered(later);
+        assert!(!signs.wants_pushes(later), "it is still the same proxy");
+    }
+
+    #[test]
+    fn a_look_that_is_refused_is_tried_again_later_and_takes_no_subscription_away() {
+        let (signs, start) = (Signs::new("alive:", "crown", ANSWER), Instant::now());
+        signs.show("a", true);
+        assert!(!signs.tells(start));
+        assert!(holding(&signs, 1, start) && signs.tells(start));
+        signs.refused_a_look(start);
+        assert!(!signs.tells(start) && signs.wants_pushes(start) && signs.hears("alive:a"));
+        assert!(signs.tells(start + ANSWER * CALM));
     }
 
     #[test]
