@@ -178,17 +178,20 @@ fn is_running(pid: u32) -> bool {
 
 #[test]
 fn without_a_terminal_it_prints_events_and_accounts_for_every_message() {
-    let line = "demo --seconds 8 --kill-every 1s --interval 50ms --work 0..50ms";
+    let line = "demo --seconds 300 --messages 120 --kill-every 2s --interval 50ms --work 0..50ms";
     let output = program()
         .args(line.split_whitespace())
         .output()
         .expect("the program starts");
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("lost 0  twice 0\n"), "{text}");
+    assert!(
+        text.contains("generated 120  ") && text.contains("lost 0  twice 0\n"),
+        "{text}"
+    );
     let count = |word: &str| text.lines().filter(|line| line.contains(word)).count();
     assert!(
-        count("kill -9") >= 2 && count("elected") >= 2 && count("error") >= 1,
+        count("kill -9") >= 1 && count("elected") >= 2 && count("error") >= 1,
         "{text}"
     );
     assert!(!text.contains('\u{1b}'), "{text}");
@@ -234,13 +237,16 @@ fn shards(text: &str) -> (&str, Vec<u64>) {
 #[test]
 fn on_shards_it_accounts_for_every_message_in_files_of_its_own() {
     let temporary = tempfile::tempdir().expect("a directory");
-    let args = "demo --shards 3 --seconds 5 --kill-every 1s --interval 20ms --work 0..20ms";
+    let args = "demo --shards 3 --seconds 300 --messages 150 --kill-every 2s --interval 30ms --work 0..20ms";
     let mut demo = program();
     demo.args(args.split_whitespace()).env("TMPDIR", temporary.path());
     let output = demo.output().expect("the program starts");
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("lost 0  twice 0\n"), "{text}");
+    assert!(
+        text.contains("generated 150  ") && text.contains("lost 0  twice 0\n"),
+        "{text}"
+    );
     let (line, generated) = shards(&text);
     assert!(line.contains("  one sequence, without gap or repeat"), "{text}");
     assert!(
@@ -253,7 +259,7 @@ fn on_shards_it_accounts_for_every_message_in_files_of_its_own() {
         .filter(|count| *count > 0)
         .inspect(|count| assert_eq!(*count, 1, "{text}"));
     let kills = text.lines().filter(|line| line.contains("kill -9")).count();
-    assert!(kills >= 2 && elected.count() >= 3, "{text}");
+    assert!(kills >= 1 && elected.count() >= 2, "{text}");
     let left: Vec<_> = std::fs::read_dir(temporary.path()).expect("there").collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -270,7 +276,7 @@ fn on_shards_a_message_that_one_server_loses_is_found_and_one_that_was_there_bef
         said(&first)
     );
     // The sequence goes on from 300.
-    let second = ran(&format!("demo {args} --messages 600 --seconds 2"), &servers);
+    let second = ran(&format!("demo {args} --messages 600 --seconds 5"), &servers);
     let text = String::from_utf8_lossy(&second.stdout);
     assert!(
         second.status.success() && text.contains("generated 300  "),
