@@ -26,10 +26,52 @@ fn rows(output: &Output) -> Vec<Value> {
     rows.as_array().expect("an array").clone()
 }
 
-#[test]
-fn every_regime_has_its_rows_with_all_that_was_measured() {
-    let rows = rows(&bench("--quick --json"));
+/// The regimes in parts, each of which is a test: they run side by side.
+const PARTS: [&str; 3] = [
+    "flat-out payloads one-by-one async-work latency backlog fleet persistence start-up ticks mixed adapt memory idle task \
+     groups limits file",
+    "replicas far failover handover redelivery",
+    "shards",
+];
+
+/// Runs these regimes, and looks at what is true of every row.
+fn part(regimes: &str, wanted: &[&str]) -> Vec<Value> {
+    let rows = rows(&bench(&format!("--quick --json --regime {regimes}")));
     let names: BTreeSet<&str> = rows.iter().filter_map(|row| row["regime"].as_str()).collect();
+    assert_eq!(names, wanted.iter().copied().collect());
+    for row in &rows {
+        assert!(row["value"].as_f64().is_some_and(|value| value >= 0.0), "{row}");
+        assert!(row["unit"].as_str().is_some_and(|unit| !unit.is_empty()), "{row}");
+        let (baseline, ratio) = (row["baseline"].as_f64(), row["ratio"].as_f64());
+        assert_eq!(baseline.is_some(), ratio.is_some(), "{row}");
+        assert!(ratio.is_none_or(|ratio| ratio > 0.0), "{row}");
+        assert_eq!(row["target"].is_string(), row["reached"].is_boolean(), "{row}");
+        if row["unit"] == "messages/s" && row["regime"] != "file" {
+            assert!(row["value"].as_f64() > Some(0.0), "{row}");
+            // What processes use is known on Linux only.
+            let costs = ["redis_cpu_us", "commands", "client_cpu_us", "peak_rss_mb"];
+            for cost in &costs[..if cfg!(target_os = "linux") { 4 } else { 2 }] {
+                assert!(row[cost].as_f64() > Some(0.0), "{cost}: {row}");
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_regime_is_in_one_of_the_parts() {
+    let output = bench("--regime nonsense");
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, known) = line.trim_end().split_once("there are ").expect("it names them");
+    let mut known: Vec<&str> = known.split(", ").collect();
+    let mut parts: Vec<&str> = PARTS.iter().flat_map(|part| part.split_whitespace()).collect();
+    known.sort_unstable();
+    parts.sort_unstable();
+    assert_eq!(parts, known);
+}
+
+#[test]
+fn every_regime_on_one_server_or_file_has_its_rows_with_all_that_was_measured() {
     let wanted = [
         "flat-out",
         "payloads 100 B",
@@ -44,21 +86,6 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
         "fleet 3",
         "persistence everysec",
         "persistence always",
-        "replicas beside, flat-out",
-        "replicas beside, one-by-one",
-        "replicas 5 ms away, flat-out",
-        "replicas 5 ms away, one-by-one",
-        "far 50 ms, flat-out",
-        "far 200 ms, flat-out",
-        "far 50 ms, 1 ms of work",
-        "far 5 Mbit/s, 10 KB",
-        "far 300 ms, depositions",
-        "far 500 ms, depositions",
-        "failover",
-        "failover flat out",
-        "failover frozen",
-        "handover",
-        "redelivery",
         "start-up",
         "ticks of 1 ms",
         "ticks of 2 ms",
@@ -76,56 +103,61 @@ fn every_regime_has_its_rows_with_all_that_was_measured() {
         "limit 10/s of each of 20 groups",
         "file",
     ];
-    let on_shards = ["1 shard", "2 shards", "4 shards", "8 shards"];
-    let loads = ["one by one", "16 KB", "tiny"].iter().flat_map(|load| {
-        // What is on one server is what the others are compared with.
-        let whats = |shards: &str| {
-            if shards == "1 shard" {
-                &[""][..]
-            } else {
-                &[
-                    "",
-                    " on one server, Redis",
-                    " on one server, clients",
-                    ", Redis",
-                    ", clients",
-                    ", shares",
-                ]
-            }
-        };
-        let rows = move |shards: &&str| {
-            whats(shards)
-                .iter()
-                .map(|what| format!("{load}, {shards}{what}"))
-                .collect::<Vec<_>>()
-        };
-        on_shards.iter().flat_map(rows).collect::<Vec<_>>()
-    });
-    let idle = on_shards.iter().map(|shards| format!("6 idle copies, {shards}"));
-    let wanted: BTreeSet<String> = wanted.map(String::from).into_iter().chain(loads).chain(idle).collect();
-    assert_eq!(names, wanted.iter().map(String::as_str).collect());
-    for row in &rows {
-        assert!(row["value"].as_f64().is_some_and(|value| value >= 0.0), "{row}");
-        assert!(row["unit"].as_str().is_some_and(|unit| !unit.is_empty()), "{row}");
-        let (baseline, ratio) = (row["baseline"].as_f64(), row["ratio"].as_f64());
-        assert_eq!(baseline.is_some(), ratio.is_some(), "{row}");
-        assert!(ratio.is_none_or(|ratio| ratio > 0.0), "{row}");
-        assert_eq!(row["target"].is_string(), row["reached"].is_boolean(), "{row}");
-        if row["unit"] == "messages/s" && row["regime"] != "file" {
-            assert!(row["value"].as_f64() > Some(0.0), "{row}");
-            // What processes use is known on Linux only.
-            let costs = ["redis_cpu_us", "commands", "client_cpu_us", "peak_rss_mb"];
-            for cost in &costs[..if cfg!(target_os = "linux") { 4 } else { 2 }] {
-                assert!(row[cost].as_f64() > Some(0.0), "{cost}: {row}");
-            }
-        }
-    }
+    let rows = part(PARTS[0], &wanted);
     let queued = |name: &str| {
         let row = rows.iter().find(|row| row["regime"] == name).expect("a row");
         row["queued_bytes"].as_f64().expect("measured")
     };
     // Measured, not made up: a message of 16 KB takes 16 KB and a little.
     assert!((16_000.0..20_000.0).contains(&queued("payloads 16 KB")), "{rows:?}");
+}
+
+#[test]
+fn every_regime_with_faults_replicas_or_far_links_has_its_rows_with_all_that_was_measured() {
+    let wanted = [
+        "replicas beside, flat-out",
+        "replicas beside, one-by-one",
+        "replicas 5 ms away, flat-out",
+        "replicas 5 ms away, one-by-one",
+        "far 50 ms, flat-out",
+        "far 200 ms, flat-out",
+        "far 50 ms, 1 ms of work",
+        "far 5 Mbit/s, 10 KB",
+        "far 300 ms, depositions",
+        "far 500 ms, depositions",
+        "failover",
+        "failover flat out",
+        "failover frozen",
+        "handover",
+        "redelivery",
+    ];
+    part(PARTS[1], &wanted);
+}
+
+#[test]
+fn the_regime_of_shards_has_its_rows_with_all_that_was_measured() {
+    // What is on one server is what the others are compared with.
+    let beside = [
+        "",
+        " on one server, Redis",
+        " on one server, clients",
+        ", Redis",
+        ", clients",
+        ", shares",
+    ];
+    let mut wanted = Vec::new();
+    for (shards, whats) in [
+        ("1 shard", &beside[..1]),
+        ("2 shards", &beside[..]),
+        ("4 shards", &beside[..]),
+        ("8 shards", &beside[..]),
+    ] {
+        for load in ["one by one", "16 KB", "tiny"] {
+            wanted.extend(whats.iter().map(|what| format!("{load}, {shards}{what}")));
+        }
+        wanted.push(format!("6 idle copies, {shards}"));
+    }
+    part(PARTS[2], &wanted.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[test]
