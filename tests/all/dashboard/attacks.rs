@@ -18,6 +18,9 @@ use crate::server::RedisServer;
 /// Long enough for a busy machine, and shorter than what makes a connection that does nothing go away by itself.
 const HEALTH_TIME: Duration = Duration::from_secs(5);
 
+/// Whether a change shows in the status.
+type Done = fn(&Value) -> bool;
+
 /// With a token, on a queue that is there.
 fn guarded(server: &RedisServer, directory: &tempfile::TempDir) -> Board {
     let queue = new_queue();
@@ -171,7 +174,6 @@ fn a_change_is_logged_although_its_client_hangs_up_before_the_answer() {
         let told = fleet.command(&["status", "--json"]).output().expect("it starts");
         serde_json::from_slice(&told.stdout).unwrap_or_default()
     };
-    type Done = fn(&Value) -> bool;
     let changes: [(&str, [Value; 3], Done, &str); 3] = [
         (
             "pause",
