@@ -86,9 +86,11 @@ async fn scan(engine: &RedisEngine, until: Instant, found: &mut Found) -> Result
     loop {
         let mut cmd = redis::cmd("SCAN");
         cmd.arg(&cursor).arg("MATCH").arg("{qr:*}:meta").arg("COUNT").arg(STEP);
-        let (next, keys) = page(engine.ask(&cmd).await.map_err(refused)?);
-        let name = |key: &String| key.strip_prefix("{qr:")?.strip_suffix("}:meta").map(String::from);
-        found.names.extend(keys.iter().filter_map(name));
+        let Some((next, keys)) = page(engine.ask(&cmd).await.map_err(refused)?) else {
+            found.may_be_more = true;
+            return Ok(());
+        };
+        found.names.extend(keys.iter().filter_map(|key| name(key)));
         cursor = next;
         if cursor == "0" {
             return Ok(());
@@ -115,9 +117,15 @@ fn refused(error: Error) -> Failure {
     }
 }
 
-/// The next cursor, and keys. What is no such answer is the end.
-fn page(value: Value) -> (String, Vec<String>) {
-    redis::from_redis_value(value).unwrap_or_else(|_| ("0".into(), Vec::new()))
+/// The next cursor, and keys; nothing, if the answer cannot be read.
+fn page(value: Value) -> Option<(String, Vec<Vec<u8>>)> {
+    redis::from_redis_value(value).ok()
+}
+
+/// The queue that has this key. A key that is no text is someone else's.
+fn name(key: &[u8]) -> Option<String> {
+    let key = std::str::from_utf8(key).ok()?;
+    key.strip_prefix("{qr:")?.strip_suffix("}:meta").map(String::from)
 }
 
 /// Adds to a line about a queue that is not there which ones are; and whether it is certain that there are none.

@@ -152,6 +152,24 @@ fn of_a_queue_that_is_not_there_it_is_said_which_ones_are() {
 }
 
 #[test]
+fn a_key_that_is_no_text_hides_no_queue() {
+    let server = RedisServer::start();
+    let url = server.url();
+    assert!(run(&url, "push -q jobs one").status.success());
+    let mut set = redis::cmd("SET");
+    set.arg(b"{qr:\xff}:meta").arg("x");
+    let client = redis::Client::open(server.url()).expect("a client");
+    set.exec(&mut client.get_connection().expect("a connection"))
+        .expect("set");
+    let listed = json_lines(&run(&url, "queues --json").stdout);
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert_eq!(listed[0]["queue"], "jobs");
+    let output = run(&url, "get-errors -q typo");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(text(&output).contains("\"jobs\""), "{}", text(&output));
+}
+
+#[test]
 fn looks_need_no_right_to_write() {
     let server = RedisServer::start();
     let url = server.url();
