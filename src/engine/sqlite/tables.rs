@@ -119,8 +119,8 @@ impl Tables<'_> {
         Ok(self.one(sql, params, |row| uint(row, 0))?.unwrap_or(0))
     }
 
-    /// What `SELECT rowid, bytes` finds in a table, each with its row. What cannot be read is set aside, and what comes behind it
-    /// is found instead.
+    /// What `SELECT rowid, bytes … LIMIT ?` finds in a table, each with its row. What cannot be read is set aside, and what comes behind it
+    /// is found instead. Who only looks leaves it where it is, and finds what comes behind it if there is nothing else.
     fn sound<T>(
         &self,
         table: &str,
@@ -129,19 +129,40 @@ impl Tables<'_> {
         bytes_max: usize,
         decode: impl Fn(Bytes) -> Result<T>,
     ) -> Result<Vec<(i64, T)>> {
+        let mut passed = 0;
         loop {
-            let rows = self.within(sql, params, bytes_max)?;
-            let (mut found, all) = (Vec::with_capacity(rows.len()), rows.len());
+            let rows = if passed == 0 {
+                self.within(sql, params, bytes_max)?
+            } else {
+                self.within(&format!("{sql} OFFSET {passed}"), params, bytes_max)?
+            };
+            let (mut found, mut spoilt, all) = (Vec::with_capacity(rows.len()), Vec::new(), rows.len());
             for (row, bytes) in rows {
                 match decode(bytes.clone()) {
                     Ok(one) => found.push((row, one)),
-                    Err(_) => self.set_aside(table, row, &bytes)?,
+                    Err(_) => spoilt.push((row, bytes)),
                 }
             }
-            if found.len() == all {
+            if spoilt.is_empty() {
                 return Ok(found);
             }
+            if self.only_looks()? {
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+                passed += all;
+                continue;
+            }
+            for (row, bytes) in spoilt {
+                self.set_aside(table, row, &bytes)?;
+            }
         }
+    }
+
+    /// Whether the file was opened for reading only.
+    fn only_looks(&self) -> Result<bool> {
+        let told = self.transaction.is_readonly(rusqlite::MAIN_DB);
+        told.map_err(|error| self.error(&error))
     }
 
     /// The same for packs.

@@ -170,6 +170,48 @@ fn a_key_that_is_no_text_hides_no_queue() {
 }
 
 #[test]
+fn an_error_in_a_file_that_cannot_be_read_hides_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("queue.db");
+    let url = format!("sqlite:{}", path.display());
+    for _ in 0..6 {
+        assert!(run(&url, "push -q jobs one").status.success());
+    }
+    let worked = run(&url, "-q jobs --burst --work 0 --error-rate 1 --quiet");
+    assert!(worked.status.success(), "{}", said(&worked));
+    let file = rusqlite::Connection::open(&path).expect("the file");
+    let spoil = "UPDATE errors SET record = x'ff' WHERE number IN (0, 1, 3, 5)";
+    assert_eq!(file.execute(spoil, []).expect("spoilt"), 4);
+    drop(file);
+    for look in ["errors export", "get-errors --json --keep"] {
+        let output = run(&url, &format!("{look} -q jobs"));
+        assert!(output.status.success(), "{look}: {}", said(&output));
+        let numbers: Vec<u64> = json_lines(&output.stdout)
+            .iter()
+            .map(|line| line["number"].as_u64().expect("a number"))
+            .collect();
+        assert_eq!(numbers, [2, 4], "{look}: {}", said(&output));
+    }
+    for look in LOOKS.into_iter().filter(|look| !look.ends_with("show 0")) {
+        let output = run(&url, &format!("{look} -q jobs"));
+        assert!(output.status.success(), "{look}: {}", said(&output));
+    }
+    for (look, code) in [
+        ("errors list --limit 1", 0),
+        ("errors show 2", 0),
+        ("errors show 3", 1),
+        ("where 2", 0),
+    ] {
+        let output = run(&url, &format!("{look} -q jobs"));
+        assert_eq!(output.status.code(), Some(code), "{look}: {}", said(&output));
+        assert!(!text(&output).contains("readonly"), "{look}: {}", said(&output));
+    }
+    // Whoever may write sets them aside.
+    let output = run(&url, "get-errors --json -q jobs");
+    assert_eq!(json_lines(&output.stdout).len(), 2, "{}", said(&output));
+}
+
+#[test]
 fn looks_need_no_right_to_write() {
     let server = RedisServer::start();
     let url = server.url();
