@@ -29,6 +29,8 @@ pub struct Ticket {
     pub key: Arc<str>,
     /// The number that it left there.
     pub number: u64,
+    /// The history of writes of which the call became part; empty, if the store does not tell.
+    pub history: Arc<str>,
     /// Little waits for it: others may be asked for first.
     pub at_leisure: bool,
 }

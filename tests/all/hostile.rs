@@ -7,6 +7,7 @@ mod damage;
 mod export;
 mod fuzz;
 mod liar;
+mod marks;
 mod prefixes;
 mod rights;
 mod shown;

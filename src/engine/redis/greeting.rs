@@ -9,6 +9,8 @@ pub(super) struct Greeting {
     pub(super) is_replica: bool,
     /// The id that the server drew when it started; empty, if it does not tell.
     pub(super) run: String,
+    /// The id of the history of writes that it goes on with; empty, if it does not tell.
+    pub(super) history: String,
     pub(super) mode: Mode,
     /// All servers of its cluster.
     pub(super) members: Vec<HostPort>,
@@ -29,13 +31,24 @@ pub(super) fn is_replica(role: &Value) -> bool {
     role.first().and_then(text).as_deref() == Some("slave")
 }
 
-/// From `INFO server`: which run it is, and how it runs.
-pub(super) fn server(told: Option<Value>) -> (String, Mode) {
-    let told = match told {
+fn info(told: Option<Value>) -> String {
+    match told {
         Some(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
         Some(Value::VerbatimString { text, .. }) => text,
         _ => String::new(),
-    };
+    }
+}
+
+/// From `INFO replication`: the id of its history, which is another one whenever it has become a primary.
+pub(super) fn history(told: Option<Value>) -> String {
+    let told = info(told);
+    let field = told.lines().find_map(|line| line.strip_prefix("master_replid:"));
+    field.unwrap_or_default().trim().to_string()
+}
+
+/// From `INFO server`: which run it is, and how it runs.
+pub(super) fn server(told: Option<Value>) -> (String, Mode) {
+    let told = info(told);
     let field = |name: &str| told.lines().find_map(|line| line.strip_prefix(name));
     let run = field("run_id:").unwrap_or_default().trim().to_string();
     // Valkey names it after itself.

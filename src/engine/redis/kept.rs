@@ -93,7 +93,7 @@ impl Keeper {
         }
         for is_fresh in [false, true] {
             known.asked = Some(Instant::now());
-            known.found(&ticket.key, self.link.wait_at(&ticket.key).await?);
+            known.found(&ticket.key, self.link.wait_at(ticket).await?);
             if known.covers(ticket) {
                 return Ok(true);
             }
@@ -115,6 +115,7 @@ mod tests {
         Ticket {
             key: mark.into(),
             number,
+            history: "".into(),
             at_leisure: false,
         }
     }

@@ -21,7 +21,7 @@ use super::place::Place;
 use super::refusal::{self, classify};
 use super::scripts::Script;
 use super::stream::{Connection, Flow};
-use crate::engine::{Ticket, requeue};
+use crate::engine::requeue;
 use crate::error::Result;
 use crate::settings::Settings;
 use kept::{Behind, Mark, Sent};
@@ -400,11 +400,7 @@ impl Link {
         }
         let behind: Vec<Value> = behind.into_iter().collect::<RedisResult<_>>()?;
         let ticket = match (mark, behind.first()) {
-            (Some(key), Some(Value::Int(number))) => Some(Ticket {
-                key,
-                number: number.cast_unsigned(),
-                at_leisure: false,
-            }),
+            (Some(key), Some(Value::Int(number))) => self.ticket(open, key, number.cast_unsigned()).await?,
             _ => None,
         };
         let last = behind.into_iter().next_back().unwrap_or(Value::Nil);

@@ -63,6 +63,7 @@ fn ticket(number: u64) -> Ticket {
     Ticket {
         key: "mark".into(),
         number,
+        history: "".into(),
         at_leisure: false,
     }
 }

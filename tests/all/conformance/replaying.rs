@@ -216,12 +216,14 @@ pub(super) async fn with_memory_full_what_is_settled_can_be_waited_for(hive: &Re
     let marking = super::bench::engine(&server, hive.engine().keys().clone(), &hive.bench.scripts);
     let taken = hive.take("b", 2).await;
     super::redis_only::fill_memory(hive).await;
-    for (turn, pack) in (1..).zip(&taken) {
+    let mut numbers = Vec::new();
+    for pack in &taken {
         let exchange = hive.next_call("b", 0, vec![super::hive::whole(pack, &super::hive::done())], 0);
         let (answer, ticket) = marking.exchange_ahead(&exchange).await.expect("exchange");
         assert!(matches!(answer, Exchanged::Ok { .. }), "{answer:?}");
-        assert_eq!(ticket.expect("it is marked").number, turn);
+        numbers.push(ticket.expect("it is marked").number);
     }
+    assert_eq!(numbers[1], numbers[0] + 1);
     assert_eq!(hive.status().await.done, 2);
     super::redis_only::free_memory(hive).await;
 }

@@ -110,6 +110,12 @@ fn a_server_that_evicts_or_keeps_nothing_is_told_of() {
     );
     server.command(&["CONFIG", "SET", "save", "60 1000"]).expect("set");
     at(&server).is("persistence", "warning", "snapshots only", "appendonly yes");
+    server
+        .command(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"])
+        .expect("set");
+    at(&server).is("eviction", "ok", "volatile-ttl", "");
+    let found = visit(&format!("--url {} --replicas 1", server.url()));
+    found.is("eviction", "warning", "what replicas have", "noeviction");
 }
 
 #[test]

@@ -107,11 +107,17 @@ fn a_slow_sentinel_and_a_silent_one_hold_nobody_up() {
 
 /// Fails over to a replica that lacks what the primary acknowledged last, twice.
 fn lose_the_tail_twice(kind: Kind, args: &str) -> (Fleet, Bed) {
+    lose_the_tail_twice_and(kind, args, |_, _| {})
+}
+
+/// The same, and does something to the primary that is cut off.
+fn lose_the_tail_twice_and(kind: Kind, args: &str, harm: impl Fn(&Topology, usize)) -> (Fleet, Bed) {
     let mut bed = bed(kind, 1);
     let mut fleet = Fleet::at(bed.servers.url()).copies(3).args(ARGS).args(args).start_led();
     for _ in 0..2 {
         goes_on(&mut fleet);
         let old = bed.servers.detach(fleet.queue()).expect("cut off");
+        harm(&bed.servers, old);
         let before = fleet.lines().len();
         fleet.wait_for("publishing waits, and says so", |lines| {
             let says =
@@ -163,6 +169,18 @@ fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_behind_sentinels() 
 #[test]
 fn with_replicas_nothing_that_was_told_is_lost_by_a_failover_in_a_cluster() {
     let (fleet, _bed) = lose_the_tail_twice(Kind::Cluster, "--replicas 1 --lease 30s");
+    nothing_told_is_lost(&fleet);
+}
+
+/// As a server that evicts what expires does when its memory is full.
+#[test]
+fn with_replicas_nothing_that_was_told_is_lost_where_marks_are_removed() {
+    let (fleet, _bed) = lose_the_tail_twice_and(Kind::Sentinel, "--replicas 1 --lease 30s", |servers, primary| {
+        let marks: Vec<String> = servers.ask(primary, &["KEYS", "*:replicated:*"]).expect("names");
+        assert!(!marks.is_empty(), "calls leave marks");
+        let remove: Vec<&str> = ["DEL"].into_iter().chain(marks.iter().map(String::as_str)).collect();
+        servers.ask::<u64>(primary, &remove).expect("removed");
+    });
     nothing_told_is_lost(&fleet);
 }
 

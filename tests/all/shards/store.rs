@@ -233,6 +233,7 @@ impl Steps for Store {
         called.map(|number| Ticket {
             key: "calls".into(),
             number,
+            history: "".into(),
             at_leisure: false,
         })
     }

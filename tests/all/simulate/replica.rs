@@ -117,6 +117,7 @@ impl Wire {
         (inner.plan.settings.replicas > 0).then(|| Ticket {
             key: "calls".into(),
             number: inner.replica.calls,
+            history: "".into(),
             at_leisure: false,
         })
     }

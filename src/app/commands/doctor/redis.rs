@@ -33,7 +33,7 @@ pub(super) async fn examine(
     match engine.info().await {
         Ok(info) => {
             server(&info, findings);
-            eviction(&info, findings);
+            eviction(&info, resolved.settings.replicas, findings);
             persistence(engine, &info, findings).await;
             replication(engine, &info, resolved.settings.replicas, findings).await;
             kept(engine, &info, (resolved, address), findings).await;
@@ -78,7 +78,7 @@ fn server(info: &Info, findings: &mut Findings) {
     }
 }
 
-fn eviction(info: &Info, findings: &mut Findings) {
+fn eviction(info: &Info, replicas: u32, findings: &mut Findings) {
     let (policy, most, used) = (
         info.get("maxmemory_policy"),
         info.number("maxmemory"),
@@ -91,6 +91,10 @@ fn eviction(info: &Info, findings: &mut Findings) {
         findings.wrong("eviction", found, fix);
     } else if info.may_evict() {
         let found = format!("{policy}, harmless for as long as maxmemory is not set");
+        findings.warn("eviction", found, fix);
+    } else if replicas > 0 && policy.starts_with("volatile-") {
+        let found =
+            format!("{policy}: with full memory, the server deletes by what it is found out what replicas have");
         findings.warn("eviction", found, fix);
     } else if most > 0 && used > most / 10 * 8 {
         let found = format!("{} of {} are used", mb(used), mb(most));

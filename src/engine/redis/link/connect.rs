@@ -96,7 +96,10 @@ impl Link {
             connection,
             to: Arc::new(info),
             changes,
-            mark: self.marks.as_deref().map(Mark::under),
+            mark: self
+                .marks
+                .as_deref()
+                .map(|prefix| Mark::under(prefix, &greeting.history)),
             serial,
             is_replica,
         })
@@ -112,10 +115,15 @@ impl Link {
         if self.run.is_some() {
             pipe.cmd("INFO").arg("server");
         }
+        if self.marks.is_some() {
+            pipe.cmd("INFO").arg("replication");
+        }
         let told = timeout(patience, connection.redis.send_packed_commands(&pipe, 0, pipe.len()));
         let mut told = told.await.unwrap_or_else(|_| Err(silent()))?.into_iter();
         greeting.is_replica = told.next().is_some_and(|role| greeting::is_replica(&role));
-        (greeting.run, greeting.mode) = greeting::server(told.next());
+        let server = self.run.as_ref().and_then(|_| told.next());
+        (greeting.run, greeting.mode) = greeting::server(server);
+        greeting.history = greeting::history(told.next());
         if let (Mode::Cluster, Some((host, _))) = (greeting.mode, host_port(info.addr())) {
             let mut slots = redis::cmd("CLUSTER");
             slots.arg("SLOTS");
