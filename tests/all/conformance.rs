@@ -15,6 +15,7 @@ mod endings;
 mod envelopes;
 mod errors;
 mod exchange;
+mod foreign;
 mod groups;
 mod handing_on;
 mod hearing;
@@ -105,6 +106,7 @@ pub fn all_of_redis() -> Vec<Check<RedisBench>> {
     checks.extend(bodies::checks());
     checks.extend(looks::checks());
     checks.extend(rights::checks());
+    checks.extend(foreign::checks());
     checks.extend(waits::checks());
     checks
 }

@@ -5,6 +5,7 @@ mod ahead;
 mod cuts;
 mod damage;
 mod export;
+mod foreign;
 mod fuzz;
 mod liar;
 mod marks;

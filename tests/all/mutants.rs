@@ -122,6 +122,7 @@ const CATCHES: &[(&str, &str)] = &[
     ("endings-max", "of_outcomes_the_oldest_beyond_a_number_is_forgotten"),
     ("endings-until", "an_outcome_is_kept_for_an_hour"),
     ("failures", "failures_are_counted_apart_from_deliveries"),
+    ("foreign", "a_key_of_another_type_shows_before_anything_is_written"),
     ("full", "a_full_backlog_waits_until_messages_are_taken"),
     ("gone", "a_generator_whose_connection_is_closed_is_followed_at_once"),
     (

@@ -31,6 +31,7 @@ const DELIVERIES: &str = include_str!("lua/deliveries.lua");
 const ASIDE: &str = include_str!("lua/aside.lua");
 const RECORDS: &str = include_str!("lua/records.lua");
 const RIGHTS: &str = include_str!("lua/rights.lua");
+const FOREIGN: &str = include_str!("lua/foreign.lua");
 const SHORTCUT: &str = include_str!("lua/shortcut.lua");
 const ALIVE: &str = include_str!("lua/alive.lua");
 const NUMBERING: &str = include_str!("lua/numbering.lua");
@@ -73,6 +74,7 @@ fn included(line: &'static str) -> std::str::Lines<'static> {
         Some("aside") => ASIDE.lines(),
         Some("records") => RECORDS.lines(),
         Some("rights") => RIGHTS.lines(),
+        Some("foreign") => FOREIGN.lines(),
         Some("shortcut") => SHORTCUT.lines(),
         Some("alive") => ALIVE.lines(),
         Some("numbering") => NUMBERING.lines(),
@@ -135,7 +137,7 @@ macro_rules! scripts {
         /// Every file, as it is written.
         #[cfg(any(test, feature = "mutants"))]
         const FILES: &[&str] = &[
-            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, CANCELS, CANCELS_EXCHANGE, SHARDS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
+            COMMON, PACKS, MEMBERS, ASIDE, RECORDS, RIGHTS, FOREIGN, DELIVERIES, SHORTCUT, ALIVE, NUMBERING, CHAIN, EFFECTS, GROUPS, GROUPS_TAKE, GROUPS_EXCHANGE, ASKED, LIMITS_LUA, LIMIT_EXCHANGE, CANCELS, CANCELS_EXCHANGE, SHARDS, $(include_str!(concat!("lua/", stringify!($name), ".lua"))),+
         ];
     };
 }

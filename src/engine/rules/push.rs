@@ -103,7 +103,8 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
     if store.guard("ending-pushed") {
         note(store, time_ms, &asked)?;
     }
-    let count = remembered.len() + 1;
+    // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
+    store.forget_once(time_ms, 2 * (remembered.len() + 1) + 2)?;
     for (key, number) in remembered {
         let receipt = Receipt {
             number,
@@ -112,8 +113,6 @@ pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed>
         store.set_once(&format!("k{key}"), time_ms + push.keep_ms, &[receipt])?;
     }
     store.set_once(&call, time_ms + CALL_MS, &answers)?;
-    // Each push forgets more than it remembers: so what is kept never exceeds what was pushed within the time.
-    store.forget_once(time_ms, 2 * count + 2)?;
     if !plan.packs.is_empty() || grouped > 0 {
         ring(store, &meta, wall_ms)?;
     }

@@ -171,9 +171,9 @@ impl Watching {
     }
 }
 
-/// Whether the store has let this member keep house.
+/// Whether the store has let this member keep house. While something else stands in the place of one of its keys, nothing is handed on.
 fn keeps_house(member: &Member) -> bool {
-    member.damaged.is_some()
+    member.damaged.is_some() && member.wrong.is_none()
 }
 
 /// How often the first heir looks: every 25 ms with a lease of 2 s, and four times a second with a long one.
@@ -316,6 +316,15 @@ mod tests {
         assert_eq!(look(&mut watching, &["a", "b"], 150), ["a"]);
         watching.settle("a");
         assert!(look(&mut watching, &["a", "b"], 160).is_empty());
+        // While the store says that something else stands in the place of a key, it waits.
+        let waits = Member {
+            wrong: Some("again holds a string, not a list".into()),
+            ..keeper.clone()
+        };
+        let now = start + Duration::from_millis(400);
+        let given_up = watching.heed_house(&waits, gone(&["a", "b"]), &settings, now, SOON);
+        assert!(given_up.is_empty(), "{given_up:?}");
+        assert_eq!(look(&mut watching, &["a", "b"], 410), ["a", "b"]);
         // The first heir looks now and then, so that it knows who was there.
         let heir = member(false, true, 0);
         assert!(

@@ -10,7 +10,9 @@
 --+ aside
 --+ records
 --+ rights
+--+ foreign
 lack = lacks('DEL', 'ZREM', 'ZRANGEBYSCORE', 'HSTRLEN', 'RPUSH', 'HSET', 'ZADD') -- guard: rights
+lack = lack or foreign({[2] = 'zset', [3] = 'hash', [4] = 'zset', [5] = 'list'}) -- guard: foreign
 if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-collect
 local reader, call, want = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[4])

@@ -4,7 +4,9 @@
 -- Returns  those that were there
 --+ common
 --+ rights
+--+ foreign
 lack = lacks('HDEL') -- guard: rights
+lack = lack or foreign({'zset', 'hash'}) -- guard: foreign
 if lack then return lack end
 local found = {}
 for i = 1, #ARGV do

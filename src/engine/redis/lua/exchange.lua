@@ -351,13 +351,10 @@ lack = told and told.misplaced()
 if lack then return lack end
 
 -- Types are checked when a node joins. If someone has put something else there since, nothing is written.
-if chained or #errors + #later + #back + #back_again > 0 then
-  for i, kind in pairs({[2] = 'list', [4] = 'hash', [6] = 'list', [8] = 'zset', [9] = 'hash', [10] = 'zset'}) do
-    local found = KEYS[i] and redis.call('TYPE', KEYS[i]).ok or 'none'
-    if found ~= 'none' and found ~= kind then
-      return redis.error_reply('WRONGTYPE queenright: key ' .. KEYS[i] .. ' holds a ' .. found .. ', not a ' .. kind)
-    end
-  end
+if chained or #errors + #later + #back + #back_again + #ended > 0 then
+  --+ foreign
+  lack = foreign({[2] = 'list', [4] = 'hash', [6] = 'list', [8] = 'zset', [9] = 'hash', [10] = 'zset'}) -- guard: foreign
+  if lack then return lack end
 end
 
 if chain and #chain.links > 0 and not chain.heard then

@@ -7,8 +7,10 @@
 --+ aside
 --+ members
 --+ rights
+--+ foreign
 if not redis.call('ZSCORE', KEYS[2], ARGV[1]) then return 0 end
 lack = lacks('HDEL', 'HSET', 'RPUSH', 'LREM', 'DEL') -- guard: rights
+lack = lack or foreign({[3] = 'list'}) -- guard: foreign
 if lack then return lack end
 local held, ruled = depose(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], KEYS[6])
 if held == 0 then

@@ -10,7 +10,7 @@
 --+ numbering
 --+ members
 --+ rights
-local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'paused')
+local m = redis.call('HMGET', KEYS[1], 'layout', 'names', 'seq', 'epoch', 'grain', 'head', 'paused', 'again')
 local width = #KEYS > 8 and 4 or 3
 local _, wall = hive(0, 0, 0)
 if m[1] then
@@ -107,6 +107,25 @@ if #grouped > 0 then
   if lack then return lack end
   if redis.call('ZCARD', KEYS[9]) + #grouped > limit then return {'full'} end -- guard: push-full
 end
+remembered[#remembered + 1] = num(wall + $CALL_MS); remembered[#remembered + 1] = asked[1]
+values[#values + 1] = asked[1]; values[#values + 1] = cmsgpack.pack(answer)
+-- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time. Looked for here, it also shows
+-- whether someone has put something else in its place.
+local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
+if #old > 0 then
+  lack = lacks('ZREM', 'HDEL') -- guard: rights
+end
+if #new.later > 0 and not lack then
+  --+ foreign
+  lack = foreign({[4] = 'zset'}) -- guard: foreign
+end
+if lack then return lack end
+-- Whoever waits for the limit comes when there is more: a ring would make it come in vain.
+local quiet = false
+if (m[7] or '0') >= '4' then
+  --+ limits
+  quiet = limit_awaited(KEYS[1], wall) -- guard: limit-quiet
+end
 
 -- Now the writes.
 if not m[1] then
@@ -120,25 +139,15 @@ end
 if new.seq > seq then redis.call('HSET', KEYS[1], 'seq', num(new.seq), 'head', num(waiting_from)) end
 if #grouped > 0 then
   line_up(grouped)
-  mark_ready(KEYS[1], redis.call('HGET', KEYS[1], 'again') or '0')
+  mark_ready(KEYS[1], m[8] or '0')
 end
-remembered[#remembered + 1] = num(wall + $CALL_MS); remembered[#remembered + 1] = asked[1]
-values[#values + 1] = asked[1]; values[#values + 1] = cmsgpack.pack(answer)
-for i = 1, #values, $UNPACK_MAX do
-  redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
-  redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
-end
--- Whoever waits for the limit comes when there is more: a ring would make it come in vain.
-local quiet = false
-if (m[7] or '0') >= '4' then
-  --+ limits
-  quiet = limit_awaited(KEYS[1], wall) -- guard: limit-quiet
-end
-if #new.packs + #grouped > 0 and not quiet then ring(KEYS[3]) end
--- Each push forgets up to two more than it adds, so `once` never grows beyond what was pushed within the time.
-local old = redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', num(wall), 'LIMIT', 0, #values + 2)
 if #old > 0 then
   redis.call('ZREM', KEYS[5], unpack(old))
   redis.call('HDEL', KEYS[6], unpack(old))
 end
+for i = 1, #values, $UNPACK_MAX do
+  redis.call('ZADD', KEYS[5], unpack(remembered, i, math.min(i + ($UNPACK_MAX - 1), #remembered)))
+  redis.call('HSET', KEYS[6], unpack(values, i, math.min(i + ($UNPACK_MAX - 1), #values)))
+end
+if #new.packs + #grouped > 0 and not quiet then ring(KEYS[3]) end
 return {'ok', answer}

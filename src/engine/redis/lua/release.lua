@@ -5,7 +5,9 @@
 --+ common
 --+ aside
 --+ rights
+--+ foreign
 lack = lacks('ZADD', 'HSET', 'DEL', 'ZREM') -- guard: rights
+lack = lack or foreign({[2] = 'zset', [3] = 'hash', [4] = 'zset', [5] = 'list'}) -- guard: foreign
 if lack then return lack end
 redis.call('HDEL', KEYS[1], '') -- guard: opener-release
 local m = redis.call('HMGET', KEYS[1], 'clock', 'wall', 'step')

@@ -6,6 +6,7 @@
 --+ common
 --+ records
 --+ rights
+--+ foreign
 local m = redis.call('HMGET', KEYS[1], 'birth', 'again', 'paused')
 if not m[1] then return {'looked', #ARGV, 'numbers', {}} end
 -- All records are read before anything is written. One that cannot be read stays where it is: whoever collects sets it aside.
@@ -43,6 +44,7 @@ for i = 1, #ARGV do
 end
 if #numbers > 0 then
   lack = lacks('HDEL', 'RPUSH', 'HINCRBY', 'HSET') -- guard: rights
+  lack = lack or foreign({[2] = 'zset', [3] = 'hash', [4] = 'list'}) -- guard: foreign
   lack = lack or #grouped > 0 and misplaced() or told.misplaced()
   if lack then return lack end
   redis.call('ZREM', KEYS[2], unpack(numbers)) -- guard: requeue-withdraws

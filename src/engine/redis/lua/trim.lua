@@ -4,9 +4,11 @@
 -- Returns  the numbers of those that are gone
 --+ common
 --+ rights
+--+ foreign
 local excess = math.min(redis.call('ZCARD', KEYS[2]) - ARGV[1], $TRIM_MAX)
 if excess <= 0 then return {} end
 lack = lacks('HDEL', 'HINCRBY') -- guard: rights
+lack = lack or foreign({'hash', 'zset', 'hash'}) -- guard: foreign
 if lack then return lack end
 local popped, gone = redis.call('ZPOPMIN', KEYS[2], num(excess)), {}
 for i = 1, #popped, 2 do gone[#gone + 1] = popped[i] end
