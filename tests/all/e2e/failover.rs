@@ -119,16 +119,19 @@ fn a_generator_that_is_told_to_stop_hands_over_without_missing_a_tick() {
     let server = RedisServer::start();
     let mut fleet = Fleet::on(&server)
         .copies(3)
-        .args("--interval 500ms --work 0 --error-rate 0 --messages 8 --lease 2m")
+        .args("--interval 500ms --work 0 --error-rate 0 --messages 12 --lease 2m")
         .start_led();
     fleet.wait_for_more("published", 2);
     let (old, epoch) = (fleet.generator(), highest_epoch(&fleet));
     fleet.term(old);
     assert_eq!(fleet.wait_exit(old).code(), Some(0));
-    fleet.wait_through(8);
+    fleet.wait_for("it has left", |lines| {
+        lines.iter().any(|line| line.copy == old && line.is("left"))
+    });
+    checks::everything(&fleet, 12, Lines::All);
     let log = fleet.lines();
-    assert!(log.iter().any(|line| line.copy == old && line.is("left")));
-    let published: Vec<_> = log.iter().filter(|line| line.is("published")).collect();
+    let mut published: Vec<_> = log.iter().filter(|line| line.is("published")).collect();
+    published.sort_by_key(|line| line.number);
     let next = published
         .iter()
         .position(|line| line.epoch > Some(epoch))
@@ -141,5 +144,4 @@ fn a_generator_that_is_told_to_stop_hands_over_without_missing_a_tick() {
         "{gap_ms} ms between the last of the old and the first of the new"
     );
     assert_eq!(fleet.status().nodes.len(), 2);
-    checks::everything(&fleet, 8, Lines::All);
 }

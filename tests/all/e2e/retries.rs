@@ -21,7 +21,8 @@ fn retried_until_they_are_errors(plan: crate::fleet::Plan) {
     let status = fleet.wait_through(20);
     assert_eq!((status.failed, status.later), (20, 0), "{status:?}");
     fleet.wait_for("all lines are there", |lines| {
-        lines.iter().filter(|line| line.is("error")).count() == 20
+        let count = |event: &str| lines.iter().filter(|line| line.is(event)).count();
+        count("error") >= 20 && count("retried") >= 40
     });
     let mut tries: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for line in fleet.lines().iter().filter(|line| line.is("retried")) {
