@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::check_queue;
 use super::manage::rest;
 use crate::app::args::Reshard;
 use crate::app::exit::Failure;
@@ -21,9 +22,7 @@ const SAY: Duration = Duration::from_secs(10);
 const GONE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run<E: Engine>(engine: Arc<E>, flags: &Reshard) -> Result<(), Failure> {
-    engine.check().await?;
-    // A queue of a newer layout is refused, and one that is not there.
-    engine.published().await?;
+    check_queue(&engine).await?;
     let mut copies = Copies::default();
     let before = engine.status().await?;
     let told = engine.reshard_to(flags.to).await?;
@@ -66,10 +65,11 @@ impl Copies {
     /// How many have not followed yet. One that is not seen at all any more has ended.
     fn behind(&mut self, nodes: &[NodeStatus], now: Instant) -> usize {
         let alive = || nodes.iter().filter(|node| node.is_alive());
-        self.are_behind(alive().filter(|node| node.behind), now);
         for node in alive().filter(|node| !node.behind) {
             self.0.remove(&process(node));
         }
+        // Afterwards: in containers that share the network of their host, copies may look like one process, and one of them has not followed.
+        self.are_behind(alive().filter(|node| node.behind), now);
         self.0.retain(|_, seen| now < *seen + GONE);
         self.0.len()
     }
@@ -162,5 +162,12 @@ mod tests {
         assert_eq!(behind(&[node(1, false, 0), node(2, false, 0)], 300), 0);
         assert_eq!(behind(&[node(4, true, 0)], 400), 1);
         assert_eq!(behind(&[], 400 + 5000), 0, "it was stopped");
+    }
+
+    #[test]
+    fn of_copies_that_share_host_and_pid_one_that_has_followed_hides_none_that_has_not() {
+        let (now, mut copies) = (Instant::now(), Copies::default());
+        assert_eq!(copies.behind(&[node(2, true, 0), node(2, false, 0)], now), 1);
+        assert_eq!(copies.behind(&[node(2, false, 0), node(2, false, 0)], now), 0);
     }
 }

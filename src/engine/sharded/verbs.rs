@@ -124,7 +124,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
         let list = self.fresh().await?;
-        let mut answer = None;
+        let mut all = None;
         for shard in Self::shards_of_group(&list, group) {
             let told = match list.shards[shard].pause_group(group, paused).await {
                 // Nobody has put anything there yet.
@@ -134,14 +134,13 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
                 }
                 told => told?,
             };
-            answer = Some(match (answer, told) {
-                (Some(PausedGroup::Ok { waiting }), PausedGroup::Ok { waiting: more }) => PausedGroup::Ok {
-                    waiting: waiting + more,
-                },
-                (_, told) => told,
-            });
+            match told {
+                PausedGroup::Ok { waiting } => *all.get_or_insert(0) += waiting,
+                // The shard that gets its messages is asked first: if that refuses, nothing is changed.
+                PausedGroup::TooMany => return Ok(told),
+            }
         }
-        answer.ok_or_else(nothing)
+        all.map(|waiting| PausedGroup::Ok { waiting }).ok_or_else(nothing)
     }
 
     async fn cancel(&self, numbers: &[u64]) -> Result<Vec<Cancelled>> {
@@ -166,19 +165,24 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     async fn cancel_group(&self, group: &str) -> Result<CancelledGroup> {
         let list = self.fresh().await?;
-        let mut answer = None;
+        let mut all = None;
         for shard in Self::shards_of_group(&list, group) {
             let told = match list.shards[shard].cancel_group(group).await {
                 // Nobody has put anything there yet.
                 Err(Error::NoQueue { .. }) => continue,
                 told => told?,
             };
-            answer = Some(whole::cancelled(answer, told));
+            match told {
+                CancelledGroup::Asked { waiting } => *all.get_or_insert(0) += waiting,
+                // As with a pause.
+                CancelledGroup::TooMany => return Ok(told),
+            }
         }
-        if answer.is_none() {
+        if all.is_none() {
             Self::is_there(&list).await?;
         }
-        Ok(answer.unwrap_or(CancelledGroup::Asked { waiting: 0 }))
+        let waiting = all.unwrap_or(0);
+        Ok(CancelledGroup::Asked { waiting })
     }
 
     async fn limit(&self, limits: &Limits) -> Result<()> {

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 
 use super::{Sharded, first_number, process_of};
-use crate::engine::{
-    CancelledGroup, Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Requeued, ShardStatus, Status,
-};
+use crate::engine::{Engine, GroupFigures, Item, LONGEST_GROUPS, Limits, NodeStatus, Requeued, ShardStatus, Status};
 use crate::error::{Error, Result};
 use crate::settings::Names;
 
@@ -136,16 +134,6 @@ pub(super) fn places_of(text: &str, names: &Names) -> Vec<usize> {
         }
     }
     places
-}
-
-/// What was cancelled of a group in several shards.
-pub(super) fn cancelled(before: Option<CancelledGroup>, told: CancelledGroup) -> CancelledGroup {
-    match (before, told) {
-        (Some(CancelledGroup::Asked { waiting }), CancelledGroup::Asked { waiting: more }) => CancelledGroup::Asked {
-            waiting: waiting + more,
-        },
-        (_, told) => told,
-    }
 }
 
 /// The shard of a message that is in a group, or has a key.

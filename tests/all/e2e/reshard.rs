@@ -295,3 +295,18 @@ fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
     let refused = feed(&fleet, &["purge", "--force", "--yes"], "");
     assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
 }
+
+#[test]
+fn a_shard_that_runs_empty_and_is_gone_for_good_keeps_nobody_from_another_reshard() {
+    let (mut servers, urls) = servers(3);
+    let fleet = Fleet::at(urls).env("QUEENRIGHT_SHARDS", "3").copies(0).start();
+    good(&feed(&fleet, &["push", "x"], ""));
+    good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "100ms"], ""));
+    servers[2].kill();
+    let output = feed(&fleet, &["reshard", "--to", "1", "--timeout", "1s"], "");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("shard 2 does not answer"), "{}", said(&output));
+    let shards = shards(&fleet);
+    let retired: Vec<&Value> = shards.iter().map(|shard| &shard["retired"]).collect();
+    assert_eq!(retired, [false, true, true], "it is changed all the same");
+}

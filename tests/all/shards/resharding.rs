@@ -7,7 +7,9 @@ use std::time::Duration;
 use queenright::Settings;
 use queenright::engine::memory::Local;
 use queenright::engine::sharded::{Sharded, shard_of_group};
-use queenright::engine::{Engine, Item, Resharded};
+use queenright::engine::{
+    CANCELLED_GROUPS_MAX, CancelledGroup, Engine, Item, PAUSED_GROUPS_MAX, PausedGroup, Resharded,
+};
 use queenright::error::Error;
 use queenright::settings::Names;
 
@@ -380,6 +382,36 @@ fn under_every_seed_a_reshard_that_may_be_killed_loses_nothing_and_repeats_nothi
         }
     }
     assert!(failed.is_empty(), "{failed:#?}");
+}
+
+/// The shard that gets the messages of a group by now has no room for another pause, nor for another cancel. The one that had them before has.
+async fn refused() {
+    let world = World::new(2, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let all: Vec<Item> = (0..20).map(|i| Item::new("x").group(format!("g{i}"))).collect();
+    let pushed = queenright::push::push(&*queue, &world.settings, Duration::from_mins(1), &all);
+    pushed.await.expect("pushed");
+    world.reshard(3, Duration::from_secs(9)).await.expect("it is answered");
+    let moves = |group: &String| shard_of_group(group, 2) == 0 && shard_of_group(group, 3) == 2;
+    let group = (0..20).map(|i| format!("g{i}")).find(moves).expect("one of them");
+    let newest = world.shards[2].named(&world.names.resharded(3, 1).in_shard(2));
+    for other in 0..PAUSED_GROUPS_MAX {
+        newest.pause_group(&format!("other-{other}"), true).await.expect("made");
+    }
+    for other in 0..CANCELLED_GROUPS_MAX {
+        newest.cancel_group(&format!("other-{other}")).await.expect("made");
+    }
+    assert_eq!(queue.pause_group(&group, true).await, Ok(PausedGroup::TooMany));
+    assert_eq!(queue.cancel_group(&group).await, Ok(CancelledGroup::TooMany));
+    let older = world.shards[0].state();
+    let turn = older.turns.get(&group);
+    assert!(!turn.is_some_and(|turn| turn.paused), "it is as it was");
+    assert!(older.meta.as_ref().is_some_and(|meta| meta.cancels.groups.is_empty()));
+}
+
+#[test]
+fn a_pause_or_cancel_of_a_group_that_is_refused_where_its_messages_go_is_refused_and_changes_nothing() {
+    play(1, None, refused).expect("it holds");
 }
 
 #[cfg(feature = "mutants")]
