@@ -244,6 +244,10 @@ const CATCHES: &[(&str, &str)] = &[
         "publish-unheard",
         "a_publish_waits_until_all_members_have_spoken_to_another_server",
     ),
+    (
+        "push-creates",
+        "a_push_that_is_to_make_no_queue_is_told_that_there_is_none",
+    ),
     ("push-full", "a_push_into_a_full_queue_writes_nothing"),
     ("push-layout", "a_push_into_a_queue_of_a_newer_layout_is_refused"),
     ("push-names", "a_push_with_other_key_names_is_refused"),

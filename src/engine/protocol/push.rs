@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::message::{Envelope, Headers};
 
-/// Messages from outside, numbered with the generated ones. Creates the queue if there is none.
+/// Messages from outside, numbered with the generated ones. Creates the queue if there is none, unless it is not to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// Random, and the same in every copy of this call: a repeat within a minute gets the same answer.
@@ -14,7 +14,7 @@ pub struct Push {
     /// How long keys are remembered.
     pub keep_ms: u64,
     pub backlog_max: u64,
-    /// Used as the birth id if this push creates the queue.
+    /// Used as the birth id if this push creates the queue. Empty: it creates none, and is answered [`NoQueue`](crate::error::Error::NoQueue) where there is none.
     pub birth: String,
     /// As in a join, if this push creates the queue.
     pub step_ms: u64,

@@ -66,6 +66,7 @@ async fn try_push(engine: &RedisEngine, push: &Push) -> Result<Option<Pushed>> {
         "full" => Ok(Some(Pushed::Full)),
         "unheard" => Ok(Some(Pushed::Unheard)),
         "members" => Ok(None),
+        "none" => Err(engine.no_queue()),
         other => Err(engine.not_ours(other, reply)),
     }
 }

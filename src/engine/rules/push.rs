@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::endings::note;
 use super::limit::ring;
 use super::membership::awaits_members;
+use super::no_queue;
 use super::numbering::Numbering;
 use super::reshard::heed_line;
 use crate::engine::limits::CALL_MS;
@@ -20,9 +21,12 @@ fn is_in_line(store: &mut impl Store, item: &Item) -> Result<bool> {
     Ok(store.line_length(group)? > 0 || store.turn(group)?.in_flight > 0)
 }
 
-/// Puts in messages from outside; creates the queue if there is none.
+/// Puts in messages from outside; creates the queue if there is none, unless it is not to.
 pub fn push(store: &mut impl Store, wall_ms: u64, push: &Push) -> Result<Pushed> {
     let mut found = store.meta()?;
+    if found.is_none() && push.birth.is_empty() && store.guard("push-creates") {
+        return Err(no_queue(store));
+    }
     if let Some(meta) = &mut found {
         let newer = store.guard("push-layout") && meta.layout > LAYOUT;
         let other = store.guard("push-names") && meta.names != store.names().line();

@@ -64,7 +64,7 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         for round in rounds::rounds(&list.names, &sent_at) {
             let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
             for (shard, part, places) in rounds::parts(push, &left, &round) {
-                match list.shards[shard].push(&part).await? {
+                match Self::push_part(list, shard, part, push).await? {
                     Pushed::Ok(found) => {
                         for (place, receipt) in places.into_iter().zip(found) {
                             receipts[place] = Some(receipt).filter(|receipt| *receipt != Receipt::NOT_HERE);
@@ -80,6 +80,24 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         receipts.map(Pushed::Ok).ok_or_else(|| Error::Protocol {
             detail: "a push was answered in part".into(),
         })
+    }
+
+    /// Pushes a part into its shard. One that nobody has come to is made only if the home shard says once more that it is one of the queue: that may have been removed,
+    /// and made anew with other shards, while this process knew it. Nobody would work on what was put in there.
+    async fn push_part(list: &List<E>, shard: usize, mut part: Push, push: &Push) -> Result<Pushed> {
+        if shard > 0 {
+            part.birth.clear();
+            match list.shards[shard].push(&part).await {
+                Err(Error::NoQueue { .. }) => {}
+                told => return told,
+            }
+            list.is_known.store(false, Ordering::Relaxed);
+            if !Self::is_known(list, push).await? {
+                return Ok(Pushed::Unheard);
+            }
+            part.birth.clone_from(&push.birth);
+        }
+        list.shards[shard].push(&part).await
     }
 
     /// After how many reshards a push was sent that is not answered.

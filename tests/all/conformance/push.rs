@@ -15,6 +15,7 @@ use super::{Bench, Check, Hive, checks};
 checks![
     pushed_messages_share_the_numbering,
     a_push_needs_no_node,
+    a_push_that_is_to_make_no_queue_is_told_that_there_is_none,
     a_repeated_push_is_applied_once,
     a_key_makes_a_repeat_a_no_op_for_its_time,
     what_is_remembered_of_pushes_does_not_pile_up,
@@ -86,6 +87,19 @@ async fn a_push_needs_no_node<B: Bench>(hive: &Hive<B>) {
     let member = hive.found("a", &["b"]).await;
     assert_eq!((member.seq, member.made), (1, 0));
     assert_eq!(hive.take("b", 1).await[0].payload(0), "x");
+}
+
+async fn a_push_that_is_to_make_no_queue_is_told_that_there_is_none<B: Bench>(hive: &Hive<B>) {
+    let into_what_is_there = Push {
+        birth: String::new(),
+        ..push_call("p", items(&["x"]))
+    };
+    let refused = hive.engine().push(&into_what_is_there).await;
+    assert!(matches!(refused, Err(Error::NoQueue { .. })), "{refused:?}");
+    let looked = hive.engine().status().await;
+    assert!(matches!(looked, Err(Error::NoQueue { .. })), "{looked:?}");
+    assert_eq!(send(hive, &push_call("q", items(&["y"]))).await, [(0, false)]);
+    assert_eq!(send(hive, &into_what_is_there).await, [(1, false)]);
 }
 
 async fn a_repeated_push_is_applied_once<B: Bench>(hive: &Hive<B>) {

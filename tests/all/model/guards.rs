@@ -105,6 +105,7 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("reshard-record", RESHARDING),
     ("reshard-unheard", HEARING),
     ("only-known", RESHARDING),
+    ("push-creates", RESHARDING),
     ("opener-reshard", MEMORY),
     ("bodies-end", BODIES),
     ("bodies-refused", BODIES),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use queenright::engine::memory::Local;
 use queenright::engine::sharded::{Sharded, first_number, shard_of, shard_of_group};
-use queenright::engine::{Cancelled, CancelledGroup, Engine, Found, Handover, Item, PausedGroup, Push, Pushed};
+use queenright::engine::{Cancelled, CancelledGroup, Engine, Found, Handover, Item, PausedGroup, Purged, Push, Pushed};
 use queenright::error::Error;
 use queenright::settings::Names;
 
@@ -46,35 +46,78 @@ async fn what_is_said_before_anyone_has_joined_counts_in_all_shards() {
     assert_eq!((status.published, status.groups.paused), (1, vec!["g".to_string()]));
 }
 
+/// All shards of a queue, in these stores, as a process opens it that is told of so many.
+fn queue_in(stores: &[Local], shards: usize) -> Sharded<Local> {
+    let (names, stores) = (Names::default().of_shard(0, shards), stores.to_vec());
+    let open = move |names: &Names| Ok(stores[names.shard as usize].named(names));
+    Sharded::open(&names, open).expect("a few shards")
+}
+
+/// A push of a message that belongs to this shard of so many.
+fn push_to(call: &str, shards: usize, shard: usize) -> Push {
+    let is_there = |key: &String| shard_of_group(key, shards) == shard;
+    let key = (0..10_000).map(|i| format!("k{i}")).find(is_there);
+    push_call(call, vec![Item::new("x").key(key.expect("one of them"))])
+}
+
+#[tokio::test]
+async fn a_pusher_that_outlives_its_queue_puts_nothing_where_the_next_one_has_no_shard() {
+    // How many shards the queue has in the beginning, after a reshard, and when it was made anew.
+    for (first, then, anew) in [(3, 3, 2), (3, 5, 4), (3, 5, 5)] {
+        let stores: Vec<Local> = (0..5).map(|_| Local::new("jobs")).collect();
+        let (old, operator) = (queue_in(&stores, first), queue_in(&stores, first));
+        let pushed = old.push(&push_to("one", first, first - 1)).await;
+        assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+        if then != first {
+            operator.reshard_to(u32::try_from(then).expect("a few")).await.expect("made");
+            let pushed = old.push(&push_to("two", then, then - 1)).await;
+            assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+        }
+        assert_eq!(operator.purge(true).await, Ok(Purged::Gone));
+        let young = queue_in(&stores, anew);
+        let pushed = young.push(&push_to("three", anew, 1)).await;
+        assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+        for call in ["four", "five"] {
+            let refused = old.push(&push_to(call, then, then - 1)).await;
+            let is_told = matches!(refused, Err(Error::OtherShards { .. } | Error::OtherNames { .. }));
+            assert!(is_told, "{first} {then} {anew}: {refused:?}");
+        }
+        let made: Vec<usize> = (0..5).filter(|shard| stores[*shard].state().meta.is_some()).collect();
+        assert_eq!(made, [0, 1], "{first} {then} {anew}: nobody works on others");
+    }
+}
+
+#[tokio::test]
+async fn a_pusher_that_outlives_its_queue_makes_the_next_one_if_nobody_else_does() {
+    let stores: Vec<Local> = (0..3).map(|_| Local::new("jobs")).collect();
+    let old = queue_in(&stores, 3);
+    old.push(&push_to("one", 3, 2)).await.expect("pushed");
+    assert_eq!(queue_in(&stores, 3).purge(true).await, Ok(Purged::Gone));
+    let pushed = old.push(&push_to("two", 3, 2)).await;
+    assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+    let other = queue_in(&stores, 2).push(&push_to("three", 2, 1)).await;
+    assert!(matches!(other, Err(Error::OtherShards { .. })), "{other:?}");
+}
+
 #[tokio::test]
 async fn whoever_pushes_first_makes_the_home_shard_which_tells_others_how_many_shards_there_are() {
     let stores: Vec<Local> = (0..5).map(|_| Local::new("jobs")).collect();
-    let queue = |shards| {
-        let (names, stores) = (Names::default().of_shard(0, shards), stores.clone());
-        let open = move |names: &Names| Ok(stores[names.shard as usize].named(names));
-        Sharded::open(&names, open).expect("a few shards")
-    };
-    let push = |call: &str, shards, shard| {
-        let is_there = |key: &String| shard_of_group(key, shards) == shard;
-        let key = (0..10_000).map(|i| format!("k{i}")).find(is_there);
-        push_call(call, vec![Item::new("x").key(key.expect("one of them"))])
-    };
-    let (four, five) = (queue(4), queue(5));
+    let (four, five) = (queue_in(&stores, 4), queue_in(&stores, 5));
     let full = Push {
         backlog_max: 0,
-        ..push("full", 4, 2)
+        ..push_to("full", 4, 2)
     };
     assert_eq!(four.push(&full).await, Ok(Pushed::Full));
     assert!(
         matches!(four.published().await, Err(Error::NoQueue { .. })),
         "none is made by that"
     );
-    let pushed = four.push(&push("one", 4, 2)).await.expect("pushed");
+    let pushed = four.push(&push_to("one", 4, 2)).await.expect("pushed");
     assert!(
         matches!(&pushed, Pushed::Ok(receipts) if shard_of(receipts[0].number) == 2),
         "{pushed:?}"
     );
-    let refused = five.push(&push("other", 5, 3)).await;
+    let refused = five.push(&push_to("other", 5, 3)).await;
     assert!(
         matches!(
             refused,

@@ -239,6 +239,7 @@ const LEFT_OUT: &[(&str, &[&str])] = &[
             "reshard-record",
             "reshard-unheard",
             "only-known",
+            "push-creates",
             "reopen",
         ],
     ),

@@ -1,8 +1,8 @@
 -- push: messages from outside, numbered with the generated ones. Creates the queue if there is none.
 -- KEYS  1 meta 2 queue 3 bell 4 later 5 once 6 once:values 7 nodes 8 unheard; with envelopes also 9 lines 10 ready 11 turns 12 groups; if outcomes are asked for, 13 asked
--- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue 6 its step 7 server 8 its first number 9 put in only
+-- ARGV  1 call 2 how long keys are remembered 3 most waiting 4 key names 5 birth id for a new queue (nothing: none is made) 6 its step 7 server 8 its first number 9 put in only
 --       what has to be here (1): its key is remembered, or some of its group wait or are in flight; then of each message: key (or nothing) delay payload; with envelopes: key delay envelope (or nothing) payload
--- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | members (of a shard that was left over: they are to leave first) | other layout names (not ours) | type key found
+-- Returns  ok {number, repeated, ...} | full | unheard (members may have seen more) | members (of a shard that was left over: they are to leave first) | other layout names (not ours) | type key found | none
 -- `once` has keys (k…) and calls (c…) by the time until which they are remembered, `once:values` the answers to them.
 -- When memory is full, Redis refuses the first write, and so nothing is written.
 --+ common
@@ -25,6 +25,7 @@ if m[1] then
     end
   end
   if m[2] ~= ARGV[4] then return {'other', m[1], m[2]} end -- guard: push-names
+elseif ARGV[5] == '' then return {'none'} -- guard: push-creates
 else
   -- The types of keys are checked by join, and nobody has joined yet.
   for i, kind in ipairs({'hash', 'list', 'list', 'zset', 'zset', 'hash', 'zset', 'list', 'zset', 'list', 'hash', 'zset', 'hash'}) do
