@@ -179,6 +179,7 @@ impl<E: Engine> Membership<E> {
                     let next_number = join.seen.seq;
                     if purged {
                         self.context.requests.forget(self.standing.borrow().node.clone());
+                        self.seat.was_purged(self.context.settings.lease);
                         self.context.tell(&node, Event::Purged);
                         // There is nothing that the others could have seen.
                         self.returned = None;

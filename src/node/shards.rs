@@ -60,13 +60,11 @@ pub(super) fn contexts<E: Engine>(
             shutdown: reopening.shutdown.clone(),
             reopening: reopening.clone(),
         };
-        let seat = Seat {
-            ids: ids.next(),
-            home: home.as_ref().map(|home| Home {
-                standing: home.standing.clone(),
-                requests: home.requests.clone(),
-            }),
-        };
+        let of_home = home.as_ref().map(|home| Home {
+            standing: home.standing.clone(),
+            requests: home.requests.clone(),
+        });
+        let seat = Seat::new(ids.next(), of_home);
         home.get_or_insert_with(|| context.clone());
         let membership = Membership::new(context.clone(), standing, seat);
         contexts.push((context, membership));

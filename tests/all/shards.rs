@@ -5,6 +5,7 @@
 
 mod crowd;
 mod on_redis;
+mod removed;
 mod resharded_pushes;
 mod resharding;
 mod store;

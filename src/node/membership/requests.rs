@@ -34,6 +34,8 @@ pub(crate) struct Requested {
     pub seen: Seen,
     /// When the store was last away.
     pub away: Option<Instant>,
+    /// When this member joined again after its queue was removed.
+    pub purged: Option<Instant>,
     /// The last membership in a queue that was removed: what comes late from there says nothing about the queue that is.
     pub past: Option<NodeId>,
     /// The last epoch in which this process was the generator; 0: none.
@@ -121,6 +123,7 @@ impl Requests {
         let mut requested = self.lock();
         requested.seen = Seen::default();
         (requested.past, requested.reigned, requested.published) = (Some(member), 0, 0);
+        requested.purged = Some(Instant::now());
     }
 
     /// The runtime that generates and handles makes progress.

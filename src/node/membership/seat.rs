@@ -1,9 +1,12 @@
 //! How a membership comes to the crown: by election; or, in a shard other than the home shard, by claiming it with the epoch of the home shard.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{Requests, Standing};
-use crate::engine::{Beat, Member};
+use crate::engine::{Beat, Member, NodeId};
 use crate::mutants::guard;
 use crate::node::id::{new_id, new_node_id};
 use crate::node::watch;
@@ -15,6 +18,8 @@ pub(crate) struct Seat {
     pub ids: Option<Ids>,
     /// In a shard other than the home shard.
     pub home: Option<Home>,
+    /// Who reigns in the home shard of a queue that is being removed, and until when that may take.
+    past: Option<(NodeId, Instant)>,
 }
 
 /// What the membership in the home shard has come to.
@@ -56,6 +61,23 @@ impl Ids {
 }
 
 impl Seat {
+    pub(crate) fn new(ids: Option<Ids>, home: Option<Home>) -> Self {
+        let past = None;
+        Self { ids, home, past }
+    }
+
+    /// This shard was removed. The home shard is the last to be: whoever reigns there until it joins again does so in the queue that was, and does not claim this one.
+    pub(super) fn was_purged(&mut self, lease: Duration) {
+        let Some(home) = &self.home else {
+            return;
+        };
+        let (now, purged) = (Instant::now(), home.requests.requested().purged);
+        if purged.is_none_or(|purged| now >= purged + lease) {
+            self.past = Some((home.standing.borrow().node.clone(), now + lease));
+            home.requests.beat_now();
+        }
+    }
+
     /// The generator is elected here.
     pub(super) fn is_elected(&self) -> bool {
         self.home.is_none()
@@ -75,6 +97,10 @@ impl Seat {
         let home = self.home.as_ref().filter(|_| guard("claims"));
         home.map_or(0, |home| {
             let standing = home.standing.borrow();
+            let is_past = |(node, until): &(NodeId, Instant)| *node == standing.node && Instant::now() < *until;
+            if self.past.as_ref().is_some_and(is_past) {
+                return 0;
+            }
             standing.reign.as_ref().map_or(0, |reign| reign.epoch)
         })
     }
