@@ -6,6 +6,7 @@
 //! **Numbers.** Each shard has a range of [`SHARD_NUMBERS`] numbers: that of shard `s` begins at `s × SHARD_NUMBERS`. So no number comes
 //! twice, a shard numbers without a gap and without asking another, and a number tells its shard.
 
+mod groups;
 mod pushes;
 mod reshard;
 mod rounds;
@@ -315,6 +316,27 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         looks.into_iter().next().map_or(Ok(()), |look| look.map(drop))
     }
 
+    /// Changes something in all shards, and again if there are others since: whoever changes their number in between has looked before it was changed.
+    async fn lasting<T, F: Future<Output = Result<T>>>(&self, change: impl Fn(Arc<List<E>>) -> F) -> Result<T> {
+        let mut list = self.fresh().await?;
+        for _ in 0..FOLLOWS_MAX {
+            let told = match change(list.clone()).await {
+                Err(Error::Resharded { line, .. }) => {
+                    self.follow(&line)?;
+                    list = self.list();
+                    continue;
+                }
+                told => told?,
+            };
+            let now = self.fresh().await?;
+            if now.names == list.names {
+                return Ok(told);
+            }
+            list = now;
+        }
+        Err(nothing())
+    }
+
     /// Makes a shard that nobody has put anything into yet, of a queue that is there: what is said of the whole queue counts there, too, once somebody does.
     async fn make(&self, list: &List<E>, shard: usize) -> Result<()> {
         let birth = self.status().await?.birth;
@@ -323,12 +345,20 @@ impl<E: Engine<Shard = E>> Sharded<E> {
 
     /// Asks one after the other, the home shard last: what it says is what all do. One that only runs empty since a reshard, and is away, is left out: its server
     /// may be gone for good.
-    async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<E>) -> F) -> Result<T> {
+    async fn in_turn<T, F: Future<Output = Result<T>>>(&self, ask: impl Fn(Arc<List<E>>, Arc<E>) -> F) -> Result<T> {
+        self.lasting(async |list: Arc<List<E>>| self.in_turn_of(&list, &ask).await)
+            .await
+    }
+
+    async fn in_turn_of<T, F: Future<Output = Result<T>>>(
+        &self,
+        list: &Arc<List<E>>,
+        ask: impl Fn(Arc<List<E>>, Arc<E>) -> F,
+    ) -> Result<T> {
         let (mut told, mut none, mut unmade) = (None, None, Vec::new());
-        let list = self.fresh().await?;
         Self::all_answer(&list.shards[..list.now()]).await?;
         for (number, shard) in list.shards.iter().enumerate().rev() {
-            match ask(shard.clone()).await {
+            match ask(list.clone(), shard.clone()).await {
                 Ok(answer) => told = Some(answer),
                 Err(error @ Error::NoQueue { .. }) => {
                     none = Some(error);
@@ -340,8 +370,8 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         }
         let mut told = told.ok_or_else(|| none.unwrap_or_else(nothing))?;
         for number in unmade {
-            self.make(&list, number).await?;
-            let answer = ask(list.shards[number].clone()).await?;
+            self.make(list, number).await?;
+            let answer = ask(list.clone(), list.shards[number].clone()).await?;
             if number == 0 {
                 told = answer;
             }
@@ -368,11 +398,6 @@ impl<E: Engine<Shard = E>> Sharded<E> {
         }
         parts.retain(|(_, part)| !part.is_empty());
         parts
-    }
-
-    /// The shards in which a group may be: that of now first, then those in which it was before a reshard.
-    fn shards_of_group(list: &List<E>, group: &str) -> Vec<usize> {
-        whole::places_of(group, &list.names)
     }
 }
 

@@ -3,6 +3,7 @@
 //! The source has an item for each message, and a cursor: the next item. Each message that is done adds one to a counter of its item, in the
 //! step that records its outcome. So at the end every counter is 1: no item was published twice or not at all, none was settled twice.
 
+mod beside;
 mod crowd;
 mod on_redis;
 mod removed;

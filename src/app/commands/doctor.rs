@@ -16,6 +16,7 @@ use crate::app::args::sources::{Resolved, Store};
 use crate::app::on_engine::{OnEngine, QueueAt};
 use crate::app::output::json;
 use crate::app::output::screen::counted;
+use crate::app::output::status::differing;
 use crate::app::output::time::age;
 use crate::app::run::{print, runtime};
 use crate::engine::{Engine, LAYOUT, NodeStatus, Status};
@@ -267,18 +268,21 @@ fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1000.0)
 }
 
-/// How many shards the queue has, as far as it can be asked.
+/// How many shards the queue has, as far as it can be asked; and what is not in each of them as in the home shard.
 struct NamesNow;
 
 impl OnEngine for NamesNow {
-    type Output = Option<Names>;
+    type Output = (Option<Names>, Vec<(String, &'static str)>);
 
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Option<Names>, Failure> {
-        match engine.published().await {
-            Err(error @ Error::Setting { .. }) => Err(error.into()),
-            // Whatever else it is, what is examined tells.
-            _ => Ok(E::names(&engine)),
+    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Self::Output, Failure> {
+        // Whatever else it is, what is examined tells.
+        if let Err(error @ Error::Setting { .. }) = engine.published().await {
+            return Err(error.into());
         }
+        let has_shards = E::shards(&engine).len() > 1;
+        let status = if has_shards { engine.status().await.ok() } else { None };
+        let differing = status.as_ref().map(differing).unwrap_or_default();
+        Ok((E::names(&engine), differing))
     }
 }
 
@@ -286,7 +290,8 @@ pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failur
     let runtime = runtime()?;
     let mut findings = Findings::default();
     let queue = QueueAt::of(resolved, LOOK_MAX).looking(true);
-    let whole = queue.run(NamesNow)?.unwrap_or_else(|| resolved.settings.names.clone());
+    let (names, differing) = queue.run(NamesNow)?;
+    let whole = names.unwrap_or_else(|| resolved.settings.names.clone());
     let shards = whole.shards_in_all();
     for shard in 0..shards {
         findings.shard = (shards > 1).then_some(shard);
@@ -303,6 +308,10 @@ pub(super) fn run(resolved: &Resolved, flags: Doctor) -> Result<ExitCode, Failur
                 runtime.block_on(sqlite::examine(database, (resolved, &names), &mut findings));
             }
         }
+    }
+    findings.shard = None;
+    for (found, fix) in differing {
+        findings.warn("differs", found, fix);
     }
     print(&if flags.json {
         findings.as_json()

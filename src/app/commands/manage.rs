@@ -1,5 +1,6 @@
 //! `pause`, `resume`, `limit`, `handover`, `nodes`, `drain` and `purge`: looking after a fleet and its queue.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::sync::Arc;
@@ -14,11 +15,13 @@ use crate::app::args::{Drain, Handover as HandoverFlags, Limit, Nodes, Part, Pur
 use crate::app::exit::Failure;
 use crate::app::output::json;
 use crate::app::output::screen::counted;
-use crate::app::output::status;
+use crate::app::output::status::{self, differing};
 use crate::app::output::time::age;
 use crate::app::output::view::{LimitView, PausedView, members};
 use crate::app::run::print;
-use crate::engine::{Engine, Handover, Limits, NodeStatus, PAUSED_GROUPS_MAX, PausedGroup, Purged, Status};
+use crate::engine::{
+    Engine, Handover, Limits, NodeStatus, PAUSED_GROUPS_MAX, PausedGroup, Purged, ShardStatus, Status,
+};
 use crate::message::wrong_group;
 use crate::node::event::escape;
 use crate::node::id::new_id;
@@ -33,6 +36,54 @@ pub(super) async fn rest(took: Duration) {
     tokio::time::sleep(LOOK.max(took * LOOK_SHARE)).await;
 }
 
+/// What keeps messages from being handled, each told once.
+#[derive(Default)]
+pub(super) struct Hindrances(BTreeSet<String>);
+
+impl Hindrances {
+    /// `nothing` is what does not happen because of them.
+    pub(super) fn tell(&mut self, status: &Status, nothing: &str) {
+        for line in hindrances(status, nothing) {
+            if !self.0.contains(&line) {
+                eprintln!("queenright: {line}");
+                self.0.insert(line);
+            }
+        }
+    }
+}
+
+fn hindrances(status: &Status, nothing: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if status.paused.handlers {
+        lines.push(format!(
+            "handlers are paused, so {nothing} before queenright resume handlers"
+        ));
+    }
+    if !status.nodes.iter().any(NodeStatus::is_alive) {
+        lines.push(format!(
+            "no node is alive, so {nothing} before one starts: queenright start"
+        ));
+    }
+    lines.extend(
+        differing(status)
+            .into_iter()
+            .map(|(found, fix)| format!("{found}: {fix}")),
+    );
+    lines
+}
+
+/// Says which shards that only run empty were left out of what was done in all, since they do not answer.
+async fn tell_left_out<E: Engine>(engine: &Arc<E>) {
+    if E::shards(engine).len() < 2 {
+        return;
+    }
+    let shards = engine.status().await.map(|status| status.shards).unwrap_or_default();
+    let is_away = |shard: &ShardStatus| shard.retired && shard.away.is_some();
+    for (number, _) in shards.iter().enumerate().filter(|(_, shard)| is_away(shard)) {
+        eprintln!("queenright: shard {number} does not answer, and was left out: if it comes back, repeat the command");
+    }
+}
+
 /// Pauses, or resumes.
 pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool) -> Result<(), Failure> {
     check_queue(&engine).await?;
@@ -41,6 +92,7 @@ pub(super) async fn pause<E: Engine>(engine: Arc<E>, which: &Which, pause: bool)
     }
     let of = |part: Part| (which.part.is_none() || which.part == Some(part)).then_some(pause);
     let paused = engine.pause(of(Part::Generator), of(Part::Handlers)).await?;
+    tell_left_out(&engine).await;
     if which.json {
         let paused = json::for_terminal(&PausedView::from(paused));
         return print(&format!("{{\"paused\":{paused}}}\n"));
@@ -85,6 +137,7 @@ pub(super) async fn limit<E: Engine>(engine: Arc<E>, flags: &Limit) -> Result<()
         };
         limits.check().map_err(Failure::usage)?;
         engine.limit(&limits).await?;
+        tell_left_out(&engine).await;
     }
     let limits = engine.status().await?.limits;
     if flags.json {
@@ -159,7 +212,7 @@ pub(super) async fn nodes<E: Engine>(engine: Arc<E>, flags: &Nodes) -> Result<()
 pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<(), Failure> {
     engine.check().await?;
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
-    let (mut told, mut told_silent, mut told_away) = (false, false, false);
+    let (mut hindrances, mut told_away) = (Hindrances::default(), false);
     loop {
         let looks = Instant::now();
         let status = engine.status().await?;
@@ -175,14 +228,7 @@ pub(super) async fn drain<E: Engine>(engine: Arc<E>, flags: &Drain) -> Result<()
             );
             told_away = true;
         }
-        if status.paused.handlers && !told {
-            eprintln!("queenright: handlers are paused, so nothing is drained before queenright resume handlers");
-            told = true;
-        }
-        if !status.nodes.iter().any(NodeStatus::is_alive) && !told_silent {
-            eprintln!("queenright: no node is alive, so nothing is drained before one starts: queenright start");
-            told_silent = true;
-        }
+        hindrances.tell(&status, "nothing is drained");
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
             let mut line = String::from("the queue is not empty yet:");
             if let Some(shard) = away {

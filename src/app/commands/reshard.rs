@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::check_queue;
-use super::manage::rest;
+use super::manage::{Hindrances, rest};
 use crate::app::args::Reshard;
 use crate::app::exit::Failure;
 use crate::app::output::json;
@@ -82,12 +82,16 @@ fn process(node: &NodeStatus) -> (String, u32) {
 /// Until all copies work on the new shards, and those that get no new messages are empty.
 async fn wait<E: Engine>(engine: &E, mut copies: Copies, flags: &Reshard) -> Result<(), Failure> {
     let give_up = flags.timeout.map(|timeout| Instant::now() + timeout);
-    let mut say = Instant::now() + SAY;
+    let (mut say, mut hindrances) = (Instant::now() + SAY, Hindrances::default());
     loop {
         let looks = Instant::now();
-        let Some(why) = left(&engine.status().await?, &mut copies) else {
+        let status = engine.status().await?;
+        let Some(why) = left(&status, &mut copies) else {
             return Ok(());
         };
+        if waiting(&status).is_some() {
+            hindrances.tell(&status, "no shard runs empty");
+        }
         if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
             return Err(Failure::failed(format!(
                 "{why}: the number of shards is changed all the same; the same command again waits on"
@@ -116,15 +120,19 @@ fn left(status: &Status, copies: &mut Copies) -> Option<String> {
         let works = if behind == 1 { "copy works" } else { "copies work" };
         return Some(format!("{behind} {works} with the number of shards of before"));
     }
-    let waits = |shard: &ShardStatus| shard.queued + shard.in_hand + shard.later;
-    let retired = status.shards.iter().enumerate().filter(|(_, shard)| shard.retired);
-    let (shard, waiting) = retired
-        .map(|(number, shard)| (number, waits(shard)))
-        .find(|(_, waiting)| *waiting > 0)?;
+    let (shard, waiting) = waiting(status)?;
     Some(format!(
         "{} left in shard {shard}, which gets no new ones",
         counted(waiting, "message")
     ))
+}
+
+/// The first shard that gets no new messages and has some, and how many.
+fn waiting(status: &Status) -> Option<(usize, u64)> {
+    let waits = |shard: &ShardStatus| shard.queued + shard.in_hand + shard.later;
+    let retired = status.shards.iter().enumerate().filter(|(_, shard)| shard.retired);
+    let mut counts = retired.map(|(number, shard)| (number, waits(shard)));
+    counts.find(|(_, waiting)| *waiting > 0)
 }
 
 #[cfg(test)]

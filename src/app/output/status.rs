@@ -86,6 +86,28 @@ pub(in crate::app) fn away(shards: &[usize]) -> Option<String> {
     }
 }
 
+/// What is not in each shard as in the home shard, and the command that mends it. It was stopped half-way, or the shard was away.
+pub(in crate::app) fn differing(status: &Status) -> Vec<(String, &'static str)> {
+    let Some(home) = status.shards.first() else {
+        return Vec::new();
+    };
+    let named = |of: Paused| Some(paused(of)).filter(|text| !text.is_empty()).unwrap_or("nothing");
+    let mut found = Vec::new();
+    for (number, shard) in status.shards.iter().enumerate().filter(|(_, shard)| shard.differs) {
+        if shard.paused != home.paused {
+            let (here, there) = (named(shard.paused), named(home.paused));
+            let text = format!("shard {number} has {here} paused, and the home shard {there}");
+            found.push((text, "repeat queenright pause or resume"));
+        }
+        if shard.limits != home.limits {
+            let (here, there) = (shard.limits, home.limits);
+            let text = format!("shard {number} has the limit {here}, and the home shard {there}");
+            found.push((text, "repeat queenright limit"));
+        }
+    }
+    found
+}
+
 /// All that `status` prints, with rates since an earlier look, so long ago.
 pub(in crate::app) fn text(status: &Status, queue: &str, before: &Status, over: Duration) -> String {
     let per_second = |count: u64| u128::from(count) * 1000 / over.as_millis().max(1);
@@ -166,6 +188,9 @@ pub(in crate::app) fn text(status: &Status, queue: &str, before: &Status, over: 
         let _ = writeln!(out, "unwatched  {unwatched}  ({meaning})");
     }
     out.push_str(&shards(&status.shards, &rates));
+    for (found, fix) in differing(status) {
+        let _ = writeln!(out, "differs    {found}  ({fix})");
+    }
     out.push('\n');
     out + &nodes(status)
 }

@@ -66,6 +66,12 @@ pub struct ShardStatus {
     pub retired: bool,
     /// Where it is, without user or password.
     pub place: Option<String>,
+    /// What is paused here.
+    pub paused: Paused,
+    /// The limit of the queue, if all shards have such a part of it as this one.
+    pub limits: Limits,
+    /// One of these is not as in the home shard: a command was stopped half-way, or this shard was away.
+    pub differs: bool,
     /// More messages wait here than in the others: more than half as many again as the shards have on average, and not just a few.
     pub hot: bool,
     /// Why it does not answer. Then its messages are not among those of the queue.
@@ -85,6 +91,9 @@ impl ShardStatus {
             nodes: look.nodes.iter().filter(|node| node.is_alive()).count() as u64,
             retired: false,
             place,
+            paused: look.paused,
+            limits: look.limits,
+            differs: false,
             hot: false,
             away: None,
         }

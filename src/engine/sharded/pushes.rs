@@ -2,10 +2,24 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{List, Sharded, UNANSWERED_MAX, rounds};
-use crate::engine::{Engine, Push, Pushed, Receipt};
-use crate::error::{Error, Result};
+use crate::engine::{CALL_MS, Engine, Push, Pushed, Receipt};
+use crate::error::{Absence, Error, Result};
+
+/// A shard answers a repeat of a call as it did before for twice this time. What comes later than that may follow a repeat that was sent to other shards since.
+const LATE: Duration = Duration::from_millis(CALL_MS / 2);
+
+fn is_late(place: Option<String>, shard: usize) -> Error {
+    Error::Away {
+        store: place.unwrap_or_else(|| format!("shard {shard}")),
+        absence: Absence::Silent,
+        reason: "the push stood still on its way there: make the same call again".into(),
+    }
+}
 
 impl<E: Engine<Shard = E>> Sharded<E> {
     pub(super) async fn push_into(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
@@ -59,11 +73,14 @@ impl<E: Engine<Shard = E>> Sharded<E> {
     }
 
     async fn push_parts(&self, list: &List<E>, push: &Push) -> Result<Pushed> {
-        let mut receipts = vec![None; push.items.len()];
+        let (begun, mut receipts) = (Instant::now(), vec![None; push.items.len()]);
         let sent_at = self.sent_at(&push.call);
         for round in rounds::rounds(&list.names, &sent_at) {
             let left: Vec<usize> = (0..receipts.len()).filter(|place| receipts[*place].is_none()).collect();
             for (shard, part, places) in rounds::parts(push, &left, &round) {
+                if begun.elapsed() > LATE {
+                    return Err(is_late(list.shards[shard].place(), shard));
+                }
                 match Self::push_part(list, shard, part, push).await? {
                     Pushed::Ok(found) => {
                         for (place, receipt) in places.into_iter().zip(found) {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{List, Sharded, whole};
-use crate::engine::{Engine, Limits, Push, Resharded, Status};
+use super::{List, Sharded, groups};
+use crate::engine::{Engine, Limits, Paused, Push, Resharded, Status};
 use crate::error::{Absence, Error, Result};
 
 /// How far one look may move the hive clock of a shard in which nobody is yet: the first node that joins says it anew.
@@ -71,11 +71,7 @@ async fn attempt<E: Engine<Shard = E>>(queue: &Sharded<E>, shards: u32) -> Resul
     change(next.home()).await?;
     queue.follow(&names.line())?;
     tell_others(&next).await?;
-    // Who has paused or resumed in between did not know of the new shards. If nobody has, a shard that is away by now is no reason to fail.
-    let paused = next.home().status().await?.paused;
-    if paused != status.paused {
-        queue.pause(Some(paused.generator), Some(paused.handlers)).await?;
-    }
+    catch_up(queue, &list, &next, &status).await?;
     Ok(resharded(&next))
 }
 
@@ -109,26 +105,67 @@ pub(super) async fn make(shard: &impl Engine, number: usize, birth: &str) -> Res
     shard.push(&nothing).await.map(drop)
 }
 
+/// Who has changed something between the look and the step did not know of the new shards, unless they have looked after it, too, and do it again. If nobody has, a
+/// shard that is away by now is no reason to fail.
+async fn catch_up<E: Engine<Shard = E>>(
+    queue: &Sharded<E>,
+    list: &List<E>,
+    next: &List<E>,
+    seen: &Status,
+) -> Result<()> {
+    let home = next.home().status().await?;
+    if home.paused != seen.paused {
+        let Paused { generator, handlers } = home.paused;
+        queue.pause(Some(generator), Some(handlers)).await?;
+    }
+    groups::catch_up(list, next, seen).await?;
+    if home.limits == Limits::NONE {
+        return Ok(());
+    }
+    // Who looks after the step begins with the last shard: if that was made just now and has no limit, the one of the home shard is its part of before.
+    let made = next.shards.get(list.shards.len()..).and_then(<[_]>::last);
+    let Some(newest) = made else {
+        return Err(Error::Setting {
+            setting: "limits",
+            reason: "the number of shards is changed, and a limit was set meanwhile: set it again (queenright limit)"
+                .into(),
+        });
+    };
+    if newest.status().await?.limits == Limits::NONE {
+        queue.limit(&Limits::of_part(home.limits, list.now())).await?;
+    }
+    Ok(())
+}
+
 /// Makes the shards that are new, as the queue is: paused, with groups that are paused. Nobody uses them yet.
 async fn make_new<E: Engine<Shard = E>>(list: &List<E>, next: &List<E>, status: &Status) -> Result<()> {
     for (number, shard) in next.shards.iter().enumerate() {
         // Nobody may have come yet to some that are there. Those are made as what they are: whoever comes there next would take the line of a later reshard
         // for one that is made.
         let shard = match list.shards.get(number) {
-            Some(before) if !matches!(before.published().await, Err(Error::NoQueue { .. })) => continue,
-            Some(before) => before,
+            Some(before) => match before.published().await {
+                Err(Error::NoQueue { .. }) => before,
+                Err(error) if error.is_away() => continue,
+                _ if number < list.now() => continue,
+                // It only ran empty. While it was away it may have missed what was said to all.
+                _ => {
+                    as_the_queue_is(&**before, status).await?;
+                    continue;
+                }
+            },
             None => shard,
         };
         make(&**shard, number, &status.birth).await?;
-        shard
-            .pause(Some(status.paused.generator), Some(status.paused.handlers))
-            .await?;
+        as_the_queue_is(&**shard, status).await?;
     }
-    for group in &status.groups.paused {
-        let shard = whole::spread(group, next.now());
-        next.shards[shard].pause_group(group, true).await?;
-    }
-    Ok(())
+    groups::pause_ahead(list, next, status).await
+}
+
+/// There is no limit during a reshard.
+async fn as_the_queue_is(shard: &impl Engine, status: &Status) -> Result<()> {
+    let Paused { generator, handlers } = status.paused;
+    shard.pause(Some(generator), Some(handlers)).await?;
+    shard.limit(&status.limits).await
 }
 
 /// Tells the other shards, which would hear of it from the next that comes there.

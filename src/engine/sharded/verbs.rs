@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{List, Sharded, first_number, made, nothing, process_of, reshard, shard_of, whole};
+use super::{List, Sharded, first_number, groups, made, process_of, reshard, shard_of, whole};
 use crate::engine::{
     Beat, Cancelled, CancelledGroup, Collect, Collected, Ending, Engine, Exchange, Exchanged, Failed, Found, Gone,
     Handover, Held, History, Item, Join, Joined, Limits, MadeOf, NodeId, NodeStatus, Paused, PausedGroup, Publish,
@@ -119,28 +119,13 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn pause(&self, generator: Option<bool>, handlers: Option<bool>) -> Result<Paused> {
-        self.in_turn(async |shard| shard.pause(generator, handlers).await).await
+        self.in_turn(async |_, shard| shard.pause(generator, handlers).await)
+            .await
     }
 
     async fn pause_group(&self, group: &str, paused: bool) -> Result<PausedGroup> {
-        let list = self.fresh().await?;
-        let mut all = None;
-        for shard in Self::shards_of_group(&list, group) {
-            let told = match list.shards[shard].pause_group(group, paused).await {
-                // Nobody has put anything there yet.
-                Err(Error::NoQueue { .. }) => {
-                    self.make(&list, shard).await?;
-                    list.shards[shard].pause_group(group, paused).await?
-                }
-                told => told?,
-            };
-            match told {
-                PausedGroup::Ok { waiting } => *all.get_or_insert(0) += waiting,
-                // The shard that gets its messages is asked first: if that refuses, nothing is changed.
-                PausedGroup::TooMany => return Ok(told),
-            }
-        }
-        all.map(|waiting| PausedGroup::Ok { waiting }).ok_or_else(nothing)
+        self.lasting(async |list: Arc<List<E>>| groups::pause(self, &list, group, paused).await)
+            .await
     }
 
     async fn cancel(&self, numbers: &[u64]) -> Result<Vec<Cancelled>> {
@@ -164,36 +149,19 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
     }
 
     async fn cancel_group(&self, group: &str) -> Result<CancelledGroup> {
-        let list = self.fresh().await?;
-        let mut all = None;
-        for shard in Self::shards_of_group(&list, group) {
-            let told = match list.shards[shard].cancel_group(group).await {
-                // Nobody has put anything there yet.
-                Err(Error::NoQueue { .. }) => continue,
-                told => told?,
-            };
-            match told {
-                CancelledGroup::Asked { waiting } => *all.get_or_insert(0) += waiting,
-                // As with a pause.
-                CancelledGroup::TooMany => return Ok(told),
-            }
-        }
-        if all.is_none() {
-            Self::is_there(&list).await?;
-        }
-        let waiting = all.unwrap_or(0);
-        Ok(CancelledGroup::Asked { waiting })
+        self.lasting(async |list: Arc<List<E>>| groups::cancel(&list, group).await)
+            .await
     }
 
     async fn limit(&self, limits: &Limits) -> Result<()> {
-        let part = limits
-            .shared_by(self.fresh().await?.now())
-            .map_err(|reason| Error::Setting {
+        let limit = async |list: Arc<List<E>>, shard: Arc<E>| {
+            let part = limits.shared_by(list.now()).map_err(|reason| Error::Setting {
                 setting: "limits",
                 reason,
             })?;
-        let part = &part;
-        self.in_turn(async |shard| shard.limit(part).await).await
+            shard.limit(&part).await
+        };
+        self.in_turn(limit).await
     }
 
     async fn reshard(&self, _: &str) -> Result<bool> {
@@ -348,7 +316,7 @@ impl<E: Engine<Shard = E>> Engine for Sharded<E> {
 
     /// Readers work on each shard by itself, so this renews no lease: it lets the hive clock of each shard go on.
     async fn hold(&self, reader: &str, lease_ms: u64) -> Result<bool> {
-        self.in_turn(async |shard| shard.hold(reader, lease_ms).await).await
+        self.in_turn(async |_, shard| shard.hold(reader, lease_ms).await).await
     }
 
     async fn release(&self, _: &str, _: bool) -> Result<()> {

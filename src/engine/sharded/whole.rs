@@ -21,7 +21,12 @@ pub(super) fn status(mut looks: Vec<(Option<String>, Result<Status>)>, now: usiz
         match look {
             Ok(mut look) => {
                 look.published = look.published.saturating_sub(first_number(shard));
-                shards.push(ShardStatus::of(&look, place));
+                look.limits = Limits::of_part(look.limits, now);
+                let differs = whole.as_ref().is_some_and(|home| differ(home, &look));
+                shards.push(ShardStatus {
+                    differs,
+                    ..ShardStatus::of(&look, place)
+                });
                 match &mut whole {
                     Some(whole) => add(whole, look),
                     None => whole = Some(look),
@@ -45,12 +50,16 @@ pub(super) fn status(mut looks: Vec<(Option<String>, Result<Status>)>, now: usiz
     }
     let mut whole = whole.ok_or_else(|| none.unwrap_or_else(super::nothing))?;
     whole.generator = whole.generator.map(|node| process_of(&node).to_string());
-    whole.limits = Limits::of_part(whole.limits, now);
     whole.nodes = merged(std::mem::take(&mut whole.nodes));
     shards.iter_mut().skip(now).for_each(|shard| shard.retired = true);
     mark_hot(&mut shards);
     whole.shards = shards;
     Ok(whole)
+}
+
+/// Whether a shard has another pause or limit than the home shard.
+fn differ(home: &Status, shard: &Status) -> bool {
+    (home.paused, home.limits) != (shard.paused, shard.limits)
 }
 
 /// With fewer messages than this no shard is hot.

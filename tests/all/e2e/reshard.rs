@@ -31,6 +31,12 @@ fn wait_all_beyond(fleet: &Fleet, bound: u64) {
     found.unwrap_or_else(|| panic!("{:?}", published(fleet)));
 }
 
+/// A key whose messages go into the home shard.
+fn home_key(shards: usize) -> String {
+    let mut keys = (0..100).map(|i| format!("k{i}"));
+    keys.find(|key| shard_of_group(key, shards) == 0).expect("one of them")
+}
+
 fn keyed(from: usize, to: usize) -> String {
     let line = |i| format!("{{\"payload\":\"p{i}\",\"key\":\"k{i}\"}}\n");
     (from..to).map(line).collect()
@@ -288,10 +294,15 @@ fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
     let done = fleet.status().done;
     fleet.wait_status("they go on", |status| status.done > done + 8);
     // A server that only ran empty, and may be gone for good, keeps nobody from stopping the others.
-    good(&feed(&fleet, &["pause"], ""));
+    let paused = feed(&fleet, &["pause"], "");
+    assert!(
+        said(&paused).contains("shard 2 does not answer, and was left out"),
+        "{}",
+        said(&paused)
+    );
     let status = good(&feed(&fleet, &["status"], ""));
     assert!(status.contains("paused"), "{status}");
-    good(&feed(&fleet, &["resume"], ""));
+    assert!(feed(&fleet, &["resume"], "").status.success());
     let refused = feed(&fleet, &["purge", "--force", "--yes"], "");
     assert_eq!(refused.status.code(), Some(69), "{}", said(&refused));
 }
@@ -300,8 +311,8 @@ fn copies_follow_also_if_a_shard_goes_away_meanwhile() {
 fn a_shard_that_runs_empty_and_is_gone_for_good_keeps_nobody_from_another_reshard() {
     let (mut servers, urls) = servers(3);
     let fleet = Fleet::at(urls).env("QUEENRIGHT_SHARDS", "3").copies(0).start();
-    good(&feed(&fleet, &["push", "x"], ""));
-    good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "100ms"], ""));
+    good(&feed(&fleet, &["push", "x", "--key", &home_key(3)], ""));
+    good(&feed(&fleet, &["reshard", "--to", "2", "--timeout", "10s"], ""));
     servers[2].kill();
     let output = feed(&fleet, &["reshard", "--to", "1", "--timeout", "1s"], "");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -309,4 +320,60 @@ fn a_shard_that_runs_empty_and_is_gone_for_good_keeps_nobody_from_another_reshar
     let shards = shards(&fleet);
     let retired: Vec<&Value> = shards.iter().map(|shard| &shard["retired"]).collect();
     assert_eq!(retired, [false, true, true], "it is changed all the same");
+}
+
+#[test]
+fn a_shard_that_is_not_as_the_home_shard_is_named_and_so_is_what_keeps_one_from_running_empty() {
+    let (servers, urls) = servers(2);
+    let fleet = Fleet::at(urls).env("QUEENRIGHT_SHARDS", "2").copies(0).start();
+    good(&feed(&fleet, &["push", "--json"], &keyed(0, 20)));
+    good(&feed(&fleet, &["limit", "50/s"], ""));
+    // As a pause leaves it that was stopped half-way, and a limit that did not get here.
+    let metas = servers[1].command(&["KEYS", "*:meta"]).expect("it answers");
+    let metas: Vec<String> = redis::from_redis_value(metas).expect("keys");
+    servers[1]
+        .command(&["HSET", &metas[0], "paused", "2", "limit", ""])
+        .expect("it is set");
+    let paused = "shard 1 has handlers paused, and the home shard nothing";
+    let limited = "shard 1 has the limit none, and the home shard 50/s";
+    for words in [&["status"][..], &["doctor"], &["drain", "--timeout", "100ms"]] {
+        let output = feed(&fleet, words, "");
+        for (found, fix) in [
+            (paused, "repeat queenright pause or resume"),
+            (limited, "repeat queenright limit"),
+        ] {
+            assert!(said(&output).contains(found), "{words:?}: {}", said(&output));
+            assert!(said(&output).contains(fix), "{words:?}: {}", said(&output));
+        }
+    }
+    let shards = shards(&fleet);
+    let differs: Vec<&Value> = shards.iter().map(|shard| &shard["differs"]).collect();
+    assert_eq!(differs, [false, true]);
+    assert_eq!(shards[1]["paused"]["handlers"], true);
+    good(&feed(&fleet, &["limit", "none"], ""));
+
+    let output = feed(&fleet, &["reshard", "--to", "1", "--timeout", "100ms"], "");
+    let waits = "no node is alive, so no shard runs empty before one starts: queenright start";
+    for line in [paused, waits] {
+        assert!(said(&output).contains(line), "{}", said(&output));
+    }
+    drop(servers);
+}
+
+#[test]
+fn a_shard_that_was_left_out_of_a_pause_is_named() {
+    let (mut servers, urls) = servers(2);
+    let fleet = Fleet::at(urls).env("QUEENRIGHT_SHARDS", "2").copies(0).start();
+    good(&feed(&fleet, &["push", "x", "--key", &home_key(2)], ""));
+    good(&feed(&fleet, &["reshard", "--to", "1", "--timeout", "10s"], ""));
+    servers[1].kill();
+    for words in [&["pause"][..], &["resume"], &["limit", "5/s"]] {
+        let output = feed(&fleet, words, "");
+        let line = "shard 1 does not answer, and was left out: if it comes back, repeat the command";
+        assert!(
+            output.status.success() && said(&output).contains(line),
+            "{}",
+            said(&output)
+        );
+    }
 }

@@ -365,7 +365,11 @@ impl<B: Bench> History<B> {
             call: self.name("p"),
             keep_ms: self.rng.u64(..3000),
             backlog_max: if self.chance(4) { self.rng.u64(1..30) } else { 1_000_000 },
-            birth: if self.chance(8) { String::new() } else { self.name("birth") },
+            birth: if self.chance(8) {
+                String::new()
+            } else {
+                self.name("birth")
+            },
             step_ms: STEP_MS,
             server: self.server(),
             only_known: self.chance(5),

@@ -414,6 +414,44 @@ fn a_pause_or_cancel_of_a_group_that_is_refused_where_its_messages_go_is_refused
     play(1, None, refused).expect("it holds");
 }
 
+/// A shard that only runs empty is away while handlers are paused, and is taken into use again afterwards.
+async fn paused_while_away() {
+    let world = World::new(3, Duration::from_millis(5));
+    let queue = world.queue(&Arc::default());
+    let keyed: Vec<Item> = (0..30).map(|i| Item::new("x").key(format!("{i}"))).collect();
+    let pushed = queenright::push::push(&*queue, &world.settings, Duration::from_mins(1), &keyed);
+    pushed.await.expect("pushed");
+    world.reshard(2, Duration::from_secs(9)).await.expect("it is answered");
+    let differing = async || {
+        let shards = queue.status().await.expect("a look").shards.into_iter();
+        shards.map(|shard| shard.differs).collect::<Vec<_>>()
+    };
+    assert_eq!(differing().await, [false; 3]);
+    world.weather.toggle(2);
+    queue.pause(None, Some(true)).await.expect("the others answer");
+    assert_eq!(differing().await, [false; 3], "nobody knows");
+    world.weather.toggle(2);
+    assert_eq!(differing().await, [false, false, true]);
+    // As one that was stopped half-way leaves it.
+    world.shards[1].pause(None, Some(false)).await.expect("resumed");
+    assert_eq!(differing().await, [false, true, true]);
+    queue.pause(None, Some(true)).await.expect("all answer");
+    assert_eq!(differing().await, [false; 3]);
+
+    world.weather.toggle(2);
+    queue.pause(None, Some(false)).await.expect("the others answer");
+    world.weather.toggle(2);
+    world.reshard(3, Duration::from_secs(9)).await.expect("it is answered");
+    assert_eq!(differing().await, [false; 3], "it is as the others are");
+    let paused = world.shards[2].state().meta.as_ref().map(|meta| meta.paused.handlers);
+    assert_eq!(paused, Some(false));
+}
+
+#[test]
+fn a_shard_that_missed_a_pause_is_named_and_has_it_before_it_is_used_again() {
+    play(1, None, paused_while_away).expect("it holds");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn a_fleet_that_does_not_follow_a_reshard_uses_no_new_shard() {

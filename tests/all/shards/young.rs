@@ -55,7 +55,13 @@ fn queue_in(stores: &[Local], shards: usize) -> Sharded<Local> {
 
 /// A push of a message that belongs to this shard of so many.
 fn push_to(call: &str, shards: usize, shard: usize) -> Push {
-    let is_there = |key: &String| shard_of_group(key, shards) == shard;
+    push_among(call, &[(shards, shard)])
+}
+
+/// The same, for several numbers of shards.
+fn push_among(call: &str, places: &[(usize, usize)]) -> Push {
+    let is_at = |key: &str, (shards, shard): (usize, usize)| shard_of_group(key, shards) == shard;
+    let is_there = |key: &String| places.iter().all(|place| is_at(key, *place));
     let key = (0..10_000).map(|i| format!("k{i}")).find(is_there);
     push_call(call, vec![Item::new("x").key(key.expect("one of them"))])
 }
@@ -66,10 +72,16 @@ async fn a_pusher_that_outlives_its_queue_puts_nothing_where_the_next_one_has_no
     for (first, then, anew) in [(3, 3, 2), (3, 5, 4), (3, 5, 5)] {
         let stores: Vec<Local> = (0..5).map(|_| Local::new("jobs")).collect();
         let (old, operator) = (queue_in(&stores, first), queue_in(&stores, first));
-        let pushed = old.push(&push_to("one", first, first - 1)).await;
-        assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+        // The second time it knows that these are the shards.
+        for call in ["one", "once more"] {
+            let pushed = old.push(&push_to(call, first, first - 1)).await;
+            assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
+        }
         if then != first {
-            operator.reshard_to(u32::try_from(then).expect("a few")).await.expect("made");
+            operator
+                .reshard_to(u32::try_from(then).expect("a few"))
+                .await
+                .expect("made");
             let pushed = old.push(&push_to("two", then, then - 1)).await;
             assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
         }
@@ -78,7 +90,8 @@ async fn a_pusher_that_outlives_its_queue_puts_nothing_where_the_next_one_has_no
         let pushed = young.push(&push_to("three", anew, 1)).await;
         assert!(matches!(pushed, Ok(Pushed::Ok(_))), "{pushed:?}");
         for call in ["four", "five"] {
-            let refused = old.push(&push_to(call, then, then - 1)).await;
+            let places = [(first, first - 1), (then, then - 1)];
+            let refused = old.push(&push_among(call, &places)).await;
             let is_told = matches!(refused, Err(Error::OtherShards { .. } | Error::OtherNames { .. }));
             assert!(is_told, "{first} {then} {anew}: {refused:?}");
         }
