@@ -113,13 +113,12 @@ fn not_for_shards(command: &Command, resolved: &Resolved) -> Option<&'static str
     }
 }
 
-/// Whether the queue is taken with as many shards as it has. A node is told a number: without one it would have to ask before each start.
+/// Whether the queue is taken with as many shards as it has. What may make it is told a number.
 fn takes_any_shards(command: &Command, resolved: &Resolved) -> bool {
     match command {
-        Command::Start => false,
         // Of all queues of a store, no number of shards is that of each.
         Command::Dashboard(flags) if flags.all_queues => true,
-        _ => resolved.shards != Shards::Given,
+        _ => !creates(command) && resolved.shards != Shards::Given,
     }
 }
 

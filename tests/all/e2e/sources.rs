@@ -100,7 +100,7 @@ fn a_node_with_other_key_names_refuses_to_start() {
     let toml = write(directory.path(), "other.toml", &toml);
     for config in [&other, &toml] {
         let refused = output(program().args(["--config", config]));
-        assert_eq!(refused.status.code(), Some(1), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert!(stderr.contains("bad-ones") && stderr.contains("failures"), "{stderr}");
         assert_eq!(stderr.lines().count(), 1, "{stderr}");

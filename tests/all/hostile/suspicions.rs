@@ -96,7 +96,7 @@ async fn a_thousand_wrong_suspicions_lose_nothing_and_settle_nothing_twice() {
         node.await.expect("no panic").expect("a node ends well");
     }
     println!("{} reigns, {} lies", status.epoch, LIARS * LIES);
-    assert!(status.epoch > 10, "the lies were believed: {}", status.epoch);
+    assert!(status.epoch > 5, "the lies were believed: {}", status.epoch);
     assert_eq!(
         (status.published, status.done, status.failed, status.missing),
         (MESSAGES, MESSAGES, 0, 0)

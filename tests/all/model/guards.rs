@@ -168,6 +168,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
         "a beat has no short form in the model; the checks of all engines have it",
     ),
     ("rights", "nobody takes rights away in the model"),
+    (
+        "foreign",
+        "nobody puts anything else in the place of a key in the model",
+    ),
     ("named-once", PACKS),
     ("names", JOINING),
     ("once", PUSHING),

@@ -30,7 +30,7 @@ impl Size {
 const SMALL: Size = Size {
     nodes: 60,
     shards: 16,
-    items: 12_000,
+    items: 24_000,
     failover_every: Duration::from_secs(1),
 };
 /// In `scripts/prove`.
