@@ -55,9 +55,12 @@ impl From<Error> for Failure {
                 ..
             } => FAILED,
             Error::Away { .. } => NO_REDIS,
+            Error::Setting { .. }
+            | Error::TooLarge { .. }
             // The queue is there, and what was given to name it differs from what is recorded.
-            Error::OtherNames { .. } | Error::OtherShards { .. } | Error::OtherShard { .. } => WRONG_USAGE,
-            Error::Setting { .. } | Error::TooLarge { .. } => WRONG_USAGE,
+            | Error::OtherNames { .. }
+            | Error::OtherShards { .. }
+            | Error::OtherShard { .. } => WRONG_USAGE,
             _ => FAILED,
         };
         let hint = match &error {
