@@ -89,16 +89,19 @@ async fn wait<E: Engine>(engine: &E, mut copies: Copies, flags: &Reshard) -> Res
         let Some(why) = left(&status, &mut copies) else {
             return Ok(());
         };
-        if waiting(&status).is_some() {
+        let now = Instant::now();
+        let is_over = give_up.is_some_and(|give_up| now >= give_up);
+        // Not at once: copies that follow leave, and join again.
+        if (is_over || now >= say) && waiting(&status).is_some() {
             hindrances.tell(&status, "no shard runs empty");
         }
-        if give_up.is_some_and(|give_up| Instant::now() >= give_up) {
+        if is_over {
             return Err(Failure::failed(format!(
                 "{why}: the number of shards is changed all the same; the same command again waits on"
             )));
         }
-        if Instant::now() >= say {
-            say = Instant::now() + SAY;
+        if now >= say {
+            say = now + SAY;
             eprintln!("queenright: {why}");
         }
         rest(looks.elapsed()).await;

@@ -46,7 +46,9 @@ impl Browser {
         let data = format!("--user-data-dir={}", browser.profile.path().join("data").display());
         let mut options = json!({"args": [
             "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-            "--no-first-run", "--disable-background-networking", "--disable-extensions", data,
+            "--no-first-run", "--disable-background-networking", "--disable-extensions",
+            // Pages that were left would keep their streams for a while, and a browser has six connections to a server.
+            "--disable-features=BackForwardCache", data,
         ]});
         let found = NAMES
             .iter()

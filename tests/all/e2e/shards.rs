@@ -310,9 +310,8 @@ fn without_a_number_commands_take_as_many_shards_as_the_queue_has() {
     // On one server no URL tells that there are several.
     let one = RedisServer::start();
     let fleet = Fleet::on(&one).env("QUEENRIGHT_SHARDS", "3").copies(0).start();
-    // Who joins makes all shards, and this one ends at once.
-    let copy = fleet.command(&["start", "--until-stdin-closes"]).output();
-    assert!(copy.expect("it starts").status.success());
+    let keyed = (0..30).map(|i| format!("{{\"payload\":\"x\",\"key\":\"k{i}\"}}\n"));
+    good(&feed(&fleet, &["push", "--json"], &keyed.collect::<String>()));
     let mut status = program();
     let status = status.args(["status", "--json", "--queue", fleet.queue(), "--url", &one.url()]);
     assert_eq!(shards_in(&good(&status.output().expect("it starts"))), 3);

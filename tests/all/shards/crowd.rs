@@ -46,8 +46,10 @@ const HANDLING: Duration = Duration::from_secs(1);
 const CONCURRENCY: u32 = 10;
 /// How long a shard does not answer while its replica takes its place.
 const FAILOVER: Duration = Duration::from_millis(1500);
-/// So far from an even share a shard may be, in %. The home shard has a little more than the others: while it is away, none is sent anything.
+/// So far from an even share a shard may be, in %.
 const UNEVEN_MAX: u64 = 15;
+/// The home shard has more: while it is away none is sent anything, and a new generator, here every 2.5 s, begins there while it claims the others.
+const HOME_MAX: u64 = 25;
 /// A copy is killed and another started each time; every fifth time it is the generator.
 const KILL_EVERY: Duration = Duration::from_millis(500);
 
@@ -145,7 +147,8 @@ fn a_large_fleet_does_each_item_once_while_copies_are_killed_and_every_shard_fai
             (made.iter().sum::<u64>(), failovers as usize),
             (size.items, size.shards)
         );
-        assert!(uneven(&made) <= UNEVEN_MAX, "shares are even: {made:?}");
+        assert!(uneven(&made[1..]) <= UNEVEN_MAX, "shares are even: {made:?}");
+        assert!(uneven(&made) <= HOME_MAX, "the home shard has little more: {made:?}");
         // Handlers are not idle while work waits, and what a fault costs is bounded.
         let ideal = HANDLING * u32::try_from(size.items.div_ceil(size.slots())).expect("few");
         assert!(took < 3 * ideal, "{took:?}, and {ideal:?} at best");
