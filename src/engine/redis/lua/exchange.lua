@@ -340,7 +340,10 @@ if may then
     if not (may('HGET') and may('HINCRBY') and may('TIME') and may('LPOP')) then lack = 'HGET, HINCRBY, TIME or LPOP' end -- guard: rights
   end
   if cancels and not may('HDEL') then lack = 'HDEL' end -- guard: rights
-  if limit and not (may('TIME') and may('HDEL')) then lack = 'TIME or HDEL' end -- guard: rights
+  if limit and not (may('TIME') and may('HDEL') and may('LLEN')) then lack = 'TIME, HDEL or LLEN' end -- guard: rights
+  if groups and not (may('LLEN') and may('LPOP') and may('RPUSH') and may('ZREM') and may('ZINCRBY') and may('ZRANGEBYLEX')) then
+    lack = 'LLEN, LPOP, RPUSH, ZREM, ZINCRBY or ZRANGEBYLEX' -- guard: rights
+  end
   if limit and groups and not (may('ZRANGEBYSCORE') and may('ZSCORE') and may('ZRANGE')) then lack = 'ZRANGEBYSCORE, ZSCORE or ZRANGE' end -- guard: rights
   if #errors + #later > 0 and not may('ZADD') then lack = 'ZADD' end -- guard: rights
   if #effects > 0 and not may('RPUSH') then lack = 'RPUSH' end -- guard: rights

@@ -112,6 +112,9 @@ if grouped then
   --+ groups
   local wrong = misplaced()
   if wrong then return without_bodies(wrong) end
+  --+ rights
+  lack = lacks('LLEN', 'ZADD', 'ZINCRBY', 'HMGET') -- guard: rights
+  if lack then return without_bodies(lack) end
   for i = 11, #ARGV do
     local to = group_of(ARGV[i]) and lines or plain
     to[#to + 1] = ARGV[i]

@@ -40,7 +40,7 @@ local answered = nil
 answered = known[1] -- guard: push-repeat
 if answered then return {'ok', cmsgpack.unpack(answered)} end
 
-lack = lacks('HSET', 'RPUSH', 'ZADD', 'DEL') -- guard: rights
+lack = lacks('HSET', 'RPUSH', 'ZADD', 'DEL', 'LLEN', 'ZINCRBY') -- guard: rights
 if lack then return lack end
 if m[1] then
   local waits = awaits_members(KEYS[1], KEYS[7], KEYS[8], ARGV[7], wall)

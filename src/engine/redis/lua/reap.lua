@@ -26,7 +26,7 @@ local deadline, deposed = redis.call('ZSCORE', KEYS[2], victim), 0
 local kind = redis.call('TYPE', KEYS[4]).ok
 local told = asking(KEYS[15], KEYS[16], function() return wall end)
 lack = misplaced() or told.misplaced(true)
-lack = lack or lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL') -- guard: rights
+lack = lack or lacks('ZREM', 'HDEL', 'HSET', 'HGET', 'HKEYS', 'HINCRBY', 'RPUSH', 'LREM', 'LPOS', 'ZADD', 'DEL', 'HSTRLEN', 'LLEN') -- guard: rights
 lack = lack or foreign({[3] = 'list', [5] = 'list', [6] = 'zset', [7] = 'hash', [9] = 'hash'}) -- guard: foreign
 if lack then return lack end
 local gone = ARGV[2] ~= ''

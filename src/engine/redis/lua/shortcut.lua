@@ -29,7 +29,7 @@ if (settles and not woken or #ARGV == 7 and woken) and ARGV[4] == '' and redis.c
       local version, flags, _, _, _, id, _, _, size, base = struct.unpack('<BBHHHI8I8I8I4I4', next)
       fits = version == 1 and flags == 0 and size >= 1 and size <= want and id <= $COUNTER_MAX - size and #next >= 40 + 4 * size
       if fits and settles then fits = size == want end
-      if fits and not settles then fits = run('LLEN', KEYS[2]) == 0 end -- guard: shortcut-only
+      if fits and not settles then fits = redis.pcall('LLEN', KEYS[2]) == 0 end -- guard: shortcut-only
       if fits and #next - 40 - 4 * size == struct.unpack('<I4', next, 37 + 4 * size) - base then
         -- {call, done, failed, held, {id}, {}}, without making a table.
         record = '\150' .. cmsgpack.pack(call, done + n, failed, held - n + size) .. '\145' .. cmsgpack.pack(string.format('%d', id)) .. '\144'
